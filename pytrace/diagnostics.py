@@ -1,0 +1,161 @@
+"""Errors and warnings about a script: collected by passes, printed by the command line only.
+
+Two families of failure are kept apart: a mistake in a script or a limit of the machine is a
+:class:`Diagnostic` (or a :class:`TraceError` where there is no script position); a bug in pytrace raises
+:class:`InternalError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pytrace.source import Span
+
+
+class Severity(Enum):
+    """How bad a diagnostic is; the value is the word that is printed."""
+
+    ERROR = "ERROR"
+    WARNING = "WARNING"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A second place that belongs to a diagnostic (``first declared here``, ``expanded from here``)."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message about one place of a script."""
+
+    severity: Severity
+    message: str
+    span: Span
+    hints: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class TraceError(Exception):
+    """Something that the user must know and that ends the run: message, hints and exit status.
+
+    Raised where there is no place in a script to point at (missing rights, a kernel feature, a bad option).
+    """
+
+    def __init__(self, message: str, *, hints: Iterable[str] = (), status: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hints = tuple(hints)
+        self.status = status
+
+
+class ScriptError(Exception):
+    """A script cannot be compiled; the :class:`Diagnostics` that it was raised from tell why."""
+
+
+class InternalError(Exception):
+    """A bug in pytrace: a case that a pass promised cannot happen."""
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """What the passes found so far, in order, without repetition."""
+
+    items: list[Diagnostic] = field(default_factory=list)
+
+    def error(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()
+    ) -> None:
+        """Record an error at *span*."""
+        self.add(Diagnostic(Severity.ERROR, message, span, tuple(hints), tuple(notes)))
+
+    def warn(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()
+    ) -> None:
+        """Record a warning at *span*."""
+        self.add(Diagnostic(Severity.WARNING, message, span, tuple(hints), tuple(notes)))
+
+    def add(self, item: Diagnostic) -> None:
+        """Record *item* unless an equal one is there already."""
+        if item not in self.items:
+            self.items.append(item)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """Only the errors."""
+        return [item for item in self.items if item.severity is Severity.ERROR]
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """Only the warnings."""
+        return [item for item in self.items if item.severity is Severity.WARNING]
+
+    @property
+    def failed(self) -> bool:
+        """True when there is an error."""
+        return any(item.severity is Severity.ERROR for item in self.items)
+
+    def check(self) -> None:
+        """Raise :class:`ScriptError` when there is an error."""
+        if self.failed:
+            raise ScriptError
+
+
+def similar(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """The names in *known* that a user may have meant by *name*, nearest first."""
+    pool = list(dict.fromkeys(known))
+    return difflib.get_close_matches(name, pool, n=limit, cutoff=0.6)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """A hint tuple for :meth:`Diagnostics.error` that suggests names near *name*; empty when none is near."""
+    found = similar(name, known)
+    if not found:
+        return ()
+    return (f"did you mean {' or '.join(repr(item) for item in found)}?",)
+
+
+_COLOURS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
+_HINT_COLOUR = "\x1b[2m"
+_RESET = "\x1b[0m"
+
+
+def render(item: Diagnostic, *, colour: bool = False) -> str:
+    """The text of one diagnostic, ending in a line end: place, message, source line, underline, hints, notes."""
+    lines = list(_place(item.span, item.severity.value, item.message, _COLOURS[item.severity] if colour else ""))
+    lines.extend(f"HINT: {hint}" for hint in item.hints)
+    for note in item.notes:
+        lines.extend(_place(note.span, "NOTE", note.message, _HINT_COLOUR if colour else ""))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
+    """The text of many diagnostics: all errors before all warnings, each group in order."""
+    ordered = sorted(items, key=lambda item: item.severity is Severity.WARNING)
+    return "".join(render(item, colour=colour) for item in ordered)
+
+
+def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
+    reset = _RESET if colour else ""
+    first, last = span.first, span.last
+    if first.line != last.line:
+        yield f"{colour}{span.source.name}:{first.line}-{last.line}: {label}: {message}{reset}"
+        for number in range(first.line, last.line + 1):
+            yield _expand(span.source.line(number))
+        return
+    where = f"{span.source.name}:{first.line}:{first.column}-{last.column}"
+    yield f"{colour}{where}: {label}: {message}{reset}"
+    text = span.source.line(first.line)
+    before = _expand(text[: first.column - 1])
+    marked = _expand(text[first.column - 1 : last.column - 1])
+    yield _expand(text)
+    yield " " * len(before) + "~" * max(1, len(marked))
+
+
+def _expand(text: str) -> str:
+    return text.replace("\t", "    ")

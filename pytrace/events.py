@@ -1,0 +1,122 @@
+"""Layout of ring buffer events, declared once for the code generator and for the decoder.
+
+An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out as a
+tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes does not sit in
+the fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in
+the tail in argument order, without padding, so that an event takes no more of the ring than its text is long.  A cut string
+sets :data:`CUT` in its count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pytrace.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
+
+HEADER = 8
+"""Bytes before the arguments."""
+
+TAIL_OVER = 64
+"""Strings and buffers with more capacity than this travel in the tail."""
+
+CUT = 1 << 31
+"""Flag in the count of a tail string: the string did not fit its capacity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A script position that the runtime can name without the script: 1-based line and columns (end excluded)."""
+
+    file: str
+    line: int
+    column: int
+    end_column: int = 0
+    text: str = ""
+    """The source line."""
+
+    def to_data(self) -> list[Any]:
+        """JSON form."""
+        return [self.file, self.line, self.column, self.end_column, self.text]
+
+
+@dataclass(frozen=True)
+class EventLayout:
+    """Where the arguments of an event lie."""
+
+    args: tuple[Type, ...]
+
+    @cached_property
+    def tails(self) -> tuple[bool, ...]:
+        """For each argument whether it travels in the tail."""
+        return tuple(isinstance(arg, String | Buffer) and arg.capacity > TAIL_OVER for arg in self.args)
+
+    @cached_property
+    def slots(self) -> Tuple:
+        """The fixed part after the header."""
+        return Tuple(tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True)))
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Offset of each argument's fixed part from the start of the event."""
+        return tuple(HEADER + offset for offset in self.slots.offsets)
+
+    @cached_property
+    def fixed_size(self) -> int:
+        """Bytes of header and fixed part, a multiple of 8; the tail starts here."""
+        return (HEADER + self.slots.size + 7) & ~7
+
+    @cached_property
+    def tail_capacity(self) -> int:
+        """The most bytes that the tail can take."""
+        total = 0
+        for arg, tail in zip(self.args, self.tails, strict=True):
+            if tail and isinstance(arg, String | Buffer):
+                total += arg.capacity
+        return total
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """One place in a script that sends events.
+
+    *kind* names the handler row of the runtime (``printf``, ``print_value``, ``print_map``, ``clear``, ``exit`` …);
+    *static* is what the handler needs beside the arguments (format string, map name …), JSON-serialisable.
+    """
+
+    id: int
+    kind: str
+    args: tuple[Type, ...]
+    static: dict[str, Any]
+    location: Location
+    expansion: tuple[Location, ...] = ()
+    """Macro and import chain, innermost first."""
+
+    @property
+    def layout(self) -> EventLayout:
+        """Where the arguments lie."""
+        return EventLayout(self.args)
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "args": [to_data(arg) for arg in self.args],
+            "static": self.static,
+            "location": self.location.to_data(),
+            "expansion": [place.to_data() for place in self.expansion],
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> EventSpec:
+        """The spec that :meth:`to_data` gave *data* for."""
+        return cls(
+            data["id"],
+            data["kind"],
+            tuple(from_data(arg) for arg in data["args"]),
+            data["static"],
+            Location(*data["location"]),
+            tuple(Location(*place) for place in data["expansion"]),
+        )

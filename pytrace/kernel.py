@@ -1,0 +1,186 @@
+"""Facts about the machine, as the stages before the kernel see them.
+
+:class:`KernelInfo` is the one door through which BTF, tracepoint formats, symbols, features and headers enter the
+compiler.  The live implementation is ``pytrace.runtime.kernelinfo``; tests hand in recorded facts
+(``tests/support/facts.py``).  The same script with the same facts compiles to the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytrace.types import Enum, Struct, Type
+
+
+@dataclass(frozen=True, slots=True)
+class TracepointField:
+    """One field of a tracepoint's record, from its ``format`` file.
+
+    *declaration* is the C text as the kernel prints it (``const char * filename``).  *data_loc* fields hold a
+    ``u32`` (offset in the low, length in the high half); *relative* ones count the offset from the end of the field.
+    """
+
+    name: str
+    type: Type
+    offset: int
+    size: int
+    declaration: str
+    data_loc: bool = False
+    relative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPrototype:
+    """A kernel function as BTF describes it. *module* is ``vmlinux`` or the module that defines it."""
+
+    name: str
+    module: str
+    parameters: tuple[tuple[str, Type], ...]
+    result: Type
+    variadic: bool = False
+    btf_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFunction:
+    """A function that kprobes may find; *module* is empty for the kernel proper."""
+
+    name: str
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserSymbol:
+    """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file."""
+
+    name: str
+    address: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsdtProbe:
+    """One USDT location from a binary's ``.note.stapsdt``.
+
+    *offset* and *semaphore_offset* are file offsets (semaphore 0 when there is none); *arguments* is the note's text.
+    """
+
+    path: str
+    provider: str
+    name: str
+    address: int
+    offset: int
+    semaphore_offset: int
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserParameter:
+    """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory."""
+
+    name: str
+    type: Type
+    location: str
+
+
+class KernelInfo(Protocol):
+    """What the compiler may ask about the machine. Look-ups that find nothing return None or an empty list."""
+
+    @property
+    def arch(self) -> str:
+        """Machine name as in ``uname -m``."""
+
+    @property
+    def release(self) -> str:
+        """Kernel release as in ``uname -r``."""
+
+    @property
+    def possible_cpus(self) -> int:
+        """CPUs that may ever be online: the length of per-CPU data."""
+
+    @property
+    def has_btf(self) -> bool:
+        """True when the kernel has type information."""
+
+    def feature(self, name: str) -> bool:
+        """Whether the kernel has a feature of ``pytrace.runtime.features`` (``kprobe_multi``, ``bpf_loop`` …)."""
+
+    # ---- types
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        """The ``struct`` or ``union`` of that name."""
+
+    def enum(self, name: str) -> Enum | None:
+        """The enumeration of that name."""
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration that has a member of that name, and the member's value."""
+
+    def typedef(self, name: str) -> Type | None:
+        """What a typedef or a C base type (``unsigned int``) stands for."""
+
+    def type_names(self, kind: str) -> Iterable[str]:
+        """Names of all ``struct``, ``union``, ``enum`` or ``typedef`` definitions, for suggestions and listing."""
+
+    # ---- probes
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        """Prototype of a kernel function; any module when *module* is empty."""
+
+    def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        """Prototypes of all BTF functions whose name matches a ``*`` pattern (module likewise; empty for any)."""
+
+    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+        """Functions that kprobes may attach to, by ``*`` pattern; *module* likewise, empty for any."""
+
+    def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
+        """``(category, event)`` of all tracepoints that match two ``*`` patterns."""
+
+    def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        """Fields of a tracepoint's record, the common ones (offset < 8) included."""
+
+    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        """``(module, event)`` of raw tracepoints by ``*`` pattern; module ``vmlinux`` for the kernel proper."""
+
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        """Parameters of a raw tracepoint (without the leading context), from ``btf_trace_EVENT``."""
+
+    def iterators(self) -> dict[str, Struct]:
+        """BPF iterator targets and their context structs (``bpf_iter__task`` for ``task``)."""
+
+    # ---- symbols
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """Address of a kernel symbol (kallsyms)."""
+
+    def binaries(self, target: str, pid: int | None) -> list[str]:
+        """Paths of the user binaries that a uprobe or USDT target names: path, glob, library or program name, ``*``."""
+
+    def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
+        """Functions of a binary whose name matches a ``*`` pattern."""
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        """File offset of a virtual address of a binary."""
+
+    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+        """Parameters of a user function, from DWARF."""
+
+    def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
+        """Code addresses of a source line, from DWARF."""
+
+    def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
+        """USDT locations of a binary by ``*`` patterns."""
+
+    def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
+        """``(id, function name)`` of loaded BPF programs and sub-programs with BTF."""
+
+    # ---- other
+
+    def cgroup_id(self, path: str) -> int | None:
+        """Id of a cgroup v2 directory."""
+
+    def header_directories(self) -> list[str]:
+        """Where kernel headers are, for the C front end."""

@@ -1,0 +1,91 @@
+"""Source texts and positions in them.
+
+A :class:`Source` is one text (a file, ``-e`` text, an imported file); a :class:`Span` is a half-open range of
+characters in one source.  Every token, AST node and diagnostic carries a span.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a source: 1-based line and 1-based column, both counted in characters."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One text and the name that messages give it (``stdin`` for ``-e`` and standard input)."""
+
+    name: str
+    text: str
+    path: str | None = None
+    """File system path of the text, or None for ``-e`` and standard input."""
+    _starts: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        starts = [0]
+        find = self.text.find
+        at = find("\n")
+        while at >= 0:
+            starts.append(at + 1)
+            at = find("\n", at + 1)
+        object.__setattr__(self, "_starts", tuple(starts))
+
+    def position(self, offset: int) -> Position:
+        """The line and column of a character offset (0 … len(text))."""
+        offset = max(0, min(offset, len(self.text)))
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line, without its line end; empty when there is no such line."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        start = self._starts[number - 1]
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
+        return self.text[start:end].removesuffix("\r")
+
+    @property
+    def line_count(self) -> int:
+        """How many lines the text has (a trailing line end does not start another one that has text)."""
+        return len(self._starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters ``start`` … ``end`` (end excluded) of ``source``."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The spanned characters."""
+        return self.source.text[self.start : self.end]
+
+    @property
+    def first(self) -> Position:
+        """Position of the first character."""
+        return self.source.position(self.start)
+
+    @property
+    def last(self) -> Position:
+        """Position just after the last character."""
+        return self.source.position(self.end)
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of *other* (same source)."""
+        return Span(self.source, min(self.start, other.start), max(self.end, other.end))
+
+    def __str__(self) -> str:
+        first, last = self.first, self.last
+        if first.line != last.line:
+            return f"{self.source.name}:{first.line}-{last.line}"
+        return f"{self.source.name}:{first.line}:{first.column}-{last.column}"
