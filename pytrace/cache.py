@@ -1,0 +1,108 @@
+"""The compile cache: a script that was compiled before starts without the front end and without LLVM.
+
+An entry is the file form of a :class:`~pytrace.compiled.CompiledScript`, named by a digest of everything that the command
+line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked again on each use.
+Entries are only read from a directory that belongs to the user and that nobody else may write to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytrace
+from pytrace.compiled import FORMAT, CompiledScript
+from pytrace.diagnostics import TraceError
+from pytrace.options import CompileOptions
+
+KEEP = 200
+"""How many entries stay when old ones are removed."""
+
+
+def directory() -> Path:
+    """Where the cache is: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "pytrace" / "scripts"
+
+
+def key(text: str, name: str, options: CompileOptions) -> str:
+    """The digest that names the entry of a script *text* under *options*."""
+    uname = os.uname()
+    parts = [
+        pytrace.__version__, str(FORMAT), _package_stamp(), uname.release, uname.version, uname.machine, name, text, os.getcwd(),
+    ]  # fmt: skip
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if isinstance(value, frozenset):
+            value = sorted(value)
+        elif isinstance(value, dict):
+            value = sorted(value.items())
+        parts.append(f"{item.name}={value!r}")
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+
+
+def _package_stamp() -> str:
+    """Newest change of the package's files, when it runs from a checkout; a released package is told by its version."""
+    root = Path(pytrace.__file__).parent
+    if not (root.parent / "pyproject.toml").exists():
+        return ""
+    newest = 0
+    for folder, names, files in os.walk(root):
+        names[:] = [name for name in names if name != "__pycache__"]
+        newest = max(newest, *(os.stat(os.path.join(folder, file)).st_mtime_ns for file in files), 0)
+    return str(newest)
+
+
+def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
+    """The entry *name*, when there is one that this machine can still use."""
+    path = directory() / name
+    try:
+        if not _trusted(path.parent):
+            return None
+        data = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        script = CompiledScript.from_bytes(data)
+    except (TraceError, ValueError, KeyError, TypeError):
+        # Written by another version, or cut short: compile again and replace it.
+        return None
+    return script if still_true(script.manifest.facts) else None
+
+
+def store(name: str, script: CompiledScript) -> None:
+    """Keep *script* under *name*; a cache that cannot be written is not an error."""
+    with contextlib.suppress(OSError):
+        folder = directory()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _trusted(folder):
+            return
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(script.to_bytes())
+            os.replace(temporary, folder / name)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        _trim(folder)
+
+
+def _trusted(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _trim(folder: Path) -> None:
+    entries = list(os.scandir(folder))
+    if len(entries) <= KEEP:
+        return
+    entries.sort(key=lambda entry: entry.stat().st_mtime_ns)
+    for entry in entries[: len(entries) - KEEP]:
+        os.unlink(entry.path)
