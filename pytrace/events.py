@@ -5,6 +5,38 @@ tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_
 the fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in
 the tail in argument order, without padding, so that an event takes no more of the ring than its text is long.  A cut string
 sets :data:`CUT` in its count.
+
+Event kinds
+===========
+
+One line for each: kind, arguments in layout order, keys of *static*.  Text in *static* is ``str`` decoded from the script's
+bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that).  ``format`` is a checked printf format.
+
+================ ====================================== ======================================================
+kind             arguments                              static
+================ ====================================== ======================================================
+printf           values of the conversions, in order    format
+errorf, warnf    values of the conversions              format
+cat, system      values of the conversions              format (result: file name, command)
+debugf           (none: bpf_trace_printk, no event)
+time             none                                   format (strftime; default ``%H:%M:%S\\n``)
+join             u32 count, then 16 strings             separator
+print_value      the value                              none
+print_map        none                                   map, top (0: all), div (1: none)
+clear, zero      none                                   map
+exit             none (code 0), or int64 code           none
+skboutput        u64 boot ns, u32 length, buffer        path (pcap file)
+unwatch          u64 address                            none
+runtime_error    none                                   kind: division_by_zero, array_bounds, cpu_count,
+                                                        kernel_stack, user_stack, no_dwarf, no_child
+helper_error     int32 return code                      helper (``bpf_map_update_elem`` …), map (name or "")
+================ ====================================== ======================================================
+
+Values of ``print_value`` and of conversions have the type that the expression has when evaluated: a count, sum, avg, min
+or max read from a map is an integer there; a stats value stays :class:`~pytrace.types.Stats` (merged, one copy);
+``strftime`` gives a Timestamp, ``cgroup_path`` a CgroupPath (both index the string table). ``assert`` is a library macro over errorf and exit.
+*location* is the place in the user's script (for library macros: of the outermost call that is not in the library), *expansion*
+the calls around it, innermost first.
 """
 
 from __future__ import annotations
