@@ -184,3 +184,6 @@ class KernelInfo(Protocol):
 
     def header_directories(self) -> list[str]:
         """Where kernel headers are, for the C front end."""
+
+    def dependencies(self) -> tuple[tuple[str, ...], ...]:
+        """What the answers so far depend on, for the compile cache: rows that ``runtime.facts.still_true`` can check."""

@@ -1,0 +1,143 @@
+"""From a script's text to a compiled script: the list of passes.
+
+Each pass names what it reads and what it makes; the pipeline runs them in order and stops after the first one
+that found errors.  Nothing here prints: messages are collected in :class:`~pytrace.diagnostics.Diagnostics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytrace.compiled import CompiledScript
+from pytrace.diagnostics import Diagnostics, InternalError, render
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
+from pytrace.source import Source
+
+
+@dataclass(slots=True)
+class Compilation:
+    """One script on its way: the inputs, and what the passes made so far (by name)."""
+
+    source: Source
+    options: CompileOptions
+    kernel: KernelInfo
+    diagnostics: Diagnostics
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.made[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One step: reads *needs* (and the inputs), stores its result as *makes*."""
+
+    name: str
+    needs: tuple[str, ...]
+    makes: str
+    run: Callable[[Compilation], Any]
+
+
+def _parse(c: Compilation) -> Any:
+    from pytrace.frontend import parser
+
+    return parser.parse(c.source, c.diagnostics)
+
+
+def _imports(c: Compilation) -> Any:
+    from pytrace.frontend import imports
+
+    return imports.resolve(c["parsed"], c.options, c.diagnostics)
+
+
+def _settings(c: Compilation) -> Any:
+    from pytrace.frontend import settings
+
+    return settings.read(c["merged"], c.options, c.diagnostics)
+
+
+def _definitions(c: Compilation) -> Any:
+    from pytrace.frontend import cdefs
+
+    return cdefs.read(c["merged"], c.options, c.kernel, c.diagnostics)
+
+
+def _parameters(c: Compilation) -> Any:
+    from pytrace.frontend import parameters
+
+    return parameters.substitute(c["merged"], c.options, c.diagnostics)
+
+
+def _macros(c: Compilation) -> Any:
+    from pytrace.frontend import macros
+
+    return macros.expand(c["substituted"], c["definitions"], c.diagnostics)
+
+
+def _attach_points(c: Compilation) -> Any:
+    from pytrace.frontend import attach_points
+
+    return attach_points.expand(c["expanded"], c.options, c.kernel, c["definitions"], c["config"], c.diagnostics)
+
+
+def _analysis(c: Compilation) -> Any:
+    from pytrace.frontend import analysis
+
+    return analysis.analyse(
+        c["units"], c["expanded"], c.options, c.kernel, c["definitions"], c["config"], c.diagnostics
+    )
+
+
+def _generate(c: Compilation) -> Any:
+    from pytrace import codegen
+
+    return codegen.compile_program(c["checked"], c.kernel, c.options)
+
+
+FRONT_END: tuple[Pass, ...] = (
+    Pass("parse", (), "parsed", _parse),
+    Pass("imports", ("parsed",), "merged", _imports),
+    Pass("settings", ("merged",), "config", _settings),
+    Pass("definitions", ("merged",), "definitions", _definitions),
+    Pass("parameters", ("merged",), "substituted", _parameters),
+    Pass("macros", ("substituted", "definitions"), "expanded", _macros),
+    Pass("attach-points", ("expanded", "definitions", "config"), "units", _attach_points),
+    Pass("analysis", ("units", "expanded", "definitions", "config"), "checked", _analysis),
+)
+
+BACK_END: tuple[Pass, ...] = (Pass("generate", ("checked",), "script", _generate),)
+
+PASSES = FRONT_END + BACK_END
+
+
+def run(compilation: Compilation, passes: tuple[Pass, ...] = PASSES) -> Compilation:
+    """Run *passes* in order.
+
+    Raises:
+        ScriptError: a pass found errors (they are in ``compilation.diagnostics``).
+    """
+    for step in passes:
+        missing = [name for name in step.needs if name not in compilation.made]
+        if missing:
+            raise InternalError(f"pass {step.name} lacks {', '.join(missing)}")
+        compilation.made[step.makes] = step.run(compilation)
+        compilation.diagnostics.check()
+    return compilation
+
+
+def compile_script(
+    source: Source, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
+) -> CompiledScript:
+    """Compile *source*.
+
+    Raises:
+        ScriptError: the script has errors; *diagnostics* tells which.
+    """
+    compilation = run(Compilation(source, options, kernel, diagnostics))
+    script: CompiledScript = compilation["script"]
+    warnings = tuple(render(item) for item in diagnostics.warnings)
+    facts = kernel.dependencies()
+    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts))
