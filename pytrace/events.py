@@ -22,7 +22,10 @@ debugf           (none: bpf_trace_printk, no event)
 time             none                                   format (strftime; default ``%H:%M:%S\\n``)
 join             u32 count, then 16 strings             separator
 print_value      the value                              none
-print_map        none                                   map, top (0: all), div (1: none)
+print_map        none                                   map, top (0: all), div (1: none), order ("" for the
+                                                        usual one, key, -key, value, -value), clear (bool:
+                                                        empty the map in the same step)
+quantiles        none                                   map, percents (list of float)
 clear, zero      none                                   map
 exit             none (code 0), or int64 code           none
 skboutput        u64 boot ns, u32 length, buffer        path (pcap file)
