@@ -112,6 +112,9 @@ BACK_END: tuple[Pass, ...] = (Pass("generate", ("checked",), "script", _generate
 
 PASSES = FRONT_END + BACK_END
 
+UNITS = tuple(step for step in FRONT_END if step.name != "analysis")
+"""As far as a listing of a script's probes needs."""
+
 
 def run(compilation: Compilation, passes: tuple[Pass, ...] = PASSES) -> Compilation:
     """Run *passes* in order.
@@ -136,8 +139,13 @@ def compile_script(
     Raises:
         ScriptError: the script has errors; *diagnostics* tells which.
     """
-    compilation = run(Compilation(source, options, kernel, diagnostics))
+    return finish(run(Compilation(source, options, kernel, diagnostics), FRONT_END))
+
+
+def finish(compilation: Compilation) -> CompiledScript:
+    """The back end, for a compilation whose front end is done; warnings and facts go into the manifest."""
+    run(compilation, BACK_END)
     script: CompiledScript = compilation["script"]
-    warnings = tuple(render(item) for item in diagnostics.warnings)
-    facts = kernel.dependencies()
+    warnings = tuple(render(item) for item in compilation.diagnostics.warnings)
+    facts = compilation.kernel.dependencies()
     return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts))

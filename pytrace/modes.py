@@ -1,0 +1,257 @@
+"""The run modes: what happens with a script once the command line is understood."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+from pytrace import cache, request
+from pytrace.command_line import CommandLine
+from pytrace.compiled import CompiledScript
+from pytrace.diagnostics import Diagnostics, ScriptError, TraceError, render_all
+from pytrace.options import CompileOptions
+from pytrace.request import RunOptions, Script
+
+if TYPE_CHECKING:
+    from pytrace.pipeline import Compilation
+    from pytrace.runtime.kernelinfo import LiveKernel
+
+
+def run(line: CommandLine) -> int:
+    """Do what the command line asks for; the exit status."""
+    options = request.run_options(line)
+    if line.flag("info"):
+        from pytrace.runtime import info
+
+        sys.stdout.write(info.report(options.disabled))
+        return 0
+    if line.flag("list"):
+        return _list(line, options)
+    script = request.script(line)
+    if options.mode == "format":
+        return _format(script, options)
+    if script.compiled is not None:
+        return _run_compiled_file(script, options)
+    compile_options = request.compile_options(line, options, script)
+    if script.wants_help:
+        return _script_help(script, compile_options)
+    return _run_script(line, script, compile_options, options)
+
+
+def live_kernel(options: RunOptions) -> LiveKernel:
+    """The facts of this machine, as the options bend them."""
+    from pytrace.runtime.kernelinfo import LiveKernel
+
+    return LiveKernel(
+        disabled=options.disabled,
+        traceable_functions=options.traceable_functions,
+        debuginfo=options.debuginfo,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+def _run_script(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    stops = ("emit_elf", "emit_llvm", "aot")
+    if options.debug - {"libbpf", "verifier"} or line.flag("verify_llvm_ir") or any(line.text(key) for key in stops):
+        return _develop(line, script, compile_options, options)
+    if options.mode in ("codegen", "compiler-bench"):
+        return _compile_only(script, compile_options, options)
+    from pytrace.runtime import privileges
+
+    privileges.check()
+    return _execute(_compiled(line, script, compile_options, options), options)
+
+
+def _compiled(
+    line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
+) -> CompiledScript:
+    from pytrace.runtime import facts
+
+    use_cache = not line.flag("no_cache")
+    key = cache.key(script.source.text, script.source.path or script.source.name, compile_options)
+    if use_cache:
+        found = cache.load(key, facts.still_true)
+        if found is not None:
+            if options.warnings:
+                sys.stderr.write("".join(found.manifest.warnings))
+            return found
+    result = compile_script(script, compile_options, options)
+    if use_cache:
+        cache.store(key, result)
+    return result
+
+
+def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
+    """Compile and print what the passes had to say.
+
+    Raises:
+        ScriptError: the script has errors; they have been printed.
+    """
+    from pytrace import pipeline
+
+    diagnostics = Diagnostics()
+    try:
+        return pipeline.compile_script(script.source, compile_options, live_kernel(options), diagnostics)
+    finally:
+        _print(diagnostics, options)
+
+
+def _print(diagnostics: Diagnostics, options: RunOptions) -> None:
+    from pytrace.cli import colour
+
+    shown = diagnostics.items if options.warnings else diagnostics.errors
+    sys.stderr.write(render_all(shown, colour=colour()))
+
+
+def _execute(script: CompiledScript, options: RunOptions) -> int:
+    from pytrace.runtime.session import Session
+
+    return Session(script, options).run()
+
+
+def _run_compiled_file(script: Script, options: RunOptions) -> int:
+    from pytrace.runtime import aot, privileges
+
+    assert script.compiled is not None
+    privileges.check()
+    compiled = CompiledScript.from_bytes(script.compiled)
+    if script.wants_help:
+        sys.stdout.write(aot.usage(compiled))
+        return 0
+    return _execute(aot.prepare(compiled, script.positional, script.named), options)
+
+
+def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    import time
+
+    start = time.perf_counter()
+    result = compile_script(script, compile_options, options)
+    took = time.perf_counter() - start
+    if options.mode == "compiler-bench":
+        sys.stdout.write(f"compiled {len(result.manifest.programs)} programs in {took * 1e3:.1f} ms\n")
+    return 0
+
+
+def _script_help(script: Script, compile_options: CompileOptions) -> int:
+    from pytrace.frontend import parameters, parser
+
+    diagnostics = Diagnostics()
+    program = parser.parse(script.source, diagnostics)
+    if diagnostics.failed:
+        _print(diagnostics, RunOptions())
+        raise ScriptError
+    sys.stdout.write(parameters.help_text(program, script.source.name))
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- for developers
+
+
+def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    """Stages shown by ``-d``, and files written by ``--emit-…`` and ``--aot``."""
+    from pytrace import pipeline, stages
+
+    diagnostics = Diagnostics()
+    compilation = pipeline.Compilation(script.source, compile_options, live_kernel(options), diagnostics)
+    try:
+        for step in pipeline.FRONT_END:
+            pipeline.run(compilation, (step,))
+            stages.show_front_end(step.name, compilation, options.debug, sys.stdout)
+        return _develop_back_end(line, compilation, options)
+    finally:
+        _print(diagnostics, options)
+
+
+def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunOptions) -> int:
+    from pytrace import codegen, pipeline, stages
+
+    llvm = line.text("emit_llvm")
+    if llvm or options.debug & {"ir", "ir-opt", "asm"} or line.flag("verify_llvm_ir"):
+        texts = codegen.llvm_texts(compilation["checked"], compilation.kernel, compilation.options)
+        stages.show_back_end(texts, options.debug, sys.stdout)
+        if llvm:
+            _write(f"{llvm}.original.ll", texts.original.encode())
+            _write(f"{llvm}.optimized.ll", texts.optimized.encode())
+            return 0
+    result = pipeline.finish(compilation)
+    elf, aot = line.text("emit_elf"), line.text("aot")
+    if elf:
+        _write(elf, result.elf)
+        return 0
+    if aot:
+        _write(aot, result.to_bytes())
+        return 0
+    from pytrace.runtime import privileges
+
+    privileges.check()
+    return _execute(result, options)
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".pytrace-")
+    except OSError as error:
+        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        os.unlink(temporary)
+        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def _format(script: Script, options: RunOptions) -> int:
+    from pytrace.frontend import formatter
+
+    diagnostics = Diagnostics()
+    text = formatter.format_source(script.source, diagnostics)
+    _print(diagnostics, options)
+    diagnostics.check()
+    data = text.encode("utf-8", "surrogateescape")
+    if options.output:
+        _write(options.output, data)
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def _list(line: CommandLine, options: RunOptions) -> int:
+    from pytrace.runtime import listing
+
+    kernel = live_kernel(options)
+    operand = line.operands[0] if line.operands else None
+    if line.text("program") is not None or (operand is not None and os.path.isfile(operand)):
+        return _list_script(line, kernel, options)
+    sys.stdout.write(listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose))
+    return 0
+
+
+def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
+    from pytrace import pipeline
+    from pytrace.runtime import listing
+
+    script = request.script(line)
+    diagnostics = Diagnostics()
+    compilation = pipeline.Compilation(
+        script.source, request.compile_options(line, options, script), kernel, diagnostics
+    )
+    try:
+        pipeline.run(compilation, pipeline.UNITS)
+    finally:
+        _print(diagnostics, options)
+    targets = [(unit.kind.name, target) for unit in compilation["units"] for target in unit.targets]
+    sys.stdout.write(listing.targets(kernel, targets, verbose=options.verbose))
+    return 0
