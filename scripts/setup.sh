@@ -1,0 +1,214 @@
+# Set-up shared by scripts/run, scripts/test, scripts/check, scripts/vm and scripts/bench. Sourced, POSIX sh.
+#
+# Before sourcing set `root` to the checkout. Everything made here is cached: a second call finds it done.
+# PYTRACE_VENV names another virtual environment than .venv; PYTHON another interpreter to make it with.
+
+venv=${PYTRACE_VENV:-$root/.venv}
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/pytrace
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+is_root() { [ "$(id -u)" = 0 ]; }
+
+# What belongs to the user who called sudo shall stay his.
+give_back() {
+    if [ -n "${SUDO_UID:-}" ] && is_root; then
+        chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$@" 2>/dev/null || :
+    fi
+}
+
+# ---------------------------------------------------------------- system packages
+
+missing_packages() {
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || printf '%s ' "$package"
+    done
+}
+
+# apt_update: once a day at most.
+apt_update() {
+    if [ -n "$(find "$cache/apt-updated" -mmin -1440 2>/dev/null)" ] && [ "${1:-}" != force ]; then return 0; fi
+    say "apt-get update"
+    apt-get -q -q update >&2 || return 1
+    mkdir -p "$cache" && : >"$cache/apt-updated"
+}
+
+# need PURPOSE PACKAGE…: installs what is missing, or says the command to type and fails.
+need() {
+    purpose=$1
+    shift
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+        say "$purpose needs what Debian calls: $*. Install it with this system's package manager."
+        return 1
+    fi
+    absent=$(missing_packages "$@")
+    [ -n "$absent" ] || return 0
+    if ! is_root; then
+        say "$purpose is missing. Type: sudo apt-get install --no-install-recommends $absent"
+        return 1
+    fi
+    say "installing $absent($purpose)"
+    # shellcheck disable=SC2086
+    install_packages $absent || { apt_update force && install_packages $absent; } ||
+        { say "apt-get could not install: $absent"; return 1; }
+}
+
+install_packages() {
+    # The first try goes without `update`, which is slow; packages may already be known.
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -q -y --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$log_file" 2>&1 || {
+        tail -n 5 "$log_file" >&2
+        return 1
+    }
+}
+
+# ---------------------------------------------------------------- virtual environment
+
+find_python() {
+    for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do
+        if command -v "$candidate" >/dev/null &&
+            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            # The interpreter itself, not a shim that depends on the working directory.
+            "$candidate" -c 'import sys; print(sys.executable)'
+            return 0
+        fi
+    done
+    say "Python 3.11 or newer is needed, and none was found (PYTHON=/path/to/python3 names one)."
+    return 1
+}
+
+# pip_command: sets `pip` to a command line that installs into the virtual environment.
+# Debian splits ensurepip off into python3-venv; without it any pip will do, and last the wheel that apt can fetch without root.
+pip_command() {
+    if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        pip="$venv/bin/python -m pip"
+    elif "$venv/bin/python" -m ensurepip --default-pip >/dev/null 2>&1; then
+        pip="$venv/bin/python -m pip"
+    elif "$base_python" -m pip --python "$venv/bin/python" --version >/dev/null 2>&1; then
+        pip="$base_python -m pip --python $venv/bin/python"
+    elif wheel=$(pip_wheel); then
+        "$venv/bin/python" "$wheel/pip" install -q "$wheel" >&2 && pip="$venv/bin/python -m pip"
+    else
+        say "pip is missing. Type: sudo apt-get install python3-venv"
+        return 1
+    fi
+}
+
+# pip_wheel: prints the path of a pip wheel, taken out of Debian's python3-pip-whl without installing it.
+pip_wheel() {
+    command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 1
+    mkdir -p "$cache/pip" || return 1
+    (
+        cd "$cache/pip" || exit 1
+        set -- usr/share/python-wheels/pip-*.whl
+        if [ ! -e "$1" ]; then
+            apt-get -q -q download python3-pip-whl >&2 || { apt_update force && apt-get -q -q download python3-pip-whl >&2; } || exit 1
+            dpkg -x python3-pip-whl_*.deb . || exit 1
+            set -- usr/share/python-wheels/pip-*.whl
+        fi
+        [ -e "$1" ] && printf '%s/%s' "$PWD" "$1"
+    )
+}
+
+# ensure_venv LEVEL: `run` is what pytrace needs, `dev` adds tests and checks.
+ensure_venv() {
+    level=$1
+    stamp=$venv/pytrace-$level.stamp
+    wanted=$(cat "$root/pyproject.toml" "$root/scripts/requirements.txt" "$root/scripts/requirements-dev.txt" | cksum)
+    if [ -r "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && [ -x "$venv/bin/python" ]; then
+        touch "$stamp" 2>/dev/null || :
+        return 0
+    fi
+    base_python=$(find_python) || return 1
+    mkdir -p "$cache" || return 1
+    (
+        if command -v flock >/dev/null; then flock 8; fi # two first starts at once: the second waits
+        make_venv
+    ) 8>"$cache/setup.lock" || return 1
+    give_back "$venv"
+}
+
+make_venv() {
+    if [ -r "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return 0; fi
+    say "setting up $venv (once)"
+    if ! "$venv/bin/python" -c pass 2>/dev/null; then
+        "$base_python" -m venv --without-pip --clear "$venv" || return 1
+    fi
+    pip_command || return 1
+    requirements=$root/scripts/requirements.txt
+    if [ "$level" = dev ]; then requirements=$root/scripts/requirements-dev.txt; fi
+    $pip install -q --disable-pip-version-check --no-input -r "$requirements" >&2 || return 1
+    $pip install -q --disable-pip-version-check --no-input --no-deps -e "$root" >&2 || return 1
+    # setuptools' start-up hook costs every start a millisecond, and nothing here needs it.
+    $pip uninstall -q -y setuptools >/dev/null 2>&1 || :
+    # Byte code now, so that the first start and read-only places have it.
+    "$venv/bin/python" -m compileall -q "$root/pytrace" >/dev/null 2>&1 || :
+    if [ "$level" = dev ]; then printf '%s\n' "$wanted" >"$venv/pytrace-run.stamp"; fi
+    printf '%s\n' "$wanted" >"$stamp"
+}
+
+# ---------------------------------------------------------------- libbpf
+
+find_libbpf() {
+    for directory in /usr/lib/*-linux-gnu* /lib/*-linux-gnu* /usr/lib64 /lib64 /usr/lib /usr/local/lib64 /usr/local/lib; do
+        if [ -e "$directory/libbpf.so.1" ]; then
+            printf '%s' "$directory/libbpf.so.1"
+            return 0
+        fi
+    done
+    return 1
+}
+
+ensure_libbpf() {
+    find_libbpf >/dev/null && return 0
+    if command -v apt-get >/dev/null; then
+        need "libbpf 1.x (libbpf.so.1)" libbpf1
+    elif command -v dnf >/dev/null; then
+        say "libbpf 1.x (libbpf.so.1) is missing. Type: sudo dnf install libbpf"; return 1
+    elif command -v zypper >/dev/null; then
+        say "libbpf 1.x (libbpf.so.1) is missing. Type: sudo zypper install libbpf1"; return 1
+    elif command -v pacman >/dev/null; then
+        say "libbpf 1.x (libbpf.so.1) is missing. Type: sudo pacman -S libbpf"; return 1
+    elif command -v apk >/dev/null; then
+        say "libbpf 1.x (libbpf.so.1) is missing. Type: sudo apk add libbpf"; return 1
+    else
+        say "libbpf 1.x (libbpf.so.1) is missing: install the package of that library."; return 1
+    fi
+}
+
+# ---------------------------------------------------------------- test kernel
+
+# ensure_kernel SERIES: sets `kernel` to the newest release of that series that is in the cache or that apt offers, unpacked.
+ensure_kernel() {
+    kernels=$cache/kernels
+    mkdir -p "$kernels" || return 1
+    cached=$(cd "$kernels" && for found in "$1".*/.ready; do [ -e "$found" ] && printf '%s\n' "${found%/.ready}"; done | sort -V | tail -n 1)
+    if [ -n "$cached" ]; then
+        kernel=$cached
+        return 0
+    fi
+    command -v apt-get >/dev/null && command -v dpkg >/dev/null ||
+        { say "the test kernel comes as a Debian package: apt-get and dpkg are needed"; return 1; }
+    package=$(newest_kernel_package "$1")
+    if [ -z "$package" ]; then
+        if is_root; then apt_update force || return 1; package=$(newest_kernel_package "$1"); fi
+        [ -n "$package" ] || { say "apt offers no linux-image-$1.*-amd64-unsigned (try: sudo apt-get update)"; return 1; }
+    fi
+    kernel=${package#linux-image-}
+    kernel=${kernel%-unsigned}
+    say "fetching kernel $kernel (once)"
+    rm -rf "${kernels:?}/$kernel" && mkdir -p "$kernels/$kernel" || return 1
+    (
+        cd "$kernels/$kernel" || exit 1
+        apt-get -q -q download "$package" >&2 || { is_root && apt_update force && apt-get -q -q download "$package" >&2; } || exit 1
+        dpkg -x ./*.deb . && rm -f ./*.deb && PATH=$PATH:/sbin:/usr/sbin depmod -b "$PWD" "$kernel" && : >.ready
+    ) || { say "could not fetch $package"; return 1; }
+}
+
+newest_kernel_package() {
+    apt-cache pkgnames "linux-image-$1." 2>/dev/null | grep -E -- '-amd64-unsigned$' | grep -vE 'rt-|cloud-|bpo' | sort -V | tail -n 1
+}
+
+log_file=${TMPDIR:-/tmp}/pytrace-setup.$$.log
+trap 'rm -f "$log_file"' EXIT
