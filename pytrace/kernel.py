@@ -136,6 +136,12 @@ class KernelInfo(Protocol):
     def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
         """Functions that kprobes may attach to, by ``*`` pattern; *module* likewise, empty for any."""
 
+    def kernel_function_size(self, name: str, module: str = "") -> int | None:
+        """Bytes of a kernel function (distance to the next symbol), None when it is not known."""
+
+    def modules(self) -> list[str]:
+        """Names of the loaded kernel modules."""
+
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
         """``(category, event)`` of all tracepoints that match two ``*`` patterns."""
 
@@ -161,6 +167,15 @@ class KernelInfo(Protocol):
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary whose name matches a ``*`` pattern."""
+
+    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
+        """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
+
+        A pattern without ``(`` is compared with the qualified name without parameters.
+        """
+
+    def executable(self, path: str) -> bool:
+        """Whether a file is an ELF program or library."""
 
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address of a binary."""
