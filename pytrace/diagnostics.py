@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from pytrace.source import Span
+from pytrace.source import Span, expansion_chain
 
 
 class Severity(Enum):
@@ -81,7 +81,10 @@ class Diagnostics:
         self.add(Diagnostic(Severity.WARNING, message, span, tuple(hints), tuple(notes)))
 
     def add(self, item: Diagnostic) -> None:
-        """Record *item* unless an equal one is there already."""
+        """Record *item* unless an equal one is there already; the macro calls around its place become notes."""
+        chain = expansion_chain(item.span)
+        if chain:
+            item = replace(item, notes=(*item.notes, *(Note("expanded from here", call) for call in chain)))
         if item not in self.items:
             self.items.append(item)
 

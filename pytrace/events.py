@@ -1,16 +1,16 @@
 """Layout of ring buffer events, declared once for the code generator and for the decoder.
 
-An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out as a
-tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes does not sit in
-the fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in
-the tail in argument order, without padding, so that an event takes no more of the ring than its text is long.  A cut string
-sets :data:`CUT` in its count.
+An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out
+as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes does not sit in the
+fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in the tail in argument
+order, without padding, so that an event takes no more of the ring than its text is long.  A cut string sets
+:data:`CUT` in its count.
 
 Event kinds
 ===========
 
-One line for each: kind, arguments in layout order, keys of *static*.  Text in *static* is ``str`` decoded from the script's
-bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that).  ``format`` is a checked printf format.
+One line for each: kind, arguments in layout order, keys of *static*.  Text in *static* is ``str`` decoded from the
+script's bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that).  ``format`` is a checked printf format.
 
 ================ ====================================== ======================================================
 kind             arguments                              static
@@ -35,11 +35,11 @@ runtime_error    none                                   kind: division_by_zero, 
 helper_error     int32 return code                      helper (``bpf_map_update_elem`` …), map (name or "")
 ================ ====================================== ======================================================
 
-Values of ``print_value`` and of conversions have the type that the expression has when evaluated: a count, sum, avg, min
-or max read from a map is an integer there; a stats value stays :class:`~pytrace.types.Stats` (merged, one copy);
-``strftime`` gives a Timestamp, ``cgroup_path`` a CgroupPath (both index the string table). ``assert`` is a library macro over errorf and exit.
-*location* is the place in the user's script (for library macros: of the outermost call that is not in the library), *expansion*
-the calls around it, innermost first.
+Values of ``print_value`` and of conversions have the type that the expression has when evaluated: a count, sum, avg,
+min or max read from a map is an integer there; a stats value stays :class:`~pytrace.types.Stats` (merged, one copy);
+``strftime`` gives a Timestamp, ``cgroup_path`` a CgroupPath (both index the string table). ``assert`` is a library
+macro over errorf and exit. *location* is the place in the user's script (for library macros: of the outermost call
+that is not in the library), *expansion* the calls around it, innermost first.
 """
 
 from __future__ import annotations

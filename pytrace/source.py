@@ -89,3 +89,28 @@ class Span:
         if first.line != last.line:
             return f"{self.source.name}:{first.line}-{last.line}"
         return f"{self.source.name}:{first.line}:{first.column}-{last.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedSpan(Span):
+    """A span of a macro's body that stands in the program because of *call* (which may be expanded itself)."""
+
+    call: Span
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of *other* in the same expansion."""
+        return ExpandedSpan(self.source, min(self.start, other.start), max(self.end, other.end), self.call)
+
+    def __str__(self) -> str:
+        return Span.__str__(self)
+
+
+def expansion_chain(span: Span) -> tuple[Span, ...]:
+    """The macro calls that brought *span* into the program, innermost first; empty for text that stands there
+    itself.
+    """
+    found = []
+    while isinstance(span, ExpandedSpan):
+        span = span.call
+        found.append(span)
+    return tuple(found)
