@@ -1,0 +1,242 @@
+"""Type information of the running kernel and its modules: where it is found, and look-ups over all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from pytrace.diagnostics import TraceError
+from pytrace.kernel import FunctionPrototype
+from pytrace.runtime import facts
+from pytrace.runtime.btf import Btf, Kind, map_file
+from pytrace.runtime.btf_types import TypeReader
+from pytrace.runtime.patterns import exact, matching
+from pytrace.types import Enum, Struct, Type
+
+SYSTEM_BTF = "/sys/kernel/btf/vmlinux"
+_SEARCH = (
+    "/boot/vmlinux-{release}",
+    "/lib/modules/{release}/vmlinux-{release}",
+    "/lib/modules/{release}/build/vmlinux",
+    "/usr/lib/modules/{release}/kernel/vmlinux",
+    "/usr/lib/debug/boot/vmlinux-{release}",
+    "/usr/lib/debug/boot/vmlinux-{release}.debug",
+    "/usr/lib/debug/lib/modules/{release}/vmlinux",
+)
+"""ELF files that may carry ``.BTF`` where the kernel does not show its own."""
+
+_KIND_NUMBERS = {
+    "struct": (Kind.STRUCT,),
+    "union": (Kind.UNION,),
+    "enum": (Kind.ENUM, Kind.ENUM64),
+    "typedef": (Kind.TYPEDEF,),
+}
+
+
+def locate(environment: Mapping[str, str]) -> str:
+    """Path of the type information: ``PYTRACE_BTF``, ``BPFTRACE_BTF``, the kernel's own, or a ``vmlinux``; else empty.
+
+    Raises:
+        TraceError: a variable names a file that is not there.
+    """
+    for variable in ("PYTRACE_BTF", "BPFTRACE_BTF"):
+        path = environment.get(variable)
+        if path:
+            if not os.path.exists(path):
+                raise TraceError(f"{variable} names a file that does not exist: {path}")
+            return path
+    release = os.uname().release
+    candidates = [SYSTEM_BTF, *(path.format(release=release) for path in _SEARCH)]
+    return next((path for path in candidates if os.path.exists(path)), "")
+
+
+class KernelTypes:
+    """All type information of the kernel: ``vmlinux`` first, modules only when something is not found there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @cached_property
+    def vmlinux(self) -> TypeReader:
+        """Types of the kernel proper."""
+        data = map_file(self.path)
+        if data[:4] == b"\x7fELF":
+            from pytrace.runtime.elf import ElfFile
+
+            with ElfFile.open(self.path) as file:
+                section = file.section(".BTF")
+                if section is None:
+                    raise TraceError(f"{self.path} has no type information (.BTF section)")
+                data = bytes(file.contents(section))
+        stamp = facts.kernel_fact(self.path) + facts.file_fact(self.path)[2:4]
+        if self.path == SYSTEM_BTF:
+            stamp = facts.kernel_fact(self.path)
+        return TypeReader(Btf(data, "vmlinux", index=f"btf-{facts.digest(' '.join(stamp).encode())}"))
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """Modules with type information, and where it is."""
+        if self.path != SYSTEM_BTF:
+            return {}
+        folder = os.path.dirname(SYSTEM_BTF)
+        return {name: f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name != "vmlinux"}
+
+    @cached_property
+    def _module_readers(self) -> dict[str, TypeReader]:
+        return {}
+
+    def module(self, name: str) -> TypeReader | None:
+        """Types of one module (or of ``vmlinux``)."""
+        if name == "vmlinux":
+            return self.vmlinux
+        if name not in self.modules:
+            return None
+        reader = self._module_readers.get(name)
+        if reader is None:
+            reader = TypeReader(Btf(Path(self.modules[name]).read_bytes(), name, self.vmlinux.btf))
+            self._module_readers[name] = reader
+        return reader
+
+    def readers(self, modules: str = "") -> Iterator[TypeReader]:
+        """The kernel proper and its modules, as far as they match a ``*`` pattern (empty for all)."""
+        for name in matching(modules or "*", ["vmlinux", *self.modules]):
+            reader = self.module(name)
+            if reader is not None:
+                yield reader
+
+    def find(self, name: str, *kinds: int, module: str = "") -> tuple[TypeReader, int] | None:
+        """The first definition of a name, with who defines it."""
+        for reader in self.readers(module):
+            found = reader.btf.find(name, *kinds)
+            if found:
+                return reader, found
+        return None
+
+    def value_type(self, kind: str, name: str) -> Type | None:
+        """A ``struct``, ``union``, ``enum`` or ``typedef`` by name; base types count as typedefs."""
+        kinds: tuple[int, ...] = _KIND_NUMBERS[kind]
+        if kind == "typedef":
+            kinds = (*kinds, Kind.INT)
+        # A look-up by a name that nobody has would load every module; base types are only in vmlinux.
+        found = self.find(name, *kinds)
+        return found[0].type(found[1]) if found else None
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all definitions of a kind, without repetition."""
+        found: dict[str, None] = {}
+        for reader in self.readers():
+            found.update(dict.fromkeys(reader.btf.names(*_KIND_NUMBERS[kind])))
+        return list(found)
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration with a member of that name, and the member's value."""
+        for reader in self.readers():
+            type_id = _enum_with(reader, name)
+            if type_id:
+                kind = reader.type(type_id)
+                assert isinstance(kind, Enum)
+                return kind, dict(kind.members)[name]
+        return None
+
+    # ---- functions
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        """Prototype of a function; the kernel proper wins over modules."""
+        found = self.find(name, Kind.FUNC, module=module)
+        return found[0].prototype(found[1]) if found else None
+
+    def functions(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        """Prototypes of all functions that match, in order of names."""
+        found = []
+        for reader in self.readers(module):
+            for name, type_id in self._function_ids(reader, pattern):
+                found.append((name, reader.prototype(type_id)))
+        return [prototype for _, prototype in sorted(found, key=lambda pair: (pair[0], pair[1].module))]
+
+    def function_names(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
+        """``(module, name)`` of all functions that match, without their types."""
+        return [
+            (reader.btf.name, name)
+            for reader in self.readers(module)
+            for name in dict.fromkeys(name for name, _ in self._function_ids(reader, pattern))
+        ]
+
+    @staticmethod
+    def _function_ids(reader: TypeReader, pattern: str) -> list[tuple[str, int]]:
+        btf = reader.btf
+        if exact(pattern):
+            found = btf.find(pattern, Kind.FUNC)
+            return [(pattern, found)] if found else []
+        pairs = [(btf.type_name(type_id), type_id) for type_id in btf.ids(Kind.FUNC)]
+        wanted = set(matching(pattern, [name for name, _ in pairs]))
+        return [pair for pair in pairs if pair[0] in wanted]
+
+    # ---- raw tracepoints and iterators
+
+    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        """``(module, event)`` of all raw tracepoints that match."""
+        found = []
+        for reader in self.readers():
+            if exact(pattern):
+                events = [pattern] if reader.btf.find(f"btf_trace_{pattern}", Kind.TYPEDEF) else []
+            else:
+                names = reader.btf.strings_with_prefix("btf_trace_")
+                events = sorted(matching(pattern, [name.removeprefix("btf_trace_") for name in names]))
+            found += [(reader.btf.name, event) for event in events]
+        return found
+
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        """Parameters of a raw tracepoint, without the context pointer that probes never see.
+
+        The typedef is used as it is on every kernel; since 6.17 ``__bpf_trace_EVENT`` names the parameters, which the
+        typedef's prototype does not.
+        """
+        found = self.find(f"btf_trace_{event}", Kind.TYPEDEF)
+        if found is None:
+            return None
+        reader, type_id = found
+        words, at = reader.place(type_id)
+        pointer, inside = reader.place(words[at + 2])
+        prototype = reader.prototype_of(event, pointer[inside + 2], type_id, skip=1)
+        return self._with_names(reader, prototype, event)
+
+    def _with_names(self, reader: TypeReader, prototype: FunctionPrototype, event: str) -> FunctionPrototype:
+        """Parameters of a function pointer have no names in BTF; the functions made for the tracepoint have."""
+        if not any(name.startswith("arg") for name, _ in prototype.parameters):
+            return prototype
+        for source in (f"__traceiter_{event}", f"__bpf_trace_{event}", f"__probestub_{event}"):
+            found = reader.btf.find(source, Kind.FUNC)
+            if not found:
+                continue
+            named = reader.prototype(found, skip=1).parameters
+            if len(named) == len(prototype.parameters):
+                pairs = tuple((name, kind) for (name, _), (_, kind) in zip(named, prototype.parameters, strict=True))
+                return FunctionPrototype(
+                    event, prototype.module, pairs, prototype.result, prototype.variadic, prototype.btf_id
+                )
+        return prototype
+
+    def iterators(self) -> dict[str, Struct]:
+        """BPF iterator targets by name; the context struct is what ``bpf_iter_TARGET`` points to."""
+        found = {}
+        for reader in self.readers():
+            for name in reader.btf.strings_with_prefix("bpf_iter__"):
+                type_id = reader.btf.find(name, Kind.STRUCT)
+                kind = reader.type(type_id) if type_id else None
+                if isinstance(kind, Struct):
+                    found[name.removeprefix("bpf_iter__")] = kind
+        return dict(sorted(found.items()))
+
+
+def _enum_with(reader: TypeReader, name: str) -> int:
+    """Id of the first enumeration that has a member of a name."""
+    btf = reader.btf
+    for offset in btf.string_offsets(name):
+        for type_id in btf.ids(Kind.ENUM, Kind.ENUM64):
+            words, at = reader.place(type_id)
+            step = 2 if btf.kind(type_id) == Kind.ENUM else 3
+            if offset in words[at + 3 : at + 3 + step * (words[at + 1] & 0xFFFF) : step]:
+                return type_id
+    return 0

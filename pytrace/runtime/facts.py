@@ -1,0 +1,146 @@
+"""Facts that a compiled script depends on: how they are written down, and whether they still hold.
+
+A fact is a tuple of texts: its kind and what it was when the script was compiled.  :func:`still_true` is called on each
+start of a cached script, so this module imports nothing heavy and each check is a few system calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+Fact = tuple[str, ...]
+"""Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
+
+
+def read_text(path: str | Path) -> str:
+    """Text of a small kernel file, empty when it cannot be read (facts treat that as a state of its own)."""
+    try:
+        return Path(path).read_text(errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def digest(data: bytes) -> str:
+    """Short text that stands for *data*."""
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+def kept_directory() -> Path:
+    """Where indexes are kept between runs: ``pytrace/facts`` under the user's cache directory."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "pytrace" / "facts"
+
+
+def read_kept(name: str) -> bytes | None:
+    """What :func:`keep` stored as *name*; only from a directory that nobody but the user may write to."""
+    folder = kept_directory()
+    try:
+        found = folder.stat()
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return None
+        return (folder / name).read_bytes()
+    except OSError:
+        return None
+
+
+def keep(name: str, *parts: bytes) -> None:
+    """Store bytes for later runs; a cache directory that cannot be written to only costs time."""
+    folder = kept_directory()
+    fresh = folder / f".{name}.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(fresh, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.writelines(parts)
+        fresh.replace(folder / name)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------------------------------------- making facts
+
+
+def kernel_fact(btf_path: str = "/sys/kernel/btf/vmlinux") -> Fact:
+    """The running kernel: release, build and type information.
+
+    The build is ``/sys/kernel/notes`` (the GNU build id) where it is readable, else the version text.
+    """
+    system = os.uname()
+    try:
+        build = digest(Path("/sys/kernel/notes").read_bytes())
+    except OSError:
+        build = digest(system.version.encode())
+    try:
+        size = os.stat(btf_path).st_size
+    except OSError:
+        size = 0
+    return ("kernel", btf_path, system.machine, system.release, build, str(size))
+
+
+def boot_fact() -> Fact:
+    """This boot of the machine: kernel addresses stay the same until the next one."""
+    return ("boot", read_text("/proc/sys/kernel/random/boot_id").strip())
+
+
+def file_fact(path: str) -> Fact:
+    """A file as it is now (size, modification time, inode), or its absence."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ("file", path, "absent")
+    return ("file", path, str(found.st_size), str(found.st_mtime_ns), str(found.st_ino))
+
+
+def modules_fact() -> Fact:
+    """Which kernel modules are loaded, and where."""
+    # The third column counts users of a module and changes all the time.
+    lines = [line.split() for line in read_text("/proc/modules").splitlines()]
+    text = "\n".join(f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]}" for parts in lines)
+    return ("modules", digest(text.encode()))
+
+
+def tracepoints_fact(root: str) -> Fact:
+    """Which tracepoints there are: the list under a tracefs mounted at *root*."""
+    return ("tracepoints", root, digest(read_text(f"{root}/available_events").encode()))
+
+
+def process_fact(pid: int) -> Fact:
+    """A process, told from a later one with the same number by its start time."""
+    return ("process", str(pid), _start_time(pid))
+
+
+def path_fact(variable: str) -> Fact:
+    """An environment variable that a search went by (``PATH``)."""
+    return ("environment", variable, os.environ.get(variable, ""))
+
+
+def _start_time(pid: int) -> str:
+    text = read_text(f"/proc/{pid}/stat")
+    # The command name may hold spaces and parentheses; start time is field 22, the 20th after it.
+    rest = text.rpartition(")")[2].split()
+    return rest[19] if len(rest) > 19 else ""
+
+
+# ---------------------------------------------------------------------------------------------- checking facts
+
+_CHECKS: dict[str, Callable[[Fact], Fact]] = {
+    "kernel": lambda fact: kernel_fact(fact[1]),
+    "boot": lambda _: boot_fact(),
+    "file": lambda fact: file_fact(fact[1]),
+    "modules": lambda _: modules_fact(),
+    "tracepoints": lambda fact: tracepoints_fact(fact[1]),
+    "process": lambda fact: process_fact(int(fact[1])),
+    "environment": lambda fact: path_fact(fact[1]),
+}
+
+
+def still_true(facts: Iterable[Fact]) -> bool:
+    """Whether all *facts* hold now. A fact of an unknown kind (from another version) does not."""
+    for fact in facts:
+        check = _CHECKS.get(fact[0])
+        if check is None or check(tuple(fact)) != tuple(fact):
+            return False
+    return True

@@ -1,0 +1,197 @@
+"""The kernel's own symbol table, ``/proc/kallsyms``.
+
+The file has 100,000 lines and more.  It is read once and stays bytes: lines of the kernel proper are in address order
+and start with 16 hexadecimal digits, so a look-up bisects the text itself; only what modules and BPF programs
+added (unordered, behind it) is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pytrace.runtime.patterns import exact, within
+
+KERNEL_HALF = 1 << 63
+"""Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
+
+_TEXT_TYPES = rb"[tTwW]"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlace:
+    """What is at a kernel address: symbol, distance from its start, and module (empty for the kernel proper)."""
+
+    name: str
+    offset: int
+    module: str
+
+
+class Kallsyms:
+    """One reading of the symbol table."""
+
+    def __init__(self, path: str = "/proc/kallsyms", modules: str = "/proc/modules") -> None:
+        self._path = path
+        self._modules = modules
+
+    @cached_property
+    def text(self) -> bytes:
+        """The whole file."""
+        return Path(self._path).read_bytes()
+
+    @cached_property
+    def _core_end(self) -> int:
+        """Where the lines of modules and BPF programs begin."""
+        bracket = self.text.find(b"\t[")
+        return len(self.text) if bracket < 0 else self.text.rfind(b"\n", 0, bracket) + 1
+
+    @cached_property
+    def hidden(self) -> bool:
+        """True when the kernel shows zeros in place of addresses (``kptr_restrict``, missing rights)."""
+        return re.search(rb"(?m)^0*[1-9a-f][0-9a-f]* [tT] ", self.text) is None
+
+    def address(self, name: str) -> int | None:
+        """Address of a symbol; the first one of that name."""
+        wanted = name.encode()
+        at = self.text.find(b" " + wanted + b"\n")
+        if at < 0:
+            at = self.text.find(b" " + wanted + b"\t", self._core_end)
+        if at < 0 or self.hidden:
+            return None
+        line = self.text.rfind(b"\n", 0, at) + 1
+        return int(self.text[line : self.text.index(b" ", line)], 16)
+
+    def place(self, address: int) -> KernelPlace | None:
+        """The symbol that covers a kernel address."""
+        if address < KERNEL_HALF:
+            return None
+        added = self._added_place(address)
+        if added is not None:
+            return added
+        return self._core_place(address)
+
+    def functions(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
+        """``(name, module)`` of code symbols by ``*`` patterns; *module* empty for any, ``vmlinux`` for the kernel."""
+        name = within(pattern)
+        line = rb"(?m)^[0-9a-f]+ " + _TEXT_TYPES + rb" (" + name + rb")(?:\t\[([^\]]*)\])?$"
+        if module == "vmlinux":
+            line = rb"(?m)^[0-9a-f]+ " + _TEXT_TYPES + rb" (" + name + rb")()$"
+        elif module:
+            line = rb"(?m)^[0-9a-f]+ " + _TEXT_TYPES + rb" (" + name + rb")\t\[(" + within(module, rb"\s\]") + rb")\]$"
+        if exact(pattern):
+            return self._exact_functions(pattern, line)
+        found = dict.fromkeys(match.group(1, 2) for match in re.finditer(line, self.text))
+        return [(name.decode(), (where or b"").decode()) for name, where in found]
+
+    def _exact_functions(self, name: str, line: bytes) -> list[tuple[str, str]]:
+        """The lines of one name: found by plain search, checked by the expression."""
+        accepts = re.compile(line)
+        found: dict[tuple[str, str], None] = {}
+        needle = b" " + name.encode()
+        at = self.text.find(needle)
+        while at >= 0:
+            start = self.text.rfind(b"\n", 0, at) + 1
+            match = accepts.match(self.text, start)
+            if match:
+                found[match.group(1).decode(), (match.group(2) or b"").decode()] = None
+            at = self.text.find(needle, at + 1)
+        return list(found)
+
+    # ---- kernel proper
+
+    def _core_place(self, address: int) -> KernelPlace | None:
+        text, key = self.text, b"%016x" % address
+        low, high = 0, self._core_end
+        # `low` is the start of a line whose address is not above the wanted one, or of the first line.
+        while low < high:
+            start = text.rfind(b"\n", low, (low + high) // 2) + 1 or low
+            if start <= low:
+                after = text.find(b"\n", low, high) + 1
+                if not after or after >= high or text[after : after + 16] > key:
+                    break
+                low = after
+            elif text[start : start + 16] > key:
+                high = start
+            else:
+                low = start
+        if text[low : low + 16] > key:
+            return None
+        return self._core_line(low, address)
+
+    def _core_line(self, at: int, address: int) -> KernelPlace | None:
+        text = self.text
+        digits = text[at : at + 16]
+        # Aliases share an address; the kernel itself names the first of them.
+        while at >= 2:
+            before = text.rfind(b"\n", 0, at - 1) + 1
+            if text[before : before + 16] != digits:
+                break
+            at = before
+        base = int(digits, 16)
+        if base < KERNEL_HALF or address >= self._core_limit:
+            return None
+        return KernelPlace(text[at + 19 : text.index(b"\n", at)].decode(), address - base, "")
+
+    @cached_property
+    def _core_limit(self) -> int:
+        """End of the kernel image: the last symbol (``_end`` or later), and the page that it is in."""
+        start = self.text.rfind(b"\n", 0, max(0, self._core_end - 1)) + 1
+        last = self.text[start : start + 16]
+        return (int(last, 16) if last else 0) + 4096
+
+    # ---- modules and BPF programs
+
+    @cached_property
+    def _added(self) -> tuple[list[int], list[tuple[str, str]]]:
+        """Addresses in order, with name and module of each."""
+        rows = []
+        for line in self.text[self._core_end :].decode().splitlines():
+            digits, _kind, rest = line.split(" ", 2)
+            name, _, module = rest.partition("\t")
+            address = int(digits, 16)
+            if address >= KERNEL_HALF:
+                rows.append((address, name, module.strip("[]")))
+        rows.sort(key=lambda row: row[0])
+        return [row[0] for row in rows], [row[1:] for row in rows]
+
+    @cached_property
+    def _module_ranges(self) -> dict[str, tuple[int, int]]:
+        """Start and end of each loaded module's memory."""
+        try:
+            text = Path(self._modules).read_text()
+        except OSError:
+            # A kernel without loadable modules.
+            return {}
+        ranges = {}
+        for line in text.splitlines():
+            parts = line.split()
+            base = next((int(part, 16) for part in parts if part.startswith("0x")), 0)
+            ranges[parts[0]] = (base, base + int(parts[1]))
+        return ranges
+
+    def _added_place(self, address: int) -> KernelPlace | None:
+        addresses, names = self._added
+        at = bisect_right(addresses, address) - 1
+        if at < 0:
+            return None
+        name, module = names[at]
+        base = addresses[at]
+        limit = self._limit(at, module)
+        if address >= limit:
+            return None
+        return KernelPlace(name, address - base, module)
+
+    def _limit(self, at: int, module: str) -> int:
+        """End of the code that symbol number *at* may cover."""
+        addresses, names = self._added
+        known = self._module_ranges.get(module)
+        if known and known[0] <= addresses[at] < known[1]:
+            return known[1]
+        if module == "bpf" or names[at][0].startswith("bpf_"):
+            # A BPF program is at most one pack of 2 MiB; the next program's symbol usually ends it sooner.
+            return addresses[at] + (2 << 20)
+        following = addresses[at + 1] if at + 1 < len(addresses) else addresses[at]
+        return max(following, addresses[at] + 4096)

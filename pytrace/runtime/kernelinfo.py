@@ -1,0 +1,323 @@
+"""The live :class:`~pytrace.kernel.KernelInfo`: facts of this machine, each looked up when it is first asked for.
+
+What the answers depend on is recorded and handed out by :meth:`LiveKernelInfo.dependencies`, so that a cached
+compilation can be checked with :func:`pytrace.runtime.facts.still_true`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytrace.kernel import (
+    FunctionPrototype,
+    KernelFunction,
+    TracepointField,
+    UsdtProbe,
+    UserParameter,
+    UserSymbol,
+)
+from pytrace.runtime import facts
+from pytrace.runtime.facts import Fact
+from pytrace.types import Enum, Struct, Type
+
+if TYPE_CHECKING:
+    from pytrace.runtime.btf_kernel import KernelTypes
+    from pytrace.runtime.kallsyms import Kallsyms
+    from pytrace.runtime.libraries import Libraries
+    from pytrace.runtime.tracefs import TraceableFunctions, Tracepoints
+    from pytrace.runtime.user_binary import UserBinaries
+
+
+class LiveKernelInfo:
+    """Facts about the running kernel and the user binaries of this machine.
+
+    *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
+    is the file of ``--traceable-functions``, *debug_directories* those of ``--debuginfo``. *disabled* are features that
+    count as missing (``--no-feature``).
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        traceable_functions: str | None = None,
+        debug_directories: Iterable[str] = (),
+        disabled: Iterable[str] = (),
+    ) -> None:
+        self._environment = os.environ if environment is None else environment
+        self._traceable_file = traceable_functions
+        self._debug_directories = tuple(debug_directories)
+        self._disabled = frozenset(disabled)
+        self._system = os.uname()
+        self._facts: dict[Fact, None] = {}
+
+    def dependencies(self) -> tuple[Fact, ...]:
+        """The facts that the answers so far depend on."""
+        return (facts.kernel_fact(self._btf_path or "/sys/kernel/btf/vmlinux"), *self._facts)
+
+    def _depend(self, fact: Fact) -> None:
+        self._facts[fact] = None
+
+    # ---- machine
+
+    @property
+    def arch(self) -> str:
+        return self._system.machine
+
+    @property
+    def release(self) -> str:
+        return self._system.release
+
+    @cached_property
+    def possible_cpus(self) -> int:
+        text = facts.read_text("/sys/devices/system/cpu/possible").strip()
+        count = 0
+        for part in text.split(",") if text else ():
+            first, _, last = part.partition("-")
+            count += int(last or first) - int(first) + 1
+        return count or os.cpu_count() or 1
+
+    @property
+    def has_btf(self) -> bool:
+        return bool(self._btf_path)
+
+    def feature(self, name: str) -> bool:
+        from pytrace.runtime import features
+
+        return name not in self._disabled and features.has(name)
+
+    # ---- types
+
+    @cached_property
+    def _btf_path(self) -> str:
+        from pytrace.runtime.btf_kernel import locate
+
+        path = locate(self._environment)
+        if path and not path.startswith("/sys/"):
+            self._depend(facts.file_fact(path))
+        return path
+
+    @cached_property
+    def types(self) -> KernelTypes | None:
+        """All type information; None on a kernel without."""
+        from pytrace.runtime.btf_kernel import KernelTypes
+
+        return KernelTypes(self._btf_path) if self._btf_path else None
+
+    def _value_type(self, kind: str, name: str) -> Type | None:
+        if self.types is None:
+            return None
+        found = self.types.value_type(kind, name)
+        if found is None or (isinstance(found, Struct) and found.origin not in ("vmlinux", "")):
+            self._depend_on_modules()
+        return found
+
+    def _depend_on_modules(self) -> None:
+        """An answer that another set of loaded modules could change."""
+        if os.path.exists("/proc/modules"):
+            self._depend(facts.modules_fact())
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        found = self._value_type(kind, name)
+        return found if isinstance(found, Struct) else None
+
+    def enum(self, name: str) -> Enum | None:
+        found = self._value_type("enum", name)
+        return found if isinstance(found, Enum) else None
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        found = self.types.enumerator(name) if self.types else None
+        if found is None:
+            self._depend_on_modules()
+        return found
+
+    def typedef(self, name: str) -> Type | None:
+        return self._value_type("typedef", name)
+
+    def type_names(self, kind: str) -> Iterable[str]:
+        return self.types.names(kind) if self.types else []
+
+    # ---- kernel probes
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        found = self.types.function(name, module) if self.types else None
+        if found is None or found.module != "vmlinux":
+            self._depend_on_modules()
+        return found
+
+    def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        if module != "vmlinux":
+            self._depend_on_modules()
+        return self.types.functions(pattern, module) if self.types else []
+
+    @cached_property
+    def kallsyms(self) -> Kallsyms:
+        """The kernel's symbol table."""
+        from pytrace.runtime.kallsyms import Kallsyms
+
+        return Kallsyms()
+
+    @cached_property
+    def _traceable(self) -> TraceableFunctions | None:
+        """The list of functions that can be hooked; None where the kernel does not show it."""
+        from pytrace.runtime import tracefs
+
+        if self._traceable_file is not None:
+            self._depend(facts.file_fact(self._traceable_file))
+            return tracefs.TraceableFunctions(self._traceable_file)
+        path = next((f"{root}/available_filter_functions" for root in tracefs.ROOTS if os.path.isdir(root)), "")
+        try:
+            return tracefs.TraceableFunctions(path) if path else None
+        except OSError:
+            # Built without ftrace, or not readable: kallsyms has the names, too.
+            return None
+
+    @cached_property
+    def _blacklist(self) -> frozenset[str]:
+        from pytrace.runtime import tracefs
+
+        return tracefs.blacklist()
+
+    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+        from pytrace.runtime import tracefs
+
+        wild = "*" in pattern
+        if wild or module:
+            self._depend_on_modules()
+        if self._traceable is not None:
+            pairs = self._traceable.match(pattern, module)
+        else:
+            pairs = [pair for pair in self.kallsyms.functions(pattern, module) if not tracefs.never_traceable(pair[0])]
+            # Symbols of BPF programs and of the linker's own stubs are no functions of the kernel.
+            pairs = [pair for pair in pairs if pair[1] != "bpf" and not pair[0].startswith(("__pfx_", "__cfi_"))]
+        if wild:
+            pairs = [pair for pair in pairs if ".part." not in pair[0]]
+        return [KernelFunction(name, where) for name, where in pairs if name not in self._blacklist]
+
+    def untraceable_reason(self, name: str) -> str:
+        """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
+
+        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, or ``excluded``
+        (by pytrace).
+        """
+        from pytrace.runtime import tracefs
+
+        if self.kernel_functions(name):
+            return ""
+        if tracefs.never_traceable(name):
+            return "excluded"
+        if name in self._blacklist:
+            return "blacklisted"
+        if self.kallsyms.functions(name):
+            return "notrace"
+        return "inlined" if self.function(name) is not None else "missing"
+
+    @cached_property
+    def tracepoint_files(self) -> Tracepoints:
+        """The tracefs and its tracepoints."""
+        from pytrace.runtime import tracefs
+
+        return tracefs.Tracepoints(tracefs.root(), self._tracepoint_type)
+
+    def _tracepoint_type(self, kind: str, name: str) -> Type | None:
+        return self.types.value_type(kind, name) if self.types else None
+
+    def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
+        found = self.tracepoint_files.match(category, event)
+        self._depend(facts.tracepoints_fact(self.tracepoint_files.path))
+        return found
+
+    def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        return self.tracepoint_files.fields(category, event)
+
+    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        self._depend_on_modules()
+        return self.types.raw_tracepoints(pattern) if self.types else []
+
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        return self.types.raw_tracepoint_prototype(event) if self.types else None
+
+    def iterators(self) -> dict[str, Struct]:
+        return self.types.iterators() if self.types else {}
+
+    # ---- symbols
+
+    def kernel_symbol(self, name: str) -> int | None:
+        self._depend(facts.boot_fact())
+        return self.kallsyms.address(name)
+
+    @cached_property
+    def _libraries(self) -> Libraries:
+        from pytrace.runtime.libraries import Libraries
+
+        return Libraries(self._environment)
+
+    @cached_property
+    def _binaries(self) -> UserBinaries:
+        from pytrace.runtime.user_binary import UserBinaries
+
+        return UserBinaries(self._debug_directories)
+
+    def binaries(self, target: str, pid: int | None) -> list[str]:
+        found = self._libraries.find(target, pid)
+        for fact in self._libraries.dependencies(target, pid):
+            self._depend(fact)
+        return found
+
+    def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
+        self._depend(facts.file_fact(path))
+        return self._binaries.symbols(path, pattern)
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        self._depend(facts.file_fact(path))
+        return self._binaries.offset(path, address)
+
+    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+        self._depend(facts.file_fact(path))
+        return self._binaries.parameters(path, symbol)
+
+    def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
+        self._depend(facts.file_fact(path))
+        return self._binaries.lines(path, file, line, column)
+
+    def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
+        self._depend(facts.file_fact(path))
+        return self._binaries.usdt(path, provider, name)
+
+    def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
+        from pytrace.runtime.bpf_programs import programs
+
+        # Any program may be gone at the next start.
+        self._depend(("never",))
+        return programs(pattern)
+
+    # ---- other
+
+    def cgroup_id(self, path: str) -> int | None:
+        # The id of a cgroup is the inode number of its directory (kernfs).
+        directory = path if os.path.isabs(path) else os.path.join(self._cgroup_root, path)
+        self._depend(facts.file_fact(directory))
+        if not os.path.exists(os.path.join(directory, "cgroup.procs")):
+            return None
+        return os.stat(directory).st_ino
+
+    @cached_property
+    def _cgroup_root(self) -> str:
+        """Where the unified cgroup hierarchy is mounted."""
+        mounts = (line.split() for line in facts.read_text("/proc/self/mounts").splitlines())
+        return next((parts[1] for parts in mounts if parts[2] == "cgroup2"), "/sys/fs/cgroup")
+
+    def header_directories(self) -> list[str]:
+        """Kernel header trees: ``KERNEL_SOURCE``/``KERNEL_BUILD`` of the environment, else the release's own."""
+        named = [
+            value
+            for key in ("KERNEL_SOURCE", "KERNEL_BUILD")
+            for prefix in ("PYTRACE_", "BPFTRACE_")
+            if (value := self._environment.get(prefix + key))
+        ]
+        base = f"/lib/modules/{self.release}"
+        found = named or [f"{base}/source", f"{base}/build"]
+        return [path for path in dict.fromkeys(os.path.realpath(path) for path in found) if os.path.isdir(path)]

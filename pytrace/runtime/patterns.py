@@ -1,0 +1,37 @@
+"""``*`` patterns over long texts of names, one name a line.
+
+Lists of kernel functions and symbols have 100,000 names; they stay one bytes object and are searched by one
+regular expression, which makes objects only for what matches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+
+@lru_cache(maxsize=256)
+def name_pattern(pattern: str) -> re.Pattern[str]:
+    """A compiled expression whose ``fullmatch`` accepts what a ``*`` pattern does."""
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+
+
+def exact(pattern: str) -> bool:
+    """Whether a pattern can only match its own text."""
+    return "*" not in pattern
+
+
+def within(pattern: str, excluded: bytes = rb"\s") -> bytes:
+    """Source of a bytes expression for a ``*`` pattern inside a line, where ``*`` matches no byte of *excluded*."""
+    return (rb"[^" + excluded + rb"]*").join(re.escape(part.encode()) for part in pattern.split("*"))
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern accepts, in order."""
+    if pattern == "*":
+        return list(names)
+    if exact(pattern):
+        return [name for name in names if name == pattern]
+    accepts = name_pattern(pattern).fullmatch
+    return [name for name in names if accepts(name)]
