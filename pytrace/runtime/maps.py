@@ -1,0 +1,174 @@
+"""Reading and clearing maps: raw bytes, by batches of bpf(2) and from mapped data sections.
+
+Everything here is correct while programs keep writing: a key is given at most once, and an update is either in a
+value or not.  Per-CPU values come as the copies of all CPUs in a row, each rounded up to 8 bytes, and no matter
+whether they lie in a per-CPU map or in a slot.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator
+
+from pytrace.compiled import GlobalSlot, MapSpec
+from pytrace.diagnostics import InternalError
+from pytrace.runtime import bpf, bpfmap, perf
+from pytrace.runtime.loader import LoadedScript
+
+_BATCH_ELEMENTS = 4096
+_FLAG = 8
+"""Bytes of a slot's written flag."""
+
+
+class MapReader:
+    """Access to the maps of one loaded script, by their specs."""
+
+    def __init__(self, loaded: LoadedScript) -> None:
+        self._loaded = loaded
+        self._sizes: dict[str, tuple[int, int, int, int]] = {}
+
+    # ---- keyed maps
+
+    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        """All ``(key, value)`` pairs of a keyed map, in no order."""
+        return self._pairs(spec, delete=False)
+
+    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        """As :meth:`items`, and takes the pairs out of the map in the same step, so no update between is lost."""
+        return self._pairs(spec, delete=True)
+
+    def length(self, spec: MapSpec) -> int:
+        """Number of keys."""
+        return len(self.items(spec))
+
+    def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
+        """The value of *key*, or None."""
+        descriptor, _, value_size, _ = self._size(spec)
+        return bpfmap.lookup(descriptor, key, value_size)
+
+    def delete(self, spec: MapSpec, key: bytes) -> bool:
+        """Remove *key*; False when it was not there."""
+        return bpfmap.delete(self._size(spec)[0], key)
+
+    # ---- unkeyed maps
+
+    def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """Whether an unkeyed map was ever written (on any CPU), and its value: all copies in a row."""
+        view, slot, size = self._slot(spec)
+        written = False
+        parts: list[bytes] = []
+        for start in _starts(slot):
+            written |= view[start] != 0
+            parts.append(bytes(view[start + _FLAG : start + _FLAG + size]))
+        return written, b"".join(parts)
+
+    # ---- both
+
+    def clear(self, spec: MapSpec) -> None:
+        """Make a map as if it had never been written."""
+        if spec.slot is None:
+            self._pairs(spec, delete=True)
+            return
+        view, slot, size = self._slot(spec)
+        for start in _starts(slot):
+            view[start : start + _FLAG + size] = bytes(_FLAG + size)
+
+    def zero(self, spec: MapSpec) -> None:
+        """Set all values of a map to zero; keys stay."""
+        if spec.slot is not None:
+            view, slot, size = self._slot(spec)
+            for start in _starts(slot):
+                view[start + _FLAG : start + _FLAG + size] = bytes(size)
+            return
+        descriptor, _, value_size, _ = self._size(spec)
+        keys = [key for key, _ in self.items(spec)]
+        bpfmap.update_all(descriptor, keys, bytes(value_size))
+
+    # ---- inside
+
+    def _slot(self, spec: MapSpec) -> tuple[memoryview, GlobalSlot, int]:
+        if spec.slot is None:
+            raise InternalError(f"{spec.name} is not a slot")
+        return self._loaded.section(spec.slot.section), spec.slot, round_up(spec.value.size)
+
+    def _size(self, spec: MapSpec) -> tuple[int, int, int, int]:
+        """Descriptor, key size, size of a whole value, entries."""
+        found = self._sizes.get(spec.symbol)
+        if found is None:
+            descriptor = self._loaded.map_fd(spec.symbol)
+            kind, _, key_size, value_size, entries = bpf.map_info(descriptor)
+            if kind in bpf.PER_CPU_TYPES:
+                value_size = round_up(value_size) * perf.possible_cpus()
+            found = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
+        return found
+
+    def _pairs(self, spec: MapSpec, *, delete: bool) -> list[tuple[bytes, bytes]]:
+        descriptor, key_size, value_size, entries = self._size(spec)
+        return read_pairs(descriptor, key_size, value_size, entries, delete=delete)
+
+
+def round_up(size: int) -> int:
+    """*size* as a multiple of 8: what one copy of a per-CPU value takes."""
+    return (size + 7) & ~7
+
+
+def _starts(slot: GlobalSlot) -> range:
+    return range(slot.offset, slot.offset + max(1, slot.copies) * max(1, slot.stride), max(1, slot.stride))
+
+
+def read_pairs(
+    descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
+) -> list[tuple[bytes, bytes]]:
+    """All pairs of a hash map; see :meth:`MapReader.items`. *value_size* counts all CPUs' copies."""
+    try:
+        return _by_batches(descriptor, key_size, value_size, min(entries, _BATCH_ELEMENTS), delete)
+    except OSError as error:
+        if error.errno not in bpfmap.NO_BATCH:
+            raise
+    pairs = list(_by_keys(descriptor, key_size, value_size, entries))
+    if delete:
+        for key, _ in pairs:
+            bpfmap.delete(descriptor, key)
+    return pairs
+
+
+def _by_batches(
+    descriptor: int, key_size: int, value_size: int, capacity: int, delete: bool
+) -> list[tuple[bytes, bytes]]:
+    batch = bpfmap.Batch(descriptor, key_size, value_size, capacity)
+    split_keys, split_values = struct.Struct(f"{key_size}s"), struct.Struct(f"{value_size}s")
+    pairs: list[tuple[bytes, bytes]] = []
+    end = False
+    while not end:
+        try:
+            count, end = batch.read(delete=delete)
+        except OSError as error:
+            # One bucket of the hash has more elements than were asked for.
+            if error.errno != errno.ENOSPC:
+                raise
+            batch.grow()
+            continue
+        keys = split_keys.iter_unpack(memoryview(batch.keys.data)[: count * key_size])
+        values = split_values.iter_unpack(memoryview(batch.values.data)[: count * value_size])
+        pairs.extend((key, value) for (key,), (value,) in zip(keys, values, strict=True))
+    return pairs
+
+
+def _by_keys(descriptor: int, key_size: int, value_size: int, entries: int) -> Iterator[tuple[bytes, bytes]]:
+    """Walk by the get-next-key command, on kernels without batches.
+
+    When a program deletes the key that the walk stands on, the kernel starts again at the first one: keys that
+    come again are skipped, and the walk ends after as many steps as a full map can need.
+    """
+    seen: set[bytes] = set()
+    key = bpfmap.next_key(descriptor, None, key_size)
+    for _ in range(4 * entries):
+        if key is None:
+            return
+        if key not in seen:
+            seen.add(key)
+            value = bpfmap.lookup(descriptor, key, value_size)
+            if value is not None:
+                yield key, value
+        key = bpfmap.next_key(descriptor, key, key_size)

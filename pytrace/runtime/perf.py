@@ -1,0 +1,150 @@
+"""perf_event_open(2) and the ioctls of perf events.
+
+Layouts are those of ``struct perf_event_attr`` in ``include/uapi/linux/perf_event.h``.  Every function raises
+:class:`OSError`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pytrace.runtime import syscalls
+from pytrace.runtime.syscalls import Memory
+
+ATTR_SIZE = 128
+"""``PERF_ATTR_SIZE_VER7``: kernels accept shorter and, when the rest is zero, longer ones."""
+
+FLAG_DISABLED = 1 << 0
+FLAG_FREQUENCY = 1 << 10
+_FLAG_CLOEXEC = 8
+
+_IOC_ENABLE = 0x2400
+_IOC_DISABLE = 0x2401
+_IOC_SET_BPF = 0x40042408
+
+
+class EventType(IntEnum):
+    """``enum perf_type_id``."""
+
+    HARDWARE = 0
+    SOFTWARE = 1
+    TRACEPOINT = 2
+    HW_CACHE = 3
+    RAW = 4
+    BREAKPOINT = 5
+
+
+SOFTWARE_CPU_CLOCK = 0
+SOFTWARE_DUMMY = 9
+
+
+@dataclass(frozen=True, slots=True)
+class EventAttr:
+    """What of ``struct perf_event_attr`` pytrace sets.
+
+    *config1* and *config2* share their place with ``bp_addr``/``kprobe_func``/``uprobe_path`` and
+    ``bp_len``/``probe_offset``. *period* is a frequency in Hz when *frequency* is set.
+    """
+
+    type: int
+    config: int = 0
+    period: int = 0
+    frequency: bool = False
+    wakeup: int = 0
+    breakpoint_type: int = 0
+    config1: int = 0
+    config2: int = 0
+    disabled: bool = False
+
+    def pack(self) -> bytes:
+        """The C structure."""
+        flags = (FLAG_DISABLED if self.disabled else 0) | (FLAG_FREQUENCY if self.frequency else 0)
+        head = struct.pack(
+            "=IIQQQQQIIQQ",
+            self.type,
+            ATTR_SIZE,
+            self.config,
+            self.period,
+            0,
+            0,
+            flags,
+            self.wakeup,
+            self.breakpoint_type,
+            self.config1,
+            self.config2,
+        )
+        return head.ljust(ATTR_SIZE, b"\0")
+
+
+def open_event(attr: EventAttr, *, pid: int = -1, cpu: int = -1) -> int:
+    """Open a perf event of one process (or -1) on one CPU (or -1) and return its descriptor."""
+    memory = Memory(attr.pack())
+    return syscalls.call("perf_event_open", memory.address, pid, cpu, -1, _FLAG_CLOEXEC)
+
+
+def enable(event: int) -> None:
+    """Start counting."""
+    fcntl.ioctl(event, _IOC_ENABLE, 0)
+
+
+def disable(event: int) -> None:
+    """Stop counting."""
+    fcntl.ioctl(event, _IOC_DISABLE, 0)
+
+
+def set_bpf(event: int, program: int) -> None:
+    """Run *program* on each occurrence of *event*; lasts until the event is closed."""
+    fcntl.ioctl(event, _IOC_SET_BPF, program)
+
+
+def pmu_type(name: str) -> int | None:
+    """The number of a dynamic PMU (``kprobe``, ``uprobe``), or None where the kernel lacks it."""
+    try:
+        with open(f"/sys/bus/event_source/devices/{name}/type", encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def pmu_bit(name: str, field: str) -> int:
+    """The ``config`` mask that a PMU's one-bit format field stands for (``retprobe`` → 1)."""
+    with open(f"/sys/bus/event_source/devices/{name}/format/{field}", encoding="ascii") as file:
+        return 1 << int(file.read().strip().removeprefix("config:"))
+
+
+def paranoid_level() -> int:
+    """``kernel.perf_event_paranoid``: what users without rights may measure (-1 everything … 3 or 4 nothing)."""
+    try:
+        with open("/proc/sys/kernel/perf_event_paranoid", encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return 2
+
+
+def online_cpus() -> list[int]:
+    """Numbers of the CPUs that are online."""
+    return parse_cpu_list(_read("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
+
+
+def possible_cpus() -> int:
+    """CPUs that may ever be online: the number of copies in per-CPU data (highest number + 1)."""
+    return max(parse_cpu_list(_read("/sys/devices/system/cpu/possible"))) + 1
+
+
+def parse_cpu_list(text: str) -> list[int]:
+    """The numbers of a kernel CPU list (``0-3,8``)."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
