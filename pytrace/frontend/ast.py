@@ -471,6 +471,14 @@ class CPart(Node):
     text: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BpfObject(Node):
+    """A BPF object file that an import brought: *data* is the ELF file, compiled from *path* or read from it."""
+
+    path: str
+    data: bytes
+
+
 RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl
 
 
@@ -481,6 +489,7 @@ class Program(Node):
     shebang: str | None
     c_parts: tuple[CPart, ...]
     items: tuple[RootItem, ...]
+    objects: tuple[BpfObject, ...] = ()
 
     @property
     def probes(self) -> tuple[Probe, ...]:
