@@ -1,0 +1,97 @@
+"""Settings of all tests: ways to run cases, the fork server, programs, leak checks, and the report for scripts/test."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import leaks
+from tests.support.programs import build
+from tests.support.server import Server
+
+TESTS = Path(__file__).resolve().parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--way`` picks how case files are run."""
+    parser.addoption(
+        "--way", action="append", choices=("compile", "host", "vm"), default=None,
+        help="run case files only compiled, on this kernel, or as in the test machine (default: compile and host)",
+    )  # fmt: skip
+    parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every recorded program")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests in tests/kernel trace; soak tests only run when they are asked for by name or mark."""
+    for item in items:
+        if TESTS / "kernel" in item.path.parents:
+            item.add_marker(pytest.mark.kernel)
+    if "soak" not in (config.getoption("-m") or ""):
+        soak = [item for item in items if item.get_closest_marker("soak")]
+        if soak:
+            config.hook.pytest_deselected(items=soak)
+            items[:] = [item for item in items if item not in soak]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A kernel test without root has nothing to test."""
+    if item.get_closest_marker("kernel") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """The folder of the built programs of tests/programs."""
+    return build()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Runs pytrace's command line in a process that has everything imported."""
+    running = Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def no_leaks() -> Iterator[None]:
+    """The test leaves no BPF programs, maps, links or processes."""
+    with leaks.no_leaks():
+        yield
+
+
+# ---------------------------------------------------------------------------------------------- report
+
+
+class _Report:
+    """One JSON line for each test, in the file that PYTRACE_TEST_REPORT names, for the summary of scripts/test."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+            outcome = "failed" if report.failed else report.outcome
+            self._write(report.nodeid, outcome, str(reason).removeprefix("Skipped: "), report.duration)
+
+    @pytest.hookimpl
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._write(report.nodeid, "failed", "could not be collected", 0.0)
+
+    def _write(self, name: str, outcome: str, reason: str, seconds: float) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"name": name, "outcome": outcome, "reason": reason, "seconds": seconds}) + "\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The report is written by the process that sees all results, not by xdist's workers."""
+    path = os.environ.get("PYTRACE_TEST_REPORT")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Report(path))

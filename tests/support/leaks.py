@@ -1,0 +1,97 @@
+"""What tracing left in the kernel: BPF programs, maps and links that nobody who may own them holds any more."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361, "loongarch64": 280}
+_NEXT_ID = {"prog": 11, "map": 12, "link": 31}  # BPF_{PROG,MAP,LINK}_GET_NEXT_ID of enum bpf_cmd
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def objects() -> set[tuple[str, int]]:
+    """``(kind, id)`` of all BPF objects of the machine; empty where they cannot be listed."""
+    return {(kind, number) for kind, command in _NEXT_ID.items() for number in _ids(command)}
+
+
+def _ids(command: int) -> Iterator[int]:
+    attribute = (ctypes.c_uint32 * 32)()
+    while True:
+        size = 12
+        if _libc.syscall(_SYSCALL[platform.machine()], command, ctypes.byref(attribute), size) != 0:
+            return
+        attribute[0] = attribute[1]  # start_id = next_id
+        yield attribute[1]
+
+
+def _held_by_others() -> set[tuple[str, int]]:
+    """Objects that processes other than this one and its children hold open."""
+    found = set()
+    family = _family()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in family:
+            continue
+        try:
+            for entry in os.scandir(f"/proc/{name}/fdinfo"):
+                text = Path(entry.path).read_text()
+                held = re.findall(r"^(prog|map|link)_id:\s*(\d+)", text, re.MULTILINE)
+                found |= {(kind, int(number)) for kind, number in held}
+        except OSError:
+            continue
+    return found
+
+
+def _family() -> set[int]:
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+    family = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= grown
+    return family
+
+
+@dataclass
+class Watch:
+    """Objects before, and which of the new ones are still there when the wait is over."""
+
+    before: set[tuple[str, int]] = field(default_factory=objects)
+
+    def leaked(self, patience: float = 3.0) -> list[str]:
+        """New objects that stay. The kernel frees in its own time (RCU), so this waits up to *patience* seconds."""
+        end = time.monotonic() + patience
+        while True:
+            new = objects() - self.before
+            if not new:
+                return []
+            foreign = _held_by_others()
+            new -= foreign
+            if foreign - self.before:
+                # Another tracer is at work: the maps of its programs have no descriptor that tells whose they are.
+                new = {item for item in new if item[0] == "link"}
+            if not new or time.monotonic() > end:
+                return sorted(f"{kind} {number}" for kind, number in new)
+            time.sleep(0.02)
+
+
+@contextmanager
+def no_leaks() -> Iterator[None]:
+    """Fail when what runs inside leaves BPF objects or child processes behind."""
+    watch = Watch()
+    children = _family()
+    yield
+    assert not watch.leaked(), "left in the kernel"
+    left = _family() - children
+    assert not left, f"processes left: {left}"

@@ -1,0 +1,238 @@
+"""Runs command lines fast: a process that has imported pytrace once and forks for each run.
+
+``python -m tests.support.server`` reads one JSON request a line from standard input and answers with one JSON line; the
+run itself is ``pytrace.cli.main(argv)`` in a forked child, the same code that the command ``pytrace`` runs.
+:class:`Server` is the client's side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.expect import Result
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NOTICE = b"Attached "
+
+
+@dataclass
+class Server:
+    """One server process; closed by :meth:`close`."""
+
+    process: subprocess.Popen[str] | None = None
+    folder: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
+
+    def run(
+        self,
+        argv: tuple[str, ...],
+        *,
+        cwd: str | Path = "/",
+        stdin: str | None = None,
+        environment: dict[str, str] | None = None,
+        timeout: float = 10.0,
+        when_attached: tuple[str, ...] = (),
+    ) -> Result:
+        """One run of pytrace; *when_attached* are shell commands or ``signal NAME``, done after the attach notice."""
+        process = self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        paths = {name: os.path.join(self.folder.name, name) for name in ("stdin", "stdout", "stderr")}
+        Path(paths["stdin"]).write_bytes((stdin or "").encode("utf-8", "surrogateescape"))
+        request = {
+            "argv": list(argv), "cwd": str(cwd), "environment": environment or {}, "timeout": timeout,
+            "when_attached": list(when_attached), "stdin": paths["stdin"] if stdin is not None else os.devnull,
+            "stdout": paths["stdout"], "stderr": paths["stderr"],
+        }  # fmt: skip
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            self.process = None
+            raise RuntimeError(f"the test server died with status {process.wait()} on {argv}")
+        answer = json.loads(line)
+        return Result(
+            answer["status"], _text(paths["stdout"]), _text(paths["stderr"]), answer["timed_out"],
+            tuple(answer["left_behind"]),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            self.process.wait(timeout=10)
+            self.process = None
+        self.folder.cleanup()
+
+    def _start(self) -> subprocess.Popen[str]:
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.server"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )  # fmt: skip
+        return self.process
+
+
+def _text(path: str) -> str:
+    return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+
+
+# ---------------------------------------------------------------------------------------------- the server's side
+
+PRELOADED = (
+    "json", "re", "llvmlite.binding", "llvmlite.ir", "ply.lex", "ply.yacc", "pytrace.cli", "pytrace.modes",
+    "pytrace.pipeline", "pytrace.frontend.parser", "pytrace.frontend.analysis", "pytrace.codegen",
+    "pytrace.runtime.kernelinfo", "pytrace.runtime.session",
+)  # fmt: skip
+
+
+def serve() -> None:
+    """Answer requests until the input ends."""
+    import importlib
+
+    for name in PRELOADED:
+        importlib.import_module(name)
+    _adopt_orphans()
+    channel = os.fdopen(os.dup(1), "w")
+    # A run must not write into the answers, whatever goes wrong.
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        channel.write(json.dumps(_perform(json.loads(line))) + "\n")
+        channel.flush()
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of whatever a run leaves behind, to see and end it."""
+    import ctypes
+
+    pr_set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
+
+
+def _perform(request: dict[str, Any]) -> dict[str, Any]:
+    for name in ("stdout", "stderr"):
+        Path(request[name]).write_bytes(b"")
+    child = os.fork()
+    if child == 0:
+        _child(request)
+    deadline = time.monotonic() + request["timeout"]
+    actions = list(request["when_attached"])
+    status = None
+    while status is None and time.monotonic() < deadline:
+        done, code = os.waitpid(child, os.WNOHANG)
+        if done:
+            status = os.waitstatus_to_exitcode(code)
+        elif actions and NOTICE in Path(request["stderr"]).read_bytes():
+            _act(actions.pop(0), child, request)
+        else:
+            time.sleep(0.005)
+    timed_out = status is None
+    if timed_out:
+        os.kill(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {"status": status, "timed_out": timed_out, "left_behind": [] if timed_out and not _orphans() else _clear()}
+
+
+def _act(action: str, child: int, request: dict[str, Any]) -> None:
+    if action.startswith("signal "):
+        os.kill(child, signal.Signals[f"SIG{action.split()[1].removeprefix('SIG')}"])
+    elif action.startswith("sleep "):
+        time.sleep(float(action.split()[1]))
+    else:
+        subprocess.run(action, shell=True, cwd=request["cwd"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=request["timeout"], check=False,
+                       env={**os.environ, **request["environment"], "PYTRACE_PID": str(child)})  # fmt: skip
+
+
+def _orphans() -> list[int]:
+    found = []
+    me = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                fields = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == me:
+                found.append(int(name))
+    return found
+
+
+def _clear() -> list[str]:
+    """End what the run left, and say what that was; what had ended by itself is only reaped."""
+    left = []
+    for _ in range(20):
+        orphans = _orphans()
+        if not orphans:
+            return left
+        for pid in orphans:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                continue
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            time.sleep(0.05)
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                continue
+            left.append(f"{pid} {command}")
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return left
+
+
+def _child(request: dict[str, Any]) -> None:
+    status = 2
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(request["cwd"])
+        os.environ.update(request["environment"])
+        for number, (name, flags) in enumerate(
+            (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY | os.O_APPEND), ("stderr", os.O_WRONLY | os.O_APPEND))
+        ):
+            handle = os.open(request[name], flags)
+            os.dup2(handle, number)
+            os.close(handle)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115: they live as long as the process
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.argv = ["pytrace", *request["argv"]]
+        from pytrace.cli import main
+
+        status = _exit_status(main, request["argv"])
+    except BaseException:  # noqa: BLE001: reported, and the child must not run on as a second server
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+
+def _exit_status(main: Any, argv: list[str]) -> int:
+    """As the interpreter would make it of ``sys.exit(main(argv))``."""
+    try:
+        status = main(argv)
+    except SystemExit as leave:
+        status = leave.code
+    if status is None:
+        return 0
+    if isinstance(status, int):
+        return status & 0xFF
+    sys.stderr.write(f"{status}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    serve()

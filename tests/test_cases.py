@@ -1,0 +1,142 @@
+"""Runs the case files and the recorded programs: compiled only, on this kernel, or in the test machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import expect, machine, outputs
+from tests.support.cases import Case, Check, load_all
+from tests.support.leaks import Watch
+from tests.support.server import Server
+
+SLOWNESS = 12.0 if os.environ.get("PYTRACE_TEST_VM") else 2.0
+"""What a time limit is multiplied by: the guest is emulated, and tests share the processors."""
+
+VM_ROWS = 10
+"""In the test machine one of so many recorded programs is run: enough to see what the kernel makes different."""
+
+
+def _ways(config: pytest.Config) -> tuple[str, ...]:
+    return tuple(config.getoption("--way") or ("compile", "host"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each case and way, one for each recorded program and output."""
+    ways = _ways(metafunc.config)
+    if metafunc.function is test_case:
+        chosen = [(case, way) for case in load_all() for way in ways if way in case.where]
+        metafunc.parametrize(
+            ("case", "way"),
+            [pytest.param(case, way, id=f"{way}-{case.family}-{case.name}", marks=_marks(way)) for case, way in chosen],
+        )
+    elif metafunc.function is test_recorded:
+        rows = outputs.rows()
+        if "vm" in ways and not metafunc.config.getoption("--all-rows"):
+            rows = rows[::VM_ROWS]
+        outs = ("text", "json") if set(ways) & {"host", "vm"} else ()
+        chosen_rows = [(row, output) for row in rows for output in outs]
+        metafunc.parametrize(
+            ("row", "output"),
+            [pytest.param(row, output, id=f"{row.name}-{output}", marks=_marks("host")) for row, output in chosen_rows],
+        )
+
+
+def _marks(way: str) -> list[pytest.MarkDecorator]:
+    return [] if way == "compile" else [pytest.mark.kernel]
+
+
+def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    for feature in case.needs:
+        lack = machine.missing(feature)
+        if lack:
+            pytest.skip(lack)
+    prepared = _prepare(case, tmp_path, request)
+    watch = Watch()
+    result = server.run(
+        prepared.argv,
+        cwd=tmp_path,
+        stdin=prepared.stdin,
+        environment={"XDG_CACHE_HOME": str(tmp_path / ".cache"), **dict(prepared.environment)},
+        timeout=case.timeout * SLOWNESS,
+        when_attached=prepared.when_attached,
+    )
+    found = expect.problems(prepared, result)
+    if case.after and not found:
+        found += _after(prepared, tmp_path)
+    if way != "compile":
+        found += [f"left in the kernel: {leaked}" for leaked in watch.leaked()]
+    if found:
+        place = f"case {case.family}.case:{case.line}"
+        pytest.fail("\n".join([*found, place, _command(prepared), str(result)]), pytrace=False)
+
+
+def _prepare(case: Case, folder: Path, request: pytest.FixtureRequest) -> Case:
+    """Write the case's files and put folders in place of ``{programs}`` and ``{tmp}``."""
+    from dataclasses import replace
+
+    places = {"{tmp}": str(folder)}
+    if "{programs}" in repr(case):
+        places["{programs}"] = str(request.getfixturevalue("programs"))
+
+    def fill(text: str) -> str:
+        for name, place in places.items():
+            text = text.replace(name, place)
+        return text
+
+    def fill_all(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(fill(text) for text in texts)
+
+    for name, text in case.files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(fill(text))
+        if text.startswith("#!"):
+            path.chmod(0o755)
+    return replace(
+        case,
+        program=None if case.program is None else fill(case.program),
+        options=fill_all(case.options),
+        args=fill_all(case.args),
+        command=None if case.command is None else fill_all(case.command),
+        environment=tuple((name, fill(value)) for name, value in case.environment),
+        checks=tuple(Check(check.stream, check.form, fill(check.text)) for check in case.checks),
+        when_attached=fill_all(case.when_attached),
+        after=None if case.after is None else fill(case.after),
+    )
+
+
+def _after(case: Case, folder: Path) -> list[str]:
+    """The shell command that looks at what a run wrote; it must succeed."""
+    import subprocess
+
+    assert case.after is not None
+    run = subprocess.run(case.after, shell=True, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return [f"after: status {run.returncode}: {run.stdout}{run.stderr}"] if run.returncode else []
+
+
+def _command(case: Case) -> str:
+    import shlex
+
+    return "pytrace " + shlex.join(case.argv)
+
+
+def test_recorded(row: outputs.Row, output: str, server: Server, tmp_path: Path) -> None:
+    result = server.run(
+        row.argv(output), cwd="/", timeout=10 * SLOWNESS, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    )
+    found = outputs.problems(row, output, result)
+    if found:
+        import shlex
+
+        pytest.fail("\n".join([*found, "pytrace " + shlex.join(row.argv(output)), str(result)]), pytrace=False)
+
+
+def test_differences_are_documented() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "differences.md").read_text()
+    headings = {line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")}
+    undocumented = {name: item.section for name, item in outputs.DIFFERENCES.items() if item.section not in headings}
+    assert not undocumented
+    assert set(outputs.DIFFERENCES) <= {row.name for row in outputs.rows()}
