@@ -112,7 +112,7 @@ def process_fact(pid: int) -> Fact:
     return ("process", str(pid), _start_time(pid))
 
 
-def path_fact(variable: str) -> Fact:
+def environment_fact(variable: str) -> Fact:
     """An environment variable that a search went by (``PATH``)."""
     return ("environment", variable, os.environ.get(variable, ""))
 
@@ -133,7 +133,7 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
     "modules": lambda _: modules_fact(),
     "tracepoints": lambda fact: tracepoints_fact(fact[1]),
     "process": lambda fact: process_fact(int(fact[1])),
-    "environment": lambda fact: path_fact(fact[1]),
+    "environment": lambda fact: environment_fact(fact[1]),
 }
 
 

@@ -73,6 +73,32 @@ class Kallsyms:
             return added
         return self._core_place(address)
 
+    def function_size(self, name: str, module: str = "") -> int | None:
+        """Bytes from the start of a function to the next symbol; None when it is not known."""
+        owners = [owner for _, owner in self.functions(name, module)]
+        address = self._address_in(name, owners[0]) if owners else None
+        if address is None:
+            return None
+        if owners[0]:
+            following = [start for start in self._added[0] if start > address]
+            return min(following) - address if following else None
+        at = self.text.find(b"\n%016x " % address)
+        while at >= 0:
+            at = self.text.find(b"\n", at + 1)
+            line = self.text[at + 1 : at + 17]
+            if len(line) < 16 or at >= self._core_end:
+                return None
+            if int(line, 16) != address:
+                return int(line, 16) - address
+        return None
+
+    def _address_in(self, name: str, module: str) -> int | None:
+        line = b" " + name.encode() + (b"\t[" + module.encode() + b"]\n" if module else b"\n")
+        at = self.text.find(line)
+        if at < 0 or self.hidden:
+            return None
+        return int(self.text[self.text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
+
     def functions(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
         """``(name, module)`` of code symbols by ``*`` patterns; *module* empty for any, ``vmlinux`` for the kernel."""
         name = within(pattern)

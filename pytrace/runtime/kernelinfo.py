@@ -1,6 +1,6 @@
 """The live :class:`~pytrace.kernel.KernelInfo`: facts of this machine, each looked up when it is first asked for.
 
-What the answers depend on is recorded and handed out by :meth:`LiveKernelInfo.dependencies`, so that a cached
+What the answers depend on is recorded and handed out by :meth:`LiveKernel.dependencies`, so that a cached
 compilation can be checked with :func:`pytrace.runtime.facts.still_true`.
 """
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from pytrace.runtime.user_binary import UserBinaries
 
 
-class LiveKernelInfo:
+class LiveKernel:
     """Facts about the running kernel and the user binaries of this machine.
 
     *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
-    is the file of ``--traceable-functions``, *debug_directories* those of ``--debuginfo``. *disabled* are features that
-    count as missing (``--no-feature``).
+    is the file of ``--traceable-functions``, *debuginfo* the directories of ``--debuginfo``. *disabled* are
+    features that count as missing (``--no-feature``).
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class LiveKernelInfo:
         *,
         environment: Mapping[str, str] | None = None,
         traceable_functions: str | None = None,
-        debug_directories: Iterable[str] = (),
+        debuginfo: Iterable[str] = (),
         disabled: Iterable[str] = (),
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._traceable_file = traceable_functions
-        self._debug_directories = tuple(debug_directories)
+        self._debuginfo = tuple(debuginfo)
         self._disabled = frozenset(disabled)
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
@@ -197,6 +197,13 @@ class LiveKernelInfo:
             pairs = [pair for pair in pairs if ".part." not in pair[0]]
         return [KernelFunction(name, where) for name, where in pairs if name not in self._blacklist]
 
+    def kernel_function_size(self, name: str, module: str = "") -> int | None:
+        return self.kallsyms.function_size(name, module)
+
+    def modules(self) -> list[str]:
+        self._depend_on_modules()
+        return [line.split()[0] for line in facts.read_text("/proc/modules").splitlines()]
+
     def untraceable_reason(self, name: str) -> str:
         """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
 
@@ -259,7 +266,7 @@ class LiveKernelInfo:
     def _binaries(self) -> UserBinaries:
         from pytrace.runtime.user_binary import UserBinaries
 
-        return UserBinaries(self._debug_directories)
+        return UserBinaries(self._debuginfo)
 
     def binaries(self, target: str, pid: int | None) -> list[str]:
         found = self._libraries.find(target, pid)
@@ -268,23 +275,31 @@ class LiveKernelInfo:
         return found
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
-        self._depend(facts.file_fact(path))
+        self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.symbols(path, pattern)
 
+    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
+        self._depend(facts.file_fact(path.partition("!/")[0]))
+        return self._binaries.cpp_symbols(path, pattern)
+
+    def executable(self, path: str) -> bool:
+        self._depend(facts.file_fact(path.partition("!/")[0]))
+        return self._binaries.executable(path)
+
     def user_offset(self, path: str, address: int) -> int | None:
-        self._depend(facts.file_fact(path))
+        self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.offset(path, address)
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        self._depend(facts.file_fact(path))
+        self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.parameters(path, symbol)
 
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
-        self._depend(facts.file_fact(path))
+        self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.lines(path, file, line, column)
 
     def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
-        self._depend(facts.file_fact(path))
+        self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.usdt(path, provider, name)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:

@@ -1,0 +1,68 @@
+"""Separate files with the symbols and DWARF of a stripped binary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime.elf import ElfFile, is_elf
+
+DEFAULT_DIRECTORIES = ("", ".debug", "/usr/lib/debug")
+
+
+def directories(options: Iterable[str]) -> tuple[str, ...]:
+    """Search directories of ``--debuginfo`` values (``DIR[:DIR]``); the built-in ones when there is none."""
+    named = [part for option in options for part in option.split(":")]
+    return tuple(named) if named else DEFAULT_DIRECTORIES
+
+
+def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
+    """Path of the debug file of a binary, by build id or debug link; None when there is none.
+
+    A directory is absolute, or relative to the binary's; one that starts with ``+`` also accepts a file by the CRC32 of
+    the debug link, where the others insist on an equal build id (if the binary has one). *root* is put before
+    absolute directories (``/proc/PID/root``).
+    """
+    for path, by_checksum in _candidates(binary, search, root):
+        if os.path.isfile(path) and is_elf(path) and _belongs(binary, path, by_checksum):
+            return path
+    return None
+
+
+def _candidates(binary: ElfFile, search: Iterable[str], root: str) -> Iterator[tuple[str, bool]]:
+    folder = os.path.dirname(os.path.realpath(binary.path))
+    build_id, link = binary.build_id, binary.debug_link
+    for entry in search:
+        by_checksum = entry.startswith("+")
+        directory = entry.removeprefix("+")
+        absolute = os.path.isabs(directory)
+        if build_id and absolute:
+            yield f"{root}{directory}/.build-id/{build_id[:2]}/{build_id[2:]}.debug", by_checksum
+        if link is None:
+            continue
+        if absolute:
+            inside = folder.removeprefix(root) if root else folder
+            yield f"{root}{directory}{inside}/{link[0]}", by_checksum
+            yield f"{root}{directory}/{link[0]}", by_checksum
+        else:
+            yield os.path.join(folder, directory, link[0]), by_checksum
+    if build_id:
+        cache = os.environ.get("DEBUGINFOD_CACHE_PATH") or str(Path.home() / ".cache" / "debuginfod_client")
+        yield f"{cache}/{build_id}/debuginfo", False
+
+
+def _belongs(binary: ElfFile, path: str, by_checksum: bool) -> bool:
+    if os.path.realpath(path) == os.path.realpath(binary.path):
+        return False
+    try:
+        with ElfFile.open(path) as file:
+            if binary.build_id and file.build_id == binary.build_id:
+                return True
+            # A link without build ids on either side has nothing but its checksum.
+            if by_checksum or not binary.build_id:
+                return binary.debug_link is not None and file.checksum() == binary.debug_link[1]
+    except (OSError, TraceError):
+        return False
+    return False

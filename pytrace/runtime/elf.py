@@ -1,0 +1,385 @@
+"""ELF files: segments, sections, symbol tables, notes and links to debug files.
+
+A symbol table stays columns of integers that are cut out of the file in a few calls; a large library has more than
+100,000 symbols, and only those that a question is about become objects.
+
+Source: ``elf(5)``; ``/usr/include/elf.h``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime.patterns import exact, within
+
+SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
+PT_LOAD, PF_X = 1, 1
+EM_X86_64, EM_AARCH64 = 62, 183
+_CODE_TYPES = frozenset((2, 10))
+"""``STT_FUNC`` and ``STT_GNU_IFUNC``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section header; *link* is the number of the section that belongs to it (a symbol table's strings)."""
+
+    name: str
+    type: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A program header of type ``PT_LOAD``."""
+
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Offsets in one ELF class: positions in the file header, and record layouts as ``struct`` formats."""
+
+    header: str
+    section: str
+    section_order: tuple[int, ...]
+    segment: str
+    segment_order: tuple[int, ...]
+
+
+# Columns, in order: name, type, address, offset, size, link, entry size; and for segments: type, flags, offset,
+# address, file size, memory size.
+_LAYOUTS = {
+    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 3, 4, 5, 6, 9), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
+    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 3, 4, 5, 6, 9), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
+}
+
+
+class ElfFile:
+    """One ELF file, mapped. *path* may name a library inside an archive: ``base.apk!/lib/arm64/libfoo.so``.
+
+    *base* is where the ELF data starts in the file that uprobes attach to (not 0 only inside archives).
+    """
+
+    def __init__(self, data: bytes | mmap.mmap | memoryview, path: str, base: int = 0) -> None:
+        self.path = path
+        self.base = base
+        self.view = memoryview(data)
+        if len(self.view) < 52 or bytes(self.view[:4]) != b"\x7fELF":
+            raise TraceError(f"{path} is not an ELF file")
+        layout = _LAYOUTS.get(self.view[4])
+        if layout is None or self.view[5] != 1:
+            raise TraceError(f"{path} is an ELF file of a class or byte order that this machine does not run")
+        self._layout = layout
+        self.wide = self.view[4] == 2
+        header = struct.unpack_from("<" + layout.header, self.view)
+        self.type, self.machine, _, self.entry = header[:4]
+        self._segments_at, self._sections_at = header[4:6]
+        self._segment_size, self._segment_count, self._section_size, self._section_count, self._names = header[8:13]
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Map an ELF file, or a stored member of a zip archive (``ARCHIVE!/MEMBER``).
+
+        Raises:
+            TraceError: not an ELF file.
+            OSError: the file cannot be read.
+        """
+        archive, separator, member = path.partition("!/")
+        with open(archive, "rb") as file:
+            try:
+                data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+            except ValueError as error:
+                raise TraceError(f"{archive} is empty") from error
+        if not separator:
+            return cls(data, path)
+        start, size = archive_member(archive, member)
+        return cls(memoryview(data)[start : start + size], path, base=start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the mapping as far as nothing else refers to it."""
+        source = self.view.obj
+        self.view.release()
+        if isinstance(source, mmap.mmap):
+            source.close()
+
+    # ---- structure
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """What is loaded into memory."""
+        found = []
+        for row in self._rows(self._layout.segment, self._segments_at, self._segment_size, self._segment_count):
+            kind, flags, offset, address, file_size, memory_size = (row[i] for i in self._layout.segment_order)
+            if kind == PT_LOAD:
+                found.append(Segment(offset, address, file_size, memory_size, bool(flags & PF_X)))
+        return tuple(found)
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections in order (none in a stripped-down file)."""
+        rows = list(self._rows(self._layout.section, self._sections_at, self._section_size, self._section_count))
+        if not rows:
+            return ()
+        strings_at, strings_size = (rows[self._names][i] for i in self._layout.section_order[3:5])
+        strings = bytes(self.view[strings_at : strings_at + strings_size])
+        found = []
+        for row in rows:
+            name, kind, address, offset, size, link, entry = (row[i] for i in self._layout.section_order)
+            title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
+            found.append(Section(title, kind, address, offset, size, link, entry))
+        return tuple(found)
+
+    def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
+        record = struct.Struct("<" + layout)
+        if at + size * count > len(self.view) or (count and size < record.size):
+            raise TraceError(f"{self.path} is cut short: its headers lie outside the file")
+        return [record.unpack_from(self.view, at + number * size) for number in range(count)]
+
+    def section(self, name: str) -> Section | None:
+        """The first section of a name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def contents(self, section: Section) -> memoryview:
+        """Bytes of a section; empty when it has none in the file."""
+        if section.type == SHT_NOBITS:
+            return self.view[:0]
+        return self.view[section.offset : section.offset + section.size]
+
+    @property
+    def is_library(self) -> bool:
+        """``ET_DYN``: a shared library or a position independent program."""
+        return bool(self.type == 3)
+
+    # ---- addresses
+
+    def file_offset(self, address: int) -> int | None:
+        """Position in the file of a virtual address, None when no segment loads it."""
+        for segment in self.segments:
+            if segment.address <= address < segment.address + segment.file_size:
+                return self.base + segment.offset + address - segment.address
+        return None
+
+    def address_at(self, offset: int) -> int | None:
+        """Virtual address of a position in the file (of the archive, for a member of one)."""
+        inside = offset - self.base
+        # Segments may share a page of the file; the one that is executed is meant.
+        for segment in sorted(self.segments, key=lambda segment: not segment.executable):
+            if segment.offset <= inside < segment.offset + segment.file_size:
+                return segment.address + inside - segment.offset
+        return None
+
+    # ---- symbols
+
+    @cached_property
+    def tables(self) -> tuple[SymbolTable, ...]:
+        """Functions of ``.symtab`` and ``.dynsym``, whichever there are."""
+        return tuple(
+            SymbolTable.read(self, section) for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM)
+        )
+
+    @cached_property
+    def mini_debug_info(self) -> ElfFile | None:
+        """The ELF file in ``.gnu_debugdata``: a compressed symbol table of functions (Fedora)."""
+        section = self.section(".gnu_debugdata")
+        if section is None:
+            return None
+        import lzma
+
+        try:
+            return ElfFile(lzma.decompress(self.contents(section)), f"{self.path}(.gnu_debugdata)")
+        except lzma.LZMAError as error:
+            raise TraceError(f"{self.path}: .gnu_debugdata is damaged: {error}") from error
+
+    # ---- notes and links
+
+    @cached_property
+    def build_id(self) -> str:
+        """Hexadecimal GNU build id, empty when there is none."""
+        section = self.section(".note.gnu.build-id")
+        if section is None:
+            return ""
+        return next((body.hex() for owner, kind, body in self.notes(section) if owner == b"GNU" and kind == 3), "")
+
+    def notes(self, section: Section) -> list[tuple[bytes, int, bytes]]:
+        """``(owner, type, body)`` of the notes of a section."""
+        data = bytes(self.contents(section))
+        found, at = [], 0
+        while at + 12 <= len(data):
+            owner_size, size, kind = struct.unpack_from("<III", data, at)
+            body = at + 12 + (owner_size + 3 & ~3)
+            found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
+            at = body + (size + 3 & ~3)
+        return found
+
+    @cached_property
+    def debug_link(self) -> tuple[str, int] | None:
+        """Name and CRC32 of the separate debug file (``.gnu_debuglink``)."""
+        section = self.section(".gnu_debuglink")
+        if section is None:
+            return None
+        data = bytes(self.contents(section))
+        end = data.find(b"\0")
+        (checksum,) = struct.unpack_from("<I", data, end + 4 & ~3)
+        return data[:end].decode(errors="surrogateescape"), checksum
+
+    def checksum(self) -> int:
+        """CRC32 of the whole file, as debug links have it."""
+        return zlib.crc32(self.view)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A function: its name, virtual address and size in bytes (0 where the table does not say)."""
+
+    name: str
+    address: int
+    size: int
+
+
+class SymbolTable:
+    """The functions of one symbol table, as parallel columns in order of address."""
+
+    def __init__(self, strings: bytes, names: list[int], addresses: list[int], sizes: list[int]) -> None:
+        self._strings = strings
+        self._names = names
+        self.addresses = addresses
+        self._sizes = sizes
+
+    @classmethod
+    def read(cls, file: ElfFile, section: Section) -> SymbolTable:
+        """Cut the columns out of a section."""
+        data = file.contents(section)
+        text = file.sections[section.link]
+        strings = bytes(file.contents(text))
+        if file.wide:
+            words = data[: len(data) // 24 * 24].cast("Q")
+            heads, values, sizes = words[0::3].tolist(), words[1::3].tolist(), words[2::3].tolist()
+            keep = [i for i, word in enumerate(heads) if word >> 48 and word >> 32 & 15 in _CODE_TYPES]
+        else:
+            words = data[: len(data) // 16 * 16].cast("I")
+            heads, values, sizes, flags = (words[i::4].tolist() for i in range(4))
+            keep = [i for i, word in enumerate(flags) if word >> 16 and word & 15 in _CODE_TYPES]
+        keep.sort(key=values.__getitem__)
+        return cls(strings, [heads[i] & 0xFFFFFFFF for i in keep], [values[i] for i in keep], [sizes[i] for i in keep])
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    def symbol(self, index: int) -> Symbol:
+        """The symbol at a position of the columns."""
+        return Symbol(self._name(self._names[index]), self.addresses[index], self._sizes[index])
+
+    def _name(self, offset: int) -> str:
+        name = self._strings[offset : self._strings.find(b"\0", offset)]
+        # `.symtab` has versions in its names (malloc@@GLIBC_2.2.5), `.dynsym` has them elsewhere.
+        return name.partition(b"@")[0].decode(errors="surrogateescape")
+
+    def names(self) -> list[bytes]:
+        """All names, as they are in the file, in order of address."""
+        strings, find = self._strings, self._strings.find
+        return [strings[at : find(b"\0", at)] for at in self._names]
+
+    def match(self, pattern: str) -> list[Symbol]:
+        """Functions whose name a ``*`` pattern accepts."""
+        if exact(pattern):
+            return [self.symbol(i) for i in self._named(pattern.encode(errors="surrogateescape"))]
+        accepts = re.compile(within(pattern, rb"@") + rb"(?:@.*)?").fullmatch
+        return [self.symbol(i) for i, name in enumerate(self.names()) if accepts(name)]
+
+    def _named(self, name: bytes) -> list[int]:
+        """Positions of the symbols of one name: search the strings, then the column for the places found."""
+        wanted = set()
+        for needle in (name + b"\0", name + b"@"):
+            at = self._strings.find(needle)
+            while at >= 0:
+                # Strings may share their tails, so the place before need not end another string.
+                wanted.add(at)
+                at = self._strings.find(needle, at + 1)
+        return [i for i, at in enumerate(self._names) if at in wanted] if wanted else []
+
+    def covering(self, address: int) -> Symbol | None:
+        """The function that covers an address.
+
+        One without a size reaches to the next symbol. Of aliases the one whose name comes first without leading
+        underscores is taken, so that the answer does not depend on the linker's order.
+        """
+        at = bisect_right(self.addresses, address) - 1
+        # A short function may lie inside a longer one; go back to one that reaches far enough.
+        for index in range(at, max(-1, at - 16), -1):
+            start, size = self.addresses[index], self._sizes[index]
+            if address < start + size or (not size and index == at):
+                return self._best_alias(index, address)
+        return None
+
+    def _best_alias(self, index: int, address: int) -> Symbol:
+        start = self.addresses[index]
+        first = index
+        while first and self.addresses[first - 1] == start:
+            first -= 1
+        found = [self.symbol(i) for i in range(first, index + 1)]
+        fitting = [symbol for symbol in found if address < start + symbol.size] or found
+        return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
+
+
+# ---------------------------------------------------------------------------------------------- archives
+
+
+def archive_member(archive: str, member: str) -> tuple[int, int]:
+    """Where a stored member of a zip archive lies: offset and size.
+
+    Raises:
+        TraceError: no such member, or it is compressed (uprobes need the code as it is in the file).
+    """
+    import zipfile
+
+    with zipfile.ZipFile(archive) as opened:
+        try:
+            entry = opened.getinfo(member)
+        except KeyError:
+            raise TraceError(f"{archive} has no member {member}") from None
+    if entry.compress_type != zipfile.ZIP_STORED:
+        raise TraceError(f"{member} is compressed in {archive}; only stored libraries can be probed")
+    with open(archive, "rb") as file:
+        file.seek(entry.header_offset)
+        name_size, extra_size = struct.unpack_from("<HH", file.read(30), 26)
+    return entry.header_offset + 30 + name_size + extra_size, entry.file_size
+
+
+def attach_path(path: str) -> str:
+    """The file that uprobes of a binary attach to: the archive, for a member of one."""
+    return path.partition("!/")[0]
+
+
+def is_elf(path: str) -> bool:
+    """Whether a file (or a member of an archive) is an ELF program or library."""
+    if "!/" in path:
+        return os.path.isfile(attach_path(path))
+    try:
+        with open(path, "rb") as file:
+            head = file.read(18)
+    except OSError:
+        return False
+    return head[:4] == b"\x7fELF" and len(head) == 18 and head[16] in (2, 3)

@@ -1,0 +1,72 @@
+"""Processes as ``/proc`` shows them: what they have mapped, and how their files are reached from here."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+_LINE = re.compile(rb"(?m)^([0-9a-f]+)-([0-9a-f]+) (\S)(\S)(\S)\S ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One executable range of an address space. *offset* is the file position of its start."""
+
+    start: int
+    end: int
+    offset: int
+    device: int
+    inode: int
+    path: str
+
+
+def executable_mappings(text: bytes) -> list[Mapping]:
+    """The executable rows of a ``/proc/PID/maps`` text, in order of address."""
+    found = []
+    for match in _LINE.finditer(text):
+        start, end, _, _, run, offset, major, minor, inode, path = match.groups()
+        if run == b"x":
+            device = os.makedev(int(major, 16), int(minor, 16))
+            name = path.decode(errors="surrogateescape").removesuffix(" (deleted)")
+            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), device, int(inode), name))
+    return found
+
+
+def read_maps(pid: int) -> bytes:
+    """``/proc/PID/maps``; empty for a process that is gone or has no user memory."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def process_ids() -> list[int]:
+    """All processes now."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def root_prefix(pid: int) -> str:
+    """What to put before a path of a process to reach it from here; empty when it shares our mount namespace."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            return "" if os.readlink(f"/proc/{pid}/root") == "/" else f"/proc/{pid}/root"
+    except OSError:
+        return ""
+    return f"/proc/{pid}/root"
+
+
+def executable(pid: int) -> str:
+    """Path of the program that a process runs, as it is reached from here; empty when it cannot be told."""
+    try:
+        return root_prefix(pid) + os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def mapped_files(pid: int) -> list[str]:
+    """Files that a process has mapped to execute, as they are reached from here."""
+    prefix = root_prefix(pid)
+    paths = dict.fromkeys(mapping.path for mapping in executable_mappings(read_maps(pid)) if mapping.inode)
+    return [prefix + path for path in paths if path.startswith("/")]

@@ -1,0 +1,166 @@
+"""What user binaries offer to probes: functions, source lines, parameters, static tracepoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pytrace.diagnostics import TraceError
+from pytrace.kernel import UsdtProbe, UserParameter, UserSymbol
+from pytrace.runtime import debug_files, usdt
+from pytrace.runtime.elf import ElfFile, Symbol, SymbolTable, attach_path, is_elf
+from pytrace.runtime.patterns import name_pattern
+
+if TYPE_CHECKING:
+    from pytrace.runtime.dwarf import DebugInfo
+
+
+class Binary:
+    """One user binary with everything that belongs to it: its debug file, mini debug info and DWARF."""
+
+    def __init__(self, path: str, debug_directories: Iterable[str], root: str = "") -> None:
+        self.path = path
+        self.elf = ElfFile.open(path)
+        self._search = tuple(debug_directories)
+        self._root = root
+        self._tables: tuple[SymbolTable, ...] | None = None
+        self._debug_path: str | None = None
+        self._looked = False
+        self._debug: DebugInfo | None = None
+
+    @property
+    def debug_path(self) -> str | None:
+        """Path of the separate debug file."""
+        if not self._looked:
+            self._debug_path = debug_files.find(self.elf, self._search, self._root)
+            self._looked = True
+        return self._debug_path
+
+    @property
+    def tables(self) -> tuple[SymbolTable, ...]:
+        """Symbol tables, the most complete first."""
+        if self._tables is None:
+            found = list(self.elf.tables)
+            if not any(section.name == ".symtab" for section in self.elf.sections):
+                if self.debug_path is not None:
+                    found += ElfFile.open(self.debug_path).tables
+                elif self.elf.mini_debug_info is not None:
+                    found += self.elf.mini_debug_info.tables
+            self._tables = tuple(sorted(found, key=len, reverse=True))
+        return self._tables
+
+    def functions(self, pattern: str) -> list[Symbol]:
+        """Functions by ``*`` pattern in order of address, without repetition."""
+        found: dict[tuple[str, int], Symbol] = {}
+        for table in self.tables:
+            for symbol in table.match(pattern):
+                found.setdefault((symbol.name, symbol.address), symbol)
+        return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
+
+    def covering(self, address: int) -> Symbol | None:
+        """The function at a virtual address of the file."""
+        for table in self.tables:
+            found = table.covering(address)
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def debug(self) -> DebugInfo | None:
+        """DWARF of the binary or of its debug file; None when there is none."""
+        if self._debug is None:
+            from pytrace.runtime.dwarf import DebugInfo
+
+            for path in (self.path, self.debug_path):
+                if path is not None and "!/" not in path and DebugInfo.present(path):
+                    self._debug = DebugInfo(path)
+                    break
+        return self._debug
+
+
+class UserBinaries:
+    """Binaries by path, each opened once (again when the file was replaced)."""
+
+    def __init__(self, debug_options: Iterable[str] = ()) -> None:
+        self._search = debug_files.directories(debug_options)
+        self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
+
+    def binary(self, path: str, root: str = "") -> Binary:
+        """The binary at a path.
+
+        Raises:
+            TraceError: not an ELF file, or not readable.
+        """
+        try:
+            found = os.stat(attach_path(path))
+            stamp = (found.st_dev, found.st_ino, found.st_mtime_ns)
+            known = self._opened.get(path)
+            if known is None or known[0] != stamp:
+                known = self._opened[path] = (stamp, Binary(path, self._search, root))
+        except OSError as error:
+            raise TraceError(f"cannot read {path}: {error.strerror}") from error
+        return known[1]
+
+    def symbols(self, path: str, pattern: str) -> list[UserSymbol]:
+        """Functions of a binary by ``*`` pattern."""
+        binary = self.binary(path)
+        return [found for symbol in binary.functions(pattern) if (found := _placed(binary, symbol))]
+
+    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
+        """Functions whose demangled name a ``*`` pattern accepts, with that name."""
+        from pytrace.runtime.demangle import demangle, mangled, qualified_name
+
+        binary = self.binary(path)
+        accepts = name_pattern(pattern).fullmatch
+        whole = "(" in pattern
+        found = []
+        for symbol in binary.functions("_Z*") + binary.functions("_R*"):
+            if not mangled(symbol.name):
+                continue
+            text = demangle(symbol.name)
+            if accepts(text if whole else qualified_name(text)):
+                placed = _placed(binary, symbol)
+                if placed is not None:
+                    found.append((placed, text))
+        return found
+
+    def executable(self, path: str) -> bool:
+        """Whether a file is an ELF program or library."""
+        return is_elf(path)
+
+    def offset(self, path: str, address: int) -> int | None:
+        """File offset of a virtual address."""
+        return self.binary(path).elf.file_offset(address)
+
+    def usdt(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
+        """Static tracepoints by ``*`` patterns."""
+        first, second = name_pattern(provider or "*").fullmatch, name_pattern(name).fullmatch
+        return [row for row in usdt.probes(self.binary(path).elf) if first(row.provider) and second(row.name)]
+
+    def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+        """Parameters of a function from DWARF; None without DWARF or without that function."""
+        binary = self.binary(path)
+        if binary.debug is None:
+            return None
+        places = binary.functions(symbol)
+        return binary.debug.parameters(symbol, places[0].address if places else None)
+
+    def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
+        """Code addresses of a source line, named by the functions that they are in."""
+        binary = self.binary(path)
+        if binary.debug is None:
+            return []
+        found = []
+        for address in binary.debug.addresses(file, line, column):
+            symbol = binary.covering(address)
+            offset = binary.elf.file_offset(address)
+            if offset is not None:
+                found.append(UserSymbol(symbol.name if symbol else "", address, offset, 0))
+        return found
+
+
+def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
+    """A function with its file offset; None when it has no code in the file."""
+    offset = binary.elf.file_offset(symbol.address)
+    return None if offset is None else UserSymbol(symbol.name, symbol.address, offset, symbol.size)
