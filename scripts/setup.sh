@@ -138,14 +138,29 @@ make_venv() {
     pip_command || return 1
     requirements=$root/scripts/requirements.txt
     if [ "$level" = dev ]; then requirements=$root/scripts/requirements-dev.txt; fi
-    $pip install -q --disable-pip-version-check --no-input -r "$requirements" >&2 || return 1
-    $pip install -q --disable-pip-version-check --no-input --no-deps -e "$root" >&2 || return 1
+    install="$pip install -q --disable-pip-version-check --no-input"
+    { $install -r "$requirements" && $install --no-deps -e "$root"; } >"$log_file" 2>&1 ||
+        { grep -v '^WARNING: Location' "$log_file" >&2; say "could not install the packages of $requirements"; return 1; }
+    write_launcher
     # setuptools' start-up hook costs every start a millisecond, and nothing here needs it.
     $pip uninstall -q -y setuptools >/dev/null 2>&1 || :
     # Byte code now, so that the first start and read-only places have it.
     "$venv/bin/python" -m compileall -q "$root/pytrace" >/dev/null 2>&1 || :
     if [ "$level" = dev ]; then printf '%s\n' "$wanted" >"$venv/pytrace-run.stamp"; fi
     printf '%s\n' "$wanted" >"$stamp"
+}
+
+# pip's own launcher imports more than pytrace itself does for a cached script.
+write_launcher() {
+    cat >"$venv/bin/pytrace" <<LAUNCHER || return 1
+#!$venv/bin/python
+import sys
+
+from pytrace.cli import main
+
+sys.exit(main())
+LAUNCHER
+    chmod +x "$venv/bin/pytrace"
 }
 
 # ---------------------------------------------------------------- libbpf

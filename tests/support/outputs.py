@@ -1,8 +1,9 @@
 """The recorded programs of ``tests/cases/outputs.jsonl``: what bpftrace 0.26 printed, as text and as JSON.
 
-One object a line: ``program`` and ``args`` were run with ``-q`` (``unsafe``: and ``--unsafe``); ``stdout``, ``json`` and
-``exit`` are what came out, ``diagnostics`` the places of errors and warnings.  ``order: any``: the lines of a map may come
-in any order.  A row without ``stdout`` or ``json`` has no right answer recorded; those that matter have a case of their own.
+One object a line: ``program`` and ``args`` were run with ``-q`` (``unsafe``: and ``--unsafe``); ``stdout``, ``json``
+and ``exit`` are what came out, ``diagnostics`` the places of errors and warnings. ``order: any``: the lines of a map
+may come in any order.  A row without ``stdout`` or ``json`` has no right answer recorded; those that matter have a case of
+their own.
 """
 
 from __future__ import annotations

@@ -201,14 +201,14 @@ def _child(request: dict[str, Any]) -> None:
             handle = os.open(request[name], flags)
             os.dup2(handle, number)
             os.close(handle)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115: they live as long as the process
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - they live as long as the process
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         sys.argv = ["pytrace", *request["argv"]]
         from pytrace.cli import main
 
         status = _exit_status(main, request["argv"])
-    except BaseException:  # noqa: BLE001: reported, and the child must not run on as a second server
+    except BaseException:  # noqa: BLE001 - reported, and the child must not run on as a second server
         import traceback
 
         traceback.print_exc()
