@@ -168,6 +168,9 @@ class KernelInfo(Protocol):
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary whose name matches a ``*`` pattern."""
 
+    def user_address(self, path: str, name: str) -> int | None:
+        """Virtual address of a symbol of a binary, variables included."""
+
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
 

@@ -1,0 +1,64 @@
+"""C definitions of a script: types, enumerators and object-like macros, with the kernel's behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pytrace.diagnostics import Diagnostics
+from pytrace.frontend import ast
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
+from pytrace.types import Enum, Struct, Type
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Names of C that a script may use: its own definitions first, then those of the kernel."""
+
+    kernel: KernelInfo
+    structs: dict[tuple[str, str], Struct] = field(default_factory=dict)
+    enums: dict[str, Enum] = field(default_factory=dict)
+    enumerators: dict[str, tuple[Enum, int]] = field(default_factory=dict)
+    typedefs: dict[str, Type] = field(default_factory=dict)
+    macros: dict[str, Callable[[], ast.Expr | None]] = field(default_factory=dict)
+    """Macros by name: parsed, or evaluated by the C front end, when first asked for."""
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        """The ``struct`` or ``union`` of that name."""
+        return self.structs.get((kind, name)) or self.kernel.struct(kind, name)
+
+    def enum(self, name: str) -> Enum | None:
+        """The enumeration of that name."""
+        return self.enums.get(name) or self.kernel.enum(name)
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration that has a member of that name, and the member's value."""
+        return self.enumerators.get(name) or self.kernel.enumerator(name)
+
+    def typedef(self, name: str) -> Type | None:
+        """What a typedef or a C base type stands for."""
+        return self.typedefs.get(name) or self.kernel.typedef(name)
+
+    def macro(self, name: str) -> ast.Expr | None:
+        """The expression that an object-like macro stands for; names in it are not resolved."""
+        found = self.macros.get(name)
+        return found() if found is not None else None
+
+    def names(self, kind: str) -> Iterable[str]:
+        """Names of all ``struct``, ``union``, ``enum``, ``typedef`` or ``macro`` definitions, for suggestions."""
+        if kind == "macro":
+            return list(self.macros)
+        own = [name for found, name in self.structs if found == kind]
+        own.extend({"enum": self.enums, "typedef": self.typedefs}.get(kind, {}))
+        return [*own, *self.kernel.type_names(kind)]
+
+
+def read(program: ast.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
+    """The definitions of the program's C part and of the headers that it and ``--include`` name."""
+    found = Definitions(kernel)
+    if program.c_parts or options.includes:
+        from pytrace.frontend import cfrontend
+
+        cfrontend.read(program, options, kernel, diagnostics, found)
+    return found

@@ -1,0 +1,201 @@
+"""Imports: other scripts, headers and compiled C that a script names, merged into one program.
+
+Paths are relative to the importing script. What an import brings comes before what the importing script says, each file
+once. Files that anybody may write to are refused: what they say would run with the rights of the tracer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytrace.diagnostics import Diagnostics, similar
+from pytrace.frontend import ast, parser, settings, visitor
+from pytrace.options import CompileOptions
+from pytrace.source import Source, Span
+
+SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
+"""What can be imported."""
+
+
+@dataclass(slots=True)
+class _State:
+    options: CompileOptions
+    diagnostics: Diagnostics
+    seen: set[str] = field(default_factory=set)
+    c_parts: list[ast.CPart] = field(default_factory=list)
+    items: list[ast.RootItem] = field(default_factory=list)
+    objects: list[ast.BpfObject] = field(default_factory=list)
+
+
+def resolve(program: ast.Program, options: CompileOptions, diagnostics: Diagnostics) -> ast.Program:
+    """*program* with everything that it imports, directly or not; no import is left in it."""
+    inner = [node for probe in program.items for node in visitor.walk(probe) if isinstance(node, ast.Import)]
+    if not inner:
+        return program
+    state = _State(options, diagnostics)
+    if program.span.source.path is not None:
+        state.seen.add(os.path.realpath(program.span.source.path))
+    _merge(program, state)
+    return replace(program, c_parts=tuple(state.c_parts), items=tuple(state.items), objects=tuple(state.objects))
+
+
+def _merge(program: ast.Program, state: _State) -> None:
+    """Add the imports of *program*, then its own items."""
+    _inside_blocks(program, state)
+    for item in program.items:
+        if isinstance(item, ast.Import):
+            _import(item, state)
+    state.c_parts.extend(program.c_parts)
+    state.items.extend(item for item in program.items if not isinstance(item, ast.Import))
+
+
+def _inside_blocks(program: ast.Program, state: _State) -> None:
+    """Imports inside a block take effect as those at the root do, where the configuration allows them."""
+    roots = {item for item in program.items if isinstance(item, ast.Import)}
+    found = [
+        node
+        for item in program.items
+        for node in visitor.walk(item)
+        if isinstance(node, ast.Import) and node not in roots
+    ]
+    if not found:
+        return
+    config = settings.read(program, state.options, Diagnostics())
+    for node in found:
+        if config.unstable_import_statement == "error":
+            state.diagnostics.error(
+                "an import inside a block is not allowed here",
+                node.span,
+                hints=["move it to the start of the script, or set unstable_import_statement=enable in the config"],
+            )
+            continue
+        if config.unstable_import_statement == "warn":
+            state.diagnostics.warn("import inside a block is not stable and may change", node.span)
+        _import(node, state)
+
+
+def _import(node: ast.Import, state: _State) -> None:
+    base = node.span.source.path
+    folder = os.path.dirname(os.path.abspath(base)) if base is not None else os.getcwd()
+    path = os.path.join(folder, node.path)
+    if os.path.isdir(path):
+        _directory(path, node, state)
+    elif not os.path.exists(path):
+        nearby = similar(os.path.basename(path), _names(os.path.dirname(path)))
+        hints = [f"did you mean {' or '.join(repr(name) for name in nearby)}?"] if nearby else []
+        state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
+    elif _writable(path):
+        state.diagnostics.error(
+            f"refusing to import {node.path!r}: anybody may write to it", node.span, hints=[f"chmod o-w {path}"]
+        )
+    elif not path.endswith(SUFFIXES):
+        state.diagnostics.error(
+            f"cannot import {node.path!r}", node.span, hints=[f"files end in {', '.join(SUFFIXES)}"]
+        )
+    else:
+        _file(path, node, state)
+
+
+def _directory(path: str, node: ast.Import, state: _State) -> None:
+    """All files of a directory that can be imported, in name order, without its sub-directories."""
+    if _writable(path):
+        state.diagnostics.error(
+            f"refusing to import from {node.path!r}: anybody may write to it", node.span, hints=[f"chmod o-w {path}"]
+        )
+        return
+    for name in sorted(_names(path)):
+        inner = os.path.join(path, name)
+        if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
+            continue
+        if _writable(inner):
+            state.diagnostics.warn(f"{inner} is left out of the import: anybody may write to it", node.span)
+            continue
+        _file(inner, node, state)
+
+
+def _file(path: str, node: ast.Import, state: _State) -> None:
+    real = os.path.realpath(path)
+    if real in state.seen:
+        return
+    state.seen.add(real)
+    if path.endswith(".h"):
+        state.c_parts.append(ast.CPart(node.span, f'#include "{real}"'))
+    elif path.endswith(".bpf.o"):
+        _object(real, Path(real).read_bytes(), node, state)
+    elif path.endswith(".bpf.c"):
+        _compile(real, node, state)
+    else:
+        _script(path, node, state)
+
+
+def _script(path: str, node: ast.Import, state: _State) -> None:
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as problem:
+        state.diagnostics.error(f"cannot import {node.path!r}: {problem.strerror}", node.span)
+        return
+    program = parser.parse(Source(path, text, path), state.diagnostics)
+    configs = [item for item in program.items if isinstance(item, ast.ConfigBlock)]
+    for item in configs:
+        state.diagnostics.error("an imported script cannot have a config block", item.head)
+    kept = tuple(item for item in program.items if not isinstance(item, ast.ConfigBlock))
+    _merge(replace(program, items=kept), state)
+
+
+def _compile(path: str, node: ast.Import, state: _State) -> None:
+    """Compile BPF C with the clang of the machine; its warnings become one warning at the import."""
+    clang = shutil.which("clang")
+    if clang is None:
+        state.diagnostics.error(
+            f"importing {node.path!r} needs clang, which is not installed",
+            node.span,
+            hints=["install clang, or compile the file elsewhere and import the .bpf.o file"],
+        )
+        return
+    folders = [f"-I{folder}" for folder in state.options.include_directories]
+    command = [clang, "-target", "bpf", "-g", "-O2", "-c", *folders, path, "-o", "-"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode != 0:
+        state.diagnostics.error(f"clang cannot compile {node.path!r}:\n{said}", node.span)
+        return
+    if said:
+        state.diagnostics.warn(f"clang says about {node.path!r}:\n{said}", node.span)
+    _object(path, done.stdout, node, state)
+
+
+EM_BPF = 247
+"""ELF machine number of BPF (include/uapi/linux/elf-em.h)."""
+
+
+def _object(path: str, data: bytes, node: ast.Import, state: _State) -> None:
+    little = data[5:6] == b"\x01"
+    machine = int.from_bytes(data[18:20], "little" if little else "big")
+    if not data.startswith(b"\x7fELF") or machine != EM_BPF:
+        state.diagnostics.error(f"cannot import {node.path!r}: it is not a BPF object file", node.span)
+        return
+    state.objects.append(ast.BpfObject(node.span, path, data))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _writable(path: str) -> bool:
+    return bool(os.stat(path).st_mode & stat.S_IWOTH)
+
+
+def files(program: ast.Program) -> list[str]:
+    """Paths of the files that *program* was made of, the script itself included."""
+    spans: list[Span] = [program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts)]
+    found = [span.source.path for span in spans if span.source.path is not None]
+    found.extend(item.path for item in program.objects)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,266 @@
+"""Parameters of a script: positional (``$1``, ``$#``) and named (``getopt``), replaced by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytrace.diagnostics import Diagnostics, Note, similar
+from pytrace.frontend import ast, visitor
+from pytrace.numerals import parse_integer
+from pytrace.options import CompileOptions
+from pytrace.source import Span
+
+Value = bool | int | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NamedParameter:
+    """A named parameter as the script declares it; *default* is False for a flag."""
+
+    name: str
+    default: Value
+    description: str
+    span: Span
+
+
+def usage(program: ast.Program) -> list[NamedParameter]:
+    """The named parameters of a script in order of their first ``getopt``, for its own ``--help``."""
+    found: dict[str, NamedParameter] = {}
+    for call in _getopts(program):
+        declared = _declared(call, None)
+        if declared is not None:
+            kept = found.setdefault(declared.name, declared)
+            if declared.description and not kept.description:
+                found[declared.name] = declared
+    return list(found.values())
+
+
+def usage_text(program: ast.Program) -> str:
+    """What ``--help`` among a script's parameters prints: one line for each named parameter."""
+    known = usage(program)
+    if not known:
+        return "This script has no named parameters.\n"
+    forms = [_form(item) for item in known]
+    width = max(len(form) for form in forms)
+    lines = ["Parameters of this script:\n"]
+    for form, item in zip(forms, known, strict=True):
+        default = "" if item.default is False else f" (default: {_shown(item.default)})"
+        lines.append(f"  {form:{width}}  {item.description}{default}".rstrip() + "\n")
+    return "".join(lines)
+
+
+def substitute(program: ast.Program, options: CompileOptions, diagnostics: Diagnostics) -> ast.Program:
+    """*program* with all parameters replaced by literals.
+
+    A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string. A missing
+    one is 0, or the empty string, with a warning.
+    """
+    declared = _check_named(program, options, diagnostics)
+    rewriter = _Substitution(options, diagnostics, declared)
+    return visitor.rewrite(program, rewriter.replace)
+
+
+class _Substitution:
+    """Replaces nodes, outermost first."""
+
+    def __init__(self, options: CompileOptions, diagnostics: Diagnostics, declared: dict[str, NamedParameter]) -> None:
+        self.options = options
+        self.diagnostics = diagnostics
+        self.declared = declared
+        self.named = dict(options.named)
+
+    def replace(self, node: ast.Node) -> ast.Node | None:
+        """What stands for *node*; None to look at its children."""
+        if isinstance(node, ast.PositionalParam):
+            return self._positional(node)
+        if isinstance(node, ast.ParamCount):
+            return ast.IntLiteral(node.span, len(self.options.positional))
+        if isinstance(node, ast.Call) and node.name == "str" and node.args:
+            return self._text(node)
+        if isinstance(node, ast.Call) and node.name == "getopt":
+            return self._getopt(node)
+        return None
+
+    def _positional(self, node: ast.PositionalParam) -> ast.Expr:
+        text = self._value(node)
+        if text is None:
+            given = len(self.options.positional)
+            self.diagnostics.warn(
+                f"parameter ${node.number} was not given; it is 0",
+                node.span,
+                hints=[f"the script was started with {given} parameter{'' if given == 1 else 's'}"],
+            )
+            return ast.IntLiteral(node.span, 0)
+        number = parse_integer(text)
+        if number is None:
+            return ast.StringLiteral(node.span, _bytes(text))
+        return ast.IntLiteral(node.span, number)
+
+    def _value(self, node: ast.PositionalParam) -> str | None:
+        if node.number < 1:
+            self.diagnostics.error("parameters are counted from $1", node.span)
+            return ""
+        known = self.options.positional
+        return known[node.number - 1] if node.number <= len(known) else None
+
+    def _text(self, node: ast.Call) -> ast.Expr | None:
+        """``str($N)`` and ``str($N + skip)``, with or without a length."""
+        text = self._skipped(node.args[0])
+        if text is None:
+            return None
+        literal = ast.StringLiteral(node.args[0].span, text)
+        if len(node.args) == 1:
+            return ast.StringLiteral(node.span, text)
+        rest = [visitor.rewrite(argument, self.replace) for argument in node.args[1:]]
+        return ast.Call(node.span, node.name, (literal, *rest), node.name_span)
+
+    def _skipped(self, node: ast.Node) -> bytes | None:
+        if isinstance(node, ast.PositionalParam):
+            return _bytes(self._value(node) or "")
+        if isinstance(node, ast.Binary) and node.operator == "+":
+            sides = (node.left, node.right)
+            for parameter, count in (sides, sides[::-1]):
+                if isinstance(parameter, ast.PositionalParam) and isinstance(count, ast.IntLiteral):
+                    return self._skip(parameter, count)
+        return None
+
+    def _skip(self, parameter: ast.PositionalParam, count: ast.IntLiteral) -> bytes:
+        text = _bytes(self._value(parameter) or "")
+        if count.value > len(text):
+            self.diagnostics.warn(
+                f"${parameter.number} has {len(text)} characters; nothing is left after {count.value}", count.span
+            )
+        return text[count.value :]
+
+    def _getopt(self, node: ast.Call) -> ast.Expr | None:
+        declared = _declared(node, None)
+        if declared is None:
+            return ast.BoolLiteral(node.span, False)
+        known = self.declared.get(declared.name, declared)
+        if declared.name not in self.named:
+            return _literal(node.span, known.default)
+        return _literal(node.span, self._given(declared, self.named[declared.name], node))
+
+    def _given(self, declared: NamedParameter, text: str | None, node: ast.Call) -> Value:
+        if isinstance(declared.default, bool):
+            flags = {None: True, "true": True, "1": True, "false": False, "0": False}
+            if text in flags:
+                return flags[text]
+            expected = "true or false"
+        elif isinstance(declared.default, int):
+            number = parse_integer(text or "")
+            if number is not None:
+                return number
+            expected = "an integer"
+        else:
+            if text is not None:
+                return _bytes(text)
+            expected = "a value"
+        given = f"--{declared.name}" + (f"={text}" if text is not None else "")
+        self.diagnostics.error(f"parameter --{declared.name} needs {expected}; {given} was given", node.span)
+        return declared.default
+
+
+def _check_named(program: ast.Program, options: CompileOptions, diagnostics: Diagnostics) -> dict[str, NamedParameter]:
+    """All declarations; reports those that contradict each other, and parameters that no declaration takes."""
+    found: dict[str, NamedParameter] = {}
+    for call in _getopts(program):
+        declared = _declared(call, diagnostics)
+        if declared is None:
+            continue
+        first = found.setdefault(declared.name, declared)
+        for what, same in (
+            ("default", _typed(first.default) == _typed(declared.default)),
+            ("description", first.description == declared.description),
+        ):
+            if not same:
+                note = Note("declared here first", first.span)
+                diagnostics.error(
+                    f"parameter {declared.name!r} has another {what} elsewhere", declared.span, notes=[note]
+                )
+    _check_unknown(program, options, found, diagnostics)
+    return found
+
+
+def _check_unknown(
+    program: ast.Program, options: CompileOptions, known: dict[str, NamedParameter], diagnostics: Diagnostics
+) -> None:
+    for name, _ in options.named:
+        if name in known or name == "help":
+            continue
+        near = similar(name, known)
+        hints = [f"did you mean {' or '.join(f'--{item}' for item in near)}?"] if near else []
+        hints.append(
+            f"the script knows {', '.join(f'--{item}' for item in known)}"
+            if known
+            else "the script has no named parameters"
+        )
+        first = Span(program.span.source, 0, program.span.source.text.find("\n") % (len(program.span.source.text) + 1))
+        diagnostics.error(f"unknown parameter --{name}", first, hints=hints)
+
+
+def _getopts(program: ast.Program) -> Iterator[ast.Call]:
+    for node in visitor.walk(program):
+        if isinstance(node, ast.Call) and node.name == "getopt":
+            yield node
+
+
+def _declared(call: ast.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
+    """What a ``getopt`` call declares; None after an error."""
+    name, default, description = "", False, ""
+    problem: tuple[str, ast.Node] | None = None
+    if not 1 <= len(call.args) <= 3:
+        problem = ("getopt takes a name, a default and a description", call)
+    elif not isinstance(call.args[0], ast.StringLiteral) or not call.args[0].value:
+        problem = ("the name of a parameter must be a string literal", call.args[0])
+    elif len(call.args) > 1 and _constant(call.args[1]) is None:
+        problem = ("the default of a parameter must be an integer, boolean or string literal", call.args[1])
+    elif len(call.args) > 2 and not isinstance(call.args[2], ast.StringLiteral):
+        problem = ("the description of a parameter must be a string literal", call.args[2])
+    if problem is not None:
+        if diagnostics is not None:
+            diagnostics.error(problem[0], problem[1].span)
+        return None
+    name = _string(call.args[0])
+    if len(call.args) > 1:
+        default = _constant(call.args[1])  # type: ignore[assignment]
+    if len(call.args) > 2:
+        description = _string(call.args[2])
+    return NamedParameter(name, default, description, call.span)
+
+
+def _constant(node: ast.Node) -> Value | None:
+    if isinstance(node, ast.Unary) and node.operator == "-" and isinstance(node.operand, ast.IntLiteral):
+        return -node.operand.value
+    return node.value if isinstance(node, ast.IntLiteral | ast.BoolLiteral | ast.StringLiteral) else None
+
+
+def _string(node: ast.Node) -> str:
+    return node.value.decode(errors="surrogateescape") if isinstance(node, ast.StringLiteral) else ""
+
+
+def _literal(span: Span, value: Value) -> ast.Expr:
+    if isinstance(value, bool):
+        return ast.BoolLiteral(span, value)
+    return ast.IntLiteral(span, value) if isinstance(value, int) else ast.StringLiteral(span, value)
+
+
+def _typed(value: Value) -> tuple[type, Value]:
+    return (type(value), value)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _form(item: NamedParameter) -> str:
+    if isinstance(item.default, bool):
+        return f"--{item.name}" if item.default is False else f"--{item.name}=true|false"
+    return f"--{item.name}={'N' if isinstance(item.default, int) else 'TEXT'}"
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value).lower() if isinstance(value, bool) else str(value)

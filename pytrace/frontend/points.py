@@ -1,0 +1,128 @@
+"""Splitting the text of an attach point into its parts.
+
+``provider:part:part`` or ``uprobe:path@file:line``: parts are split at ``:`` and ``@`` outside quotes; ``"…"`` quotes
+any part of the text, with ``\\`` before a quote or backslash; ``$N`` is replaced by a positional parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytrace.diagnostics import Diagnostics
+from pytrace.frontend import ast
+from pytrace.probes import ProbeKind
+from pytrace.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: its *text* (quotes and parameters resolved), where it is, and the separator *before* it."""
+
+    text: str
+    span: Span
+    before: str = ""
+    quoted: bool = False
+
+    @property
+    def wild(self) -> bool:
+        """Whether the part is a pattern. (A ``[…]`` pair marks a pattern too, but is matched as it stands.)"""
+        return "*" in self.text
+
+    @property
+    def number(self) -> bool:
+        """Whether the part starts as a number does."""
+        return self.text[:1].isdigit() or (self.text[:1] == "-" and self.text[1:2].isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An attach point whose provider is known. *written* is the provider as the script has it."""
+
+    kind: ProbeKind
+    written: Part
+    parts: tuple[Part, ...]
+    span: Span
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The parts without their places."""
+        return tuple(part.text for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        """The probe name as written, with the full name of the provider."""
+        return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
+
+
+_TOKEN = re.compile(
+    r"""(?P<quoted>"(?:[^"\\]|\\.)*")
+    | \$(?P<parameter>[0-9]+)
+    | (?P<bad>["$])
+    | (?P<separator>[:@])
+    | (?P<plain>[^"$:@]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def split(point: ast.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics) -> tuple[Part, ...] | None:
+    """The parts of *point*, the provider first; None after an error was reported."""
+    return split_text(point.text, _text_span(point), parameters, diagnostics)
+
+
+def split_text(text: str, span: Span, parameters: Sequence[str], diagnostics: Diagnostics) -> tuple[Part, ...] | None:
+    """The parts of *text*, whose first character is at the start of *span*."""
+    parts: list[Part] = []
+    current, start, before, quoted = "", 0, "", False
+    for found in _TOKEN.finditer(text):
+        if found["separator"]:
+            parts.append(Part(current, _within(span, start, found.start()), before, quoted))
+            current, start, before, quoted = "", found.end(), found["separator"], False
+        elif found["quoted"]:
+            current += re.sub(r"\\(.)", r"\1", found["quoted"][1:-1], flags=re.DOTALL)
+            quoted = True
+        elif found["parameter"]:
+            value = _parameter(int(found["parameter"]), parameters)
+            if value is None:
+                where = _within(span, found.start(), found.end())
+                given = f"{len(parameters)} parameter{'' if len(parameters) == 1 else 's'}"
+                diagnostics.error(
+                    f"{found.group()} in an attach point has no value", where, hints=[f"the script was given {given}"]
+                )
+                return None
+            current += value
+        elif found["bad"]:
+            _report_bad(found["bad"], _within(span, found.start(), found.end()), diagnostics)
+            return None
+        else:
+            current += found["plain"]
+    parts.append(Part(current, _within(span, start, len(text)), before, quoted))
+    return tuple(parts)
+
+
+def _parameter(number: int, parameters: Sequence[str]) -> str | None:
+    return parameters[number - 1] if 1 <= number <= len(parameters) else None
+
+
+def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
+    if character == '"':
+        diagnostics.error("this quote is not closed", span)
+    else:
+        diagnostics.error(
+            "'$' in an attach point must be followed by the number of a parameter",
+            span,
+            hints=["put the part in double quotes to use the character as it is"],
+        )
+
+
+def _text_span(point: ast.AttachPoint) -> Span:
+    """The span of the text proper: the node's may start earlier, with ``name=``."""
+    at = point.span.text.find(point.text)
+    if at < 0:
+        return point.span
+    return Span(point.span.source, point.span.start + at, point.span.start + at + len(point.text))
+
+
+def _within(span: Span, start: int, end: int) -> Span:
+    return Span(span.source, min(span.start + start, span.end), min(span.start + max(end, start + 1), span.end))

@@ -1,0 +1,189 @@
+"""uprobe and uretprobe: functions, offsets, addresses and source lines of user programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytrace.frontend import contexts
+from pytrace.frontend.checked import ProbeContext
+from pytrace.frontend.points import Part, Point
+from pytrace.frontend.providers import binaries
+from pytrace.frontend.providers.base import Match, Provider, Scope, nearest, number_of
+from pytrace.frontend.providers.functions import SUGGEST_FROM, split_offset
+from pytrace.frontend.uses import Uses
+from pytrace.kernel import UserSymbol
+from pytrace.numerals import parse_integer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a match is about, for its context: a function of a binary, entered (offset 0) or not."""
+
+    path: str
+    symbol: str
+    offset: int = 0
+
+
+class UserProbe(Provider):
+    """``uprobe:BINARY:FUNCTION[+OFFSET]``, ``:ADDRESS``, ``:cpp:NAME`` and ``uprobe:BINARY@FILE:LINE[:COLUMN]``."""
+
+    shape = "{0}:BINARY:FUNCTION, {0}:BINARY:cpp:FUNCTION (uprobe also FUNCTION+OFFSET, ADDRESS and BINARY@FILE:LINE)"
+
+    def __init__(self, *, offsets: bool) -> None:
+        self.offsets = offsets
+
+    def fit(self, point: Point) -> bool:
+        return 2 <= len(point.parts) <= 3
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if any(part.before == "@" for part in parts):
+            return self._line(point, scope)
+        target: Part | None = parts[0] if len(parts) > 1 else None
+        if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
+            return self.bad_shape(point, scope)
+        if len(parts) == 1 and scope.options.pid is None:
+            if scope.listing:
+                return []
+            scope.error(
+                f"{point.kind.name} needs a binary",
+                point.span,
+                ["for example uprobe:libc:malloc; -p PID means its program"],
+            )
+            return []
+        found: list[Match] = []
+        paths = binaries.resolve(target, point.span, scope)
+        many = target is not None and binaries.is_glob(target.text)
+        for path in paths:
+            found.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
+        if many and paths and not found:
+            scope.missing(f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}", point.span)
+        return found
+
+    def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
+        part = point.parts[-1]
+        if cpp:
+            return self._cpp(point, path, part, scope, quiet=quiet)
+        if part.number and not part.quoted:
+            return self._address(point, path, part, scope)
+        if part.wild:
+            return self._pattern(point, path, part, scope, quiet=quiet)
+        return self._exact(point, path, part, scope, quiet=quiet)
+
+    def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+        symbols = scope.kernel.user_symbols(path, part.text)
+        if not symbols and not quiet:
+            scope.missing(f"no function of {path} matches {part.text!r}", point.span)
+        return [
+            self._match(point, path, symbol, f"{point.kind.name}:{path}:{symbol.name}", wild=True) for symbol in symbols
+        ]
+
+    def _exact(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+        split = split_offset(part, scope)
+        if split is None:
+            return []
+        name, offset = split
+        if offset and not self.offsets:
+            scope.error(f"{point.kind.name} takes no offset: a function returns as a whole", part.span)
+            return []
+        symbols = scope.kernel.user_symbols(path, name)
+        if not symbols:
+            if not quiet:
+                self._no_symbol(point, path, name, scope)
+            return []
+        symbol = symbols[0]
+        if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
+            message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
+            scope.error(message, part.span, ["--unsafe attaches all the same"])
+            return []
+        behind = f"+{offset}" if offset else ""
+        return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{behind}", offset)]
+
+    def _no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
+        known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
+        hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
+        overloads = scope.kernel.cpp_symbols(path, name)
+        if overloads:
+            hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
+        elif not hints and not scope.kernel.user_symbols(path, "*"):
+            hints = ["the file has no symbols: a probe can be put at an address"]
+        scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
+
+    def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+        found = scope.kernel.cpp_symbols(path, part.text)
+        if not found and not quiet:
+            known = {name.partition("(")[0] for _, name in scope.kernel.cpp_symbols(path, "*")}
+            hints = nearest(part.text, known, f"{point.kind.name}:{path}:cpp:{{}}")
+            scope.missing(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
+        wild = part.wild or len(found) > 1
+        return [
+            self._match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted(name)}", wild=wild)
+            for symbol, name in found
+        ]
+
+    def _address(self, point: Point, path: str, part: Part, scope: Scope) -> list[Match]:
+        if not self.offsets:
+            scope.error(f"{point.kind.name} needs a function: an address does not return", part.span)
+            return []
+        address = number_of(part, scope, "the address", parse_integer)
+        if address is None:
+            return []
+        offset = scope.kernel.user_offset(path, address)
+        if offset is None and scope.options.unsafe:
+            offset = address
+        if offset is None:
+            message = f"{path} has nothing at address {address:#x}"
+            scope.missing(message, part.span, ["--unsafe takes the number as a file offset"])
+            return []
+        details = {"path": path, "offset": offset, "symbol": ""}
+        name = f"{point.kind.name}:{path}:{address}"
+        return [Match(point.kind, name, details, point.span, Place(path, "", 1))]
+
+    def _line(self, point: Point, scope: Scope) -> list[Match]:
+        """``BINARY@FILE:LINE[:COLUMN]``; with ``-p`` BINARY may be empty."""
+        parts = point.parts
+        if len(parts) not in (3, 4) or parts[1].before != "@" or any(p.before == "@" for p in parts[2:]):
+            return self.bad_shape(point, scope)
+        if not self.offsets:
+            scope.error(f"{point.kind.name} cannot be put at a source line: only functions return", point.span)
+            return []
+        if any(part.wild for part in parts):
+            scope.error("a probe at a source line takes no pattern", point.span)
+            return []
+        line = number_of(parts[2], scope, "the line", parse_integer)
+        column = number_of(parts[3], scope, "the column", parse_integer) if len(parts) == 4 else None
+        if line is None or (len(parts) == 4 and column is None):
+            return []
+        found: list[Match] = []
+        for path in binaries.resolve(parts[0], point.span, scope):
+            symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
+            if not symbols:
+                where = f"{parts[1].text}:{line}" + (f":{column}" if column is not None else "")
+                hints = ["the binary needs debug information (gcc -g), in it or in a separate file (--debuginfo)"]
+                scope.missing(f"{path} has no code of {where}", point.span, hints)
+            name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
+            for symbol in symbols:
+                details = {"path": path, "offset": symbol.offset, "symbol": ""}
+                found.append(Match(point.kind, name, details, point.span, Place(path, symbol.name, 1)))
+        return found
+
+    def _match(
+        self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
+    ) -> Match:
+        details = {"path": path, "offset": symbol.offset + offset, "symbol": symbol.name}
+        return Match(point.kind, name, details, point.span, Place(path, symbol.name, offset), wild)
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        place = match.subject
+        if match.kind.returns or place.offset or not uses.args:
+            return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
+        parameters = scope.kernel.user_parameters(place.path, place.symbol)
+        return contexts.user_entry(match.probe, parameters, scope.kernel)
+
+    def multi(self, matches: list[Match], scope: Scope) -> str:
+        return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
+
+
+def _quoted(name: str) -> str:
+    """A C++ name as an attach point must write it."""
+    return f'"{name}"' if any(character in name for character in ':@" ,(<*') else name

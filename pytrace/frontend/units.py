@@ -1,0 +1,111 @@
+"""From the places that a probe block attaches to, to the programs that serve them.
+
+Places that see the same context share one program, and are told apart by their cookie; each program has its own copy
+of the body, so that a node has one type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from pytrace.compiled import Target
+from pytrace.frontend import ast, visitor
+from pytrace.frontend.checked import ProbeContext, ProbeUnit
+from pytrace.frontend.providers import PROVIDERS, Match, Scope
+from pytrace.frontend.uses import Uses
+from pytrace.probes import PidFilter
+
+
+@dataclass(slots=True)
+class _Group:
+    context: ProbeContext
+    matches: list[Match] = field(default_factory=list)
+
+
+def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: Uses, scope: Scope) -> list[ProbeUnit]:
+    """The units of one block; *first* is the number of the first of them in the script."""
+    pid = _pid_filter(matches, scope)
+    body = _body(probe)
+    units: list[ProbeUnit] = []
+    for group in _groups(matches, uses, scope):
+        kind = group.matches[0].kind
+        targets = tuple(Target(item.probe, at, dict(item.details)) for at, item in enumerate(group.matches))
+        units.append(
+            ProbeUnit(
+                symbol=_symbol(group.matches, first + len(units)),
+                index=index,
+                kind=kind,
+                targets=targets,
+                context=group.context,
+                body=visitor.copy(body) if units else body,
+                span=probe.head,
+                multi=PROVIDERS[kind.name].multi(group.matches, scope),
+                pid_filter=pid,
+            )
+        )
+    return units
+
+
+def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
+    """The groups in order of their first match."""
+    found: dict[Hashable, _Group] = {}
+    for at, match in enumerate(_distinct(matches)):
+        provider = PROVIDERS[match.kind.name]
+        context = provider.context(match, uses, scope)
+        key = (match.kind.name, at if provider.single else _layout(context, uses), provider.apart(match))
+        found.setdefault(key, _Group(context)).matches.append(match)
+    yield from found.values()
+
+
+def _distinct(matches: list[Match]) -> Iterator[Match]:
+    """Each place once, unless it was written twice without a pattern."""
+    seen: set[str] = set()
+    for match in matches:
+        key = f"{match.probe} {sorted(match.details.items())}"
+        if key in seen and match.wild:
+            continue
+        seen.add(key)
+        yield match
+
+
+def _layout(context: ProbeContext, uses: Uses) -> Hashable:
+    """What of *context* a body that *uses* so much can tell from another one."""
+    arguments: Hashable = ()
+    if uses.whole:
+        arguments = context.arguments
+    elif uses.fields:
+        arguments = tuple(item for item in context.arguments if item.name in uses.fields)
+    positional = context.positional if uses.positional else ()
+    return (arguments, positional, context.result if "retval" in uses else None)
+
+
+def _pid_filter(matches: list[Match], scope: Scope) -> int | None:
+    """Process id to compare with: one kind in the list that the program must filter filters the whole block."""
+    if any(item.kind.pid_filter is PidFilter.INJECTED for item in matches):
+        return scope.options.pid
+    return None
+
+
+def _body(probe: ast.Probe) -> ast.Block:
+    """The block's body, the predicate as an ``if`` around it."""
+    body = probe.body
+    if probe.predicate is None:
+        return body
+    if body.value is not None:
+        last = ast.ExprStmt(body.value.span, body.value)
+        body = ast.Block(body.span, (*body.statements, last), None, body.angle)
+    chosen = ast.If(probe.predicate.span, probe.predicate, body, None)
+    return ast.Block(body.span, (ast.ExprStmt(chosen.span, chosen),))
+
+
+_NOT_C = re.compile(r"\W+", re.ASCII)
+_SYMBOL_LENGTH = 60
+
+
+def _symbol(matches: list[Match], number: int) -> str:
+    """A C name that says what the program serves; the number makes it unique."""
+    name = _NOT_C.sub("_", matches[0].probe.rpartition(":")[2] if ":" in matches[0].probe else "")[:_SYMBOL_LENGTH]
+    middle = f"_{name}" if name and len(matches) == 1 else ""
+    return f"{matches[0].kind.name}{middle}_{number}"
