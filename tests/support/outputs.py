@@ -2,8 +2,8 @@
 
 One object a line: ``program`` and ``args`` were run with ``-q`` (``unsafe``: and ``--unsafe``); ``stdout``, ``json``
 and ``exit`` are what came out, ``diagnostics`` the places of errors and warnings. ``order: any``: the lines of a map
-may come in any order.  A row without ``stdout`` or ``json`` has no right answer recorded; those that matter have a case of
-their own.
+may come in any order.  A row without ``stdout`` or ``json`` has no right answer recorded; those that matter have a
+case of their own.
 """
 
 from __future__ import annotations
