@@ -36,7 +36,9 @@ tracepoint:syscalls:sys_exit_openat /@open[tid]/ {
   delete(@open[tid]); delete(@name[tid]);
 }
 tracepoint:sched:sched_switch { @switches[cpu] = count(); }
-tracepoint:syscalls:sys_exit_read /args->ret > 0/ { @bytes[comm, pid] = sum(args->ret); @size = lhist(args->ret, 0, 10000, 100); }
+tracepoint:syscalls:sys_exit_read /args->ret > 0/ {
+  @bytes[comm, pid] = sum(args->ret); @size = lhist(args->ret, 0, 10000, 100);
+}
 interval:ms:1 { exit(); }
 END { clear(@open); clear(@name); clear(@us); clear(@switches); clear(@bytes); clear(@size); }
 """
