@@ -184,9 +184,9 @@ def link_perf_event(program: int, event: int, cookie: int) -> int:
     return link_create(program, event, AttachType.PERF_EVENT, struct.pack("=Q", cookie))
 
 
-def link_tracing(program: int, cookie: int) -> int:
+def link_tracing(program: int, attach_type: int, cookie: int) -> int:
     """Attach a loaded fentry, fexit or BTF raw tracepoint program, with a cookie (raw tracepoints: since 6.9)."""
-    return link_create(program, 0, AttachType.NONE, struct.pack("=IIQ", 0, 0, cookie))
+    return link_create(program, 0, attach_type, struct.pack("=IIQ", 0, 0, cookie))
 
 
 def raw_tracepoint_open(program: int) -> int:
@@ -297,6 +297,13 @@ def info(descriptor: int, size: int) -> bytes:
     memory = Memory(size)
     command(Command.OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, size, memory.address))
     return bytes(memory.data)
+
+
+def info_size(descriptor: int, most: int) -> int:
+    """How many bytes of information this kernel has about an object, up to *most*."""
+    memory = Memory(most)
+    _, data = command(Command.OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, most, memory.address))
+    return int(struct.unpack_from("=I", data, 4)[0])
 
 
 def prog_id(program: int) -> int:

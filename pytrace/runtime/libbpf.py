@@ -69,6 +69,7 @@ def _as_is(result: Any, _function: Any, _arguments: Any) -> Any:
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...], _Policy]] = {
     "libbpf_version_string": (c_char_p, (), _as_is),
     "libbpf_set_print": (c_void_p, (_PRINT,), _as_is),
+    "libbpf_find_vmlinux_btf_id": (c_int, (c_char_p, c_int), _zero_or_error),
     "bpf_object__open_mem": (c_void_p, (c_void_p, c_size_t, ctypes.POINTER(OpenOptions)), _pointer_or_error),
     "bpf_object__load": (c_int, (c_void_p,), _zero_or_error),
     "bpf_object__close": (None, (c_void_p,), _as_is),

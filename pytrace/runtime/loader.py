@@ -28,7 +28,7 @@ _PROGRAM_TYPES = {
     "tracing": ProgramType.TRACING,
     "perf_event": ProgramType.PERF_EVENT,
 }
-_ATTACH_TYPES = {
+ATTACH_TYPES = {
     "": AttachType.NONE,
     "trace_raw_tp": AttachType.TRACE_RAW_TP,
     "trace_fentry": AttachType.TRACE_FENTRY,
@@ -248,7 +248,7 @@ def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, targets:
     if kind is None:
         raise InternalError(f"unknown probe kind {spec.kind!r}")
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
-    attach_type = _ATTACH_TYPES[spec.multi or kind.attach_type]
+    attach_type = ATTACH_TYPES[spec.multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
     if kind.program_type == "tracing":

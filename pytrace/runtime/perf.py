@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from pytrace.runtime import syscalls
@@ -19,7 +19,9 @@ ATTR_SIZE = 128
 """``PERF_ATTR_SIZE_VER7``: kernels accept shorter and, when the rest is zero, longer ones."""
 
 FLAG_DISABLED = 1 << 0
+FLAG_INHERIT = 1 << 1
 FLAG_FREQUENCY = 1 << 10
+FLAG_INHERIT_THREAD = 1 << 35
 _FLAG_CLOEXEC = 8
 
 _IOC_ENABLE = 0x2400
@@ -59,10 +61,15 @@ class EventAttr:
     config1: int = 0
     config2: int = 0
     disabled: bool = False
+    flags: int = 0
+
+    def inheriting(self, *, threads_only: bool) -> EventAttr:
+        """The same event, also for what the process starts later: threads, or processes too."""
+        return replace(self, flags=self.flags | FLAG_INHERIT | (FLAG_INHERIT_THREAD if threads_only else 0))
 
     def pack(self) -> bytes:
         """The C structure."""
-        flags = (FLAG_DISABLED if self.disabled else 0) | (FLAG_FREQUENCY if self.frequency else 0)
+        flags = (FLAG_DISABLED if self.disabled else 0) | (FLAG_FREQUENCY if self.frequency else 0) | self.flags
         head = struct.pack(
             "=IIQQQQQIIQQ",
             self.type,
@@ -78,6 +85,19 @@ class EventAttr:
             self.config2,
         )
         return head.ljust(ATTR_SIZE, b"\0")
+
+
+_BREAKPOINT_BITS = {"r": 1, "w": 2, "x": 4}
+
+
+def breakpoint_attr(address: int, length: int, mode: str) -> EventAttr:
+    """A hardware breakpoint on *length* bytes; *mode* is made of the letters r, w and x."""
+    bits = sum(_BREAKPOINT_BITS[letter] for letter in mode)
+    # The kernel wants the width of an execution breakpoint to be that of a long.
+    width = 8 if "x" in mode else length
+    return EventAttr(
+        EventType.BREAKPOINT, period=1, wakeup=1, breakpoint_type=bits, config1=address, config2=width
+    )
 
 
 def open_event(attr: EventAttr, *, pid: int = -1, cpu: int = -1) -> int:

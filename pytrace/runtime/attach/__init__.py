@@ -1,0 +1,98 @@
+"""Attaching: one attacher for each kind of probe, in the order that makes blocks run as they stand in the script.
+
+The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links are closed by the caller's
+:class:`ExitStack`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pytrace.compiled import ProgramSpec
+from pytrace.diagnostics import InternalError
+from pytrace.probes import ProbeKind, probe_kind
+from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
+from pytrace.runtime.loader import LoadedScript
+
+__all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
+
+ATTACHERS: dict[str, tuple[str, str]] = {
+    "kprobe": ("kprobe", "attach"),
+    "kretprobe": ("kprobe", "attach"),
+    "uprobe": ("uprobe", "attach"),
+    "uretprobe": ("uprobe", "attach"),
+    "usdt": ("uprobe", "attach"),
+    "tracepoint": ("tracepoint", "attach"),
+    "rawtracepoint": ("tracing", "attach"),
+    "fentry": ("tracing", "attach"),
+    "fexit": ("tracing", "attach"),
+    "profile": ("events", "attach_profile"),
+    "interval": ("events", "attach_interval"),
+    "software": ("events", "attach_software"),
+    "hardware": ("events", "attach_hardware"),
+    "watchpoint": ("events", "attach_watchpoint"),
+    "iter": ("iterator", "attach"),
+}
+"""Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachments:
+    """What :func:`attach_all` did."""
+
+    attached: tuple[Attached, ...]
+    failures: tuple[Failure, ...]
+    """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
+
+
+def attach_all(
+    loaded: LoadedScript, programs: Iterable[ProgramSpec], options: AttachOptions, stack: ExitStack
+) -> Attachments:
+    """Attach *programs* to all their targets.
+
+    Raises:
+        TraceError: a target could not be attached and ``options.missing_probes`` is ``error``.
+    """
+    attached: list[Attached] = []
+    failures: list[Failure] = []
+    for spec in attach_order(programs):
+        job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
+        for outcome in _attacher(spec.kind)(job, stack):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+            else:
+                attached.append(outcome)
+        if failures and options.missing_probes == "error":
+            raise failure_error(failures)
+    return Attachments(tuple(attached), tuple(failures))
+
+
+def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
+    """The programs that attach somewhere, in the order in which they have to.
+
+    The kernel runs the programs on one event in the order of attachment for some kinds, and in the reverse one for
+    others (``ProbeKind.backwards``).
+    """
+    forward: list[ProgramSpec] = []
+    backward: list[ProgramSpec] = []
+    for spec in programs:
+        kind = _kind(spec)
+        if not kind.special:
+            (backward if kind.backwards else forward).append(spec)
+    return forward + backward[::-1]
+
+
+def _kind(spec: ProgramSpec) -> ProbeKind:
+    kind = probe_kind(spec.kind)
+    if kind is None:
+        raise InternalError(f"unknown probe kind {spec.kind!r}")
+    return kind
+
+
+def _attacher(kind: str) -> Attacher:
+    module, function = ATTACHERS[kind]
+    found: Attacher = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    return found

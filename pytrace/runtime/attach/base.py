@@ -1,0 +1,184 @@
+"""What all attachers share: options, results, and the one way to put a program on a perf event."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pytrace.compiled import ProgramSpec, Target
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import bpf, features, perf
+from pytrace.runtime.loader import LoadedScript
+
+
+@dataclass(frozen=True, slots=True)
+class AttachOptions:
+    """How to attach.
+
+    *pid* is the process of ``-p`` or ``-c``, for the kinds of probes whose filter is the kernel's
+    (``PidFilter.ATTACH``); with *follow* also the processes that it forks. *missing_probes* is the config
+    key. *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``.
+    *feature* answers whether the kernel has a feature.
+    """
+
+    pid: int | None = None
+    follow: bool = False
+    missing_probes: str = "error"
+    disabled: frozenset[str] = frozenset()
+    file_activation: bool = False
+    feature: Callable[[str], bool] = features.has
+
+    def has(self, name: str) -> bool:
+        """Whether a kernel feature is there and wanted."""
+        return name not in self.disabled and self.feature(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One target that could not be attached, and why."""
+
+    target: Target
+    reason: str
+    hints: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"cannot attach {self.target.probe}: {self.reason}"
+
+
+class CannotAttachError(Exception):
+    """Raised inside an attacher for one target; becomes a :class:`Failure`."""
+
+    def __init__(self, reason: str, *, hints: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hints = tuple(hints)
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """One target that a program is attached to.
+
+    *iterator* is the link of an ``iter`` probe that is to be read (:func:`pytrace.runtime.attach.iterator.read`).
+    *note* is a message for the user (where an iterator was pinned).
+    """
+
+    spec: ProgramSpec
+    target: Target
+    iterator: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One program to attach, with all that an attacher needs. *program* is the program's descriptor."""
+
+    spec: ProgramSpec
+    program: int
+    options: AttachOptions
+    loaded: LoadedScript
+
+
+Outcome = Attached | Failure
+Attacher = Callable[[Job, ExitStack], list[Outcome]]
+"""Attaches one program to all its targets. The stack closes what it opens; targets that fail leave nothing open."""
+
+SingleAttacher = Callable[[Job, Target, ExitStack], Attached]
+
+
+def one_by_one(attach: SingleAttacher) -> Attacher:
+    """An attacher that makes one link for each target."""
+
+    def attach_targets(job: Job, stack: ExitStack) -> list[Outcome]:
+        return [attempt(attach, job, target, stack) for target in job.spec.targets]
+
+    return attach_targets
+
+
+def attempt(attach: SingleAttacher, job: Job, target: Target, stack: ExitStack) -> Outcome:
+    """Attach one target; a failure closes what was opened for it."""
+    with ExitStack() as own:
+        try:
+            done = attach(job, target, own)
+        except CannotAttachError as error:
+            return Failure(target, error.reason, error.hints)
+        except OSError as error:
+            return Failure(target, str(error.strerror or error))
+        stack.push(own.pop_all())
+    return done
+
+
+Linker = Callable[[Sequence[Target]], int]
+
+
+def in_one_link(
+    job: Job,
+    targets: Sequence[Target],
+    link: Linker,
+    explain: Callable[[Target, OSError], Failure],
+    stack: ExitStack,
+) -> list[Outcome]:
+    """Attach many targets with one link; where the kernel refuses some, with as few links as the others need.
+
+    A multi link fails as a whole and does not say by which target, so a refused set is halved until the
+    culprits stand alone.
+    """
+    try:
+        descriptor = link(targets)
+    except OSError as error:
+        if len(targets) == 1:
+            return [explain(targets[0], error)]
+        middle = len(targets) // 2
+        first = in_one_link(job, targets[:middle], link, explain, stack)
+        return first + in_one_link(job, targets[middle:], link, explain, stack)
+    stack.callback(os.close, descriptor)
+    return [Attached(job.spec, target) for target in targets]
+
+
+def attach_event(job: Job, event: int, cookie: int, stack: ExitStack) -> None:
+    """Put the program on an open perf event, which the stack then owns: by a link, or by ioctl without cookie."""
+    stack.callback(os.close, event)
+    if job.options.has("perf_link"):
+        stack.callback(os.close, bpf.link_perf_event(job.program, event, cookie))
+        return
+    perf.set_bpf(event, job.program)
+    perf.enable(event)
+
+
+def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, stack: ExitStack) -> None:
+    """Put the program on an event of every online CPU, or with ``-p`` of every thread of the process.
+
+    Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
+    """
+    if job.options.pid is None:
+        for cpu in perf.online_cpus():
+            attach_event(job, perf.open_event(attr, cpu=cpu), cookie, stack)
+        return
+    inherited = attr.inheriting(threads_only=not job.options.follow)
+    for thread in threads(job.options.pid):
+        try:
+            event = perf.open_event(inherited, pid=thread)
+        except ProcessLookupError:
+            continue
+        attach_event(job, event, cookie, stack)
+
+
+def threads(pid: int) -> list[int]:
+    """Thread ids of a process.
+
+    Raises:
+        CannotAttachError: there is no such process.
+    """
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    except FileNotFoundError:
+        raise CannotAttachError(f"there is no process {pid}") from None
+
+
+def failure_error(failures: Sequence[Failure]) -> TraceError:
+    """The error for probes that could not be attached: the first in words, the number of the others."""
+    first = failures[0]
+    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    hints = (*first.hints, "config key missing_probes: warn or ignore goes on without such probes")
+    return TraceError(f"{first}{more}", hints=hints)

@@ -1,0 +1,80 @@
+"""profile, interval, software, hardware and watchpoint: perf events that count, with a program at each overflow."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import ExitStack
+
+from pytrace.compiled import Target
+from pytrace.runtime import perf
+from pytrace.runtime.attach.base import (
+    Attached,
+    CannotAttachError,
+    Job,
+    attach_event,
+    attach_event_everywhere,
+    one_by_one,
+)
+
+_REASONS = {
+    errno.ENOENT: "this machine's processor or kernel does not have that event",
+    errno.EOPNOTSUPP: "this machine's processor does not have that event (a virtual machine may hide it)",
+    errno.ENODEV: "this machine's processor does not have that event",
+    errno.EINVAL: "the kernel does not accept that event, period or address",
+    errno.ENOSPC: "all hardware breakpoints of the processor are taken",
+    errno.EBUSY: "the processor's counters are taken",
+    errno.ESRCH: "there is no such process",
+    errno.EACCES: "no rights to measure this (see /proc/sys/kernel/perf_event_paranoid)",
+}
+
+
+def _timer(target: Target) -> perf.EventAttr:
+    """A clock event: *frequency* in Hz, or *period_ns* (the cpu-clock event counts nanoseconds)."""
+    frequency = target.details.get("frequency")
+    if frequency is not None:
+        return perf.EventAttr(
+            perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=int(frequency), frequency=True
+        )
+    return perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=int(target.details["period_ns"]))
+
+
+def _counter(kind: perf.EventType, target: Target) -> perf.EventAttr:
+    return perf.EventAttr(kind, int(target.details["config"]), period=int(target.details["period"]))
+
+
+def _everywhere(job: Job, target: Target, attr: perf.EventAttr, stack: ExitStack) -> Attached:
+    try:
+        attach_event_everywhere(job, attr, target.cookie, stack)
+    except OSError as error:
+        raise CannotAttachError(_REASONS.get(error.errno or 0, str(error.strerror))) from None
+    return Attached(job.spec, target)
+
+
+def _attach_profile(job: Job, target: Target, stack: ExitStack) -> Attached:
+    return _everywhere(job, target, _timer(target), stack)
+
+
+def _attach_interval(job: Job, target: Target, stack: ExitStack) -> Attached:
+    attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, stack)
+    return Attached(job.spec, target)
+
+
+def _attach_software(job: Job, target: Target, stack: ExitStack) -> Attached:
+    return _everywhere(job, target, _counter(perf.EventType.SOFTWARE, target), stack)
+
+
+def _attach_hardware(job: Job, target: Target, stack: ExitStack) -> Attached:
+    return _everywhere(job, target, _counter(perf.EventType.HARDWARE, target), stack)
+
+
+def _attach_watchpoint(job: Job, target: Target, stack: ExitStack) -> Attached:
+    details = target.details
+    attr = perf.breakpoint_attr(int(details["address"]), int(details["length"]), str(details["mode"]))
+    return _everywhere(job, target, attr, stack)
+
+
+attach_profile = one_by_one(_attach_profile)
+attach_interval = one_by_one(_attach_interval)
+attach_software = one_by_one(_attach_software)
+attach_hardware = one_by_one(_attach_hardware)
+attach_watchpoint = one_by_one(_attach_watchpoint)

@@ -1,0 +1,58 @@
+"""iter: a link from which files can be opened; reading such a file runs the program for each object."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from pytrace.compiled import Target
+from pytrace.runtime import bpf
+from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
+
+BPFFS = "/sys/fs/bpf"
+
+
+def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
+    link = bpf.link_iter(job.program)
+    stack.callback(os.close, link)
+    pin = str(target.details.get("pin", ""))
+    if not pin:
+        return Attached(job.spec, target, iterator=link)
+    path = pin if pin.startswith("/") else f"{BPFFS}/{pin}"
+    try:
+        bpf.obj_pin(link, path)
+    except OSError as error:
+        raise CannotAttachError(_pin_reason(path, error)) from None
+    return Attached(job.spec, target, note=f"{target.probe} is pinned; read {path} to run it")
+
+
+def _pin_reason(path: str, error: OSError) -> str:
+    if error.errno == errno.EEXIST:
+        return f"{path} is there already"
+    if error.errno in {errno.EPERM, errno.ENOENT, errno.EINVAL}:
+        return f"cannot pin to {path}: its directory must be in a mounted bpffs (mount -t bpf bpf {BPFFS})"
+    return f"cannot pin to {path}: {error.strerror}"
+
+
+def read(link: int) -> Iterator[bytes]:
+    """Run an iterator to its end; gives what the program wrote."""
+    descriptor = bpf.iter_create(link)
+    try:
+        while True:
+            try:
+                text = os.read(descriptor, 1 << 16)
+            except OSError as error:
+                # The kernel asks to come again when a program had to give up its processor.
+                if error.errno == errno.EAGAIN:
+                    continue
+                raise
+            if not text:
+                return
+            yield text
+    finally:
+        os.close(descriptor)
+
+
+attach = one_by_one(_attach)

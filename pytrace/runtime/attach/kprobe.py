@@ -1,0 +1,156 @@
+"""kprobe and kretprobe: multi links, perf events, or the tracefs interface, whichever the kernel has."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cache
+
+from pytrace.compiled import Target
+from pytrace.probes import probe_kind
+from pytrace.runtime import bpf, perf
+from pytrace.runtime.attach import legacy
+from pytrace.runtime.attach.base import (
+    Attached,
+    CannotAttachError,
+    Failure,
+    Job,
+    Outcome,
+    attach_event,
+    attempt,
+    in_one_link,
+)
+from pytrace.runtime.kallsyms import Kallsyms
+from pytrace.runtime.syscalls import string_memory
+
+_REASONS = {
+    errno.ENOENT: "the kernel has no function of that name",
+    errno.ESRCH: "the kernel has no function of that name that can be traced",
+    errno.EINVAL: "the kernel does not allow a probe there (not traceable, on its blacklist, or not an instruction)",
+    errno.EILSEQ: "the offset is not at the start of an instruction",
+    errno.EADDRNOTAVAIL: "several functions have that name",
+    errno.EOPNOTSUPP: "this kernel cannot probe that function",
+}
+
+
+def attach(job: Job, stack: ExitStack) -> list[Outcome]:
+    """Attach a kprobe or kretprobe program to all its targets."""
+    if not job.spec.multi:
+        return [attempt(_attach_single, job, target, stack) for target in job.spec.targets]
+    targets = job.spec.targets
+    if all(target.details.get("function") and not target.details.get("module") for target in targets):
+        return in_one_link(job, targets, lambda some: _link_symbols(job, some), _explain, stack)
+    return _attach_addresses(job, stack)
+
+
+def _returns(job: Job) -> bool:
+    kind = probe_kind(job.spec.kind)
+    return kind is not None and kind.returns
+
+
+def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
+    return bpf.link_kprobe_multi(
+        job.program,
+        symbols=[str(target.details["function"]) for target in targets],
+        cookies=[target.cookie for target in targets],
+        returns=_returns(job),
+        session=job.spec.multi == "kprobe_session",
+    )
+
+
+def _attach_addresses(job: Job, stack: ExitStack) -> list[Outcome]:
+    """The multi link takes names without their module, so functions of named modules go in by address."""
+    found: dict[int, int] = {}
+    outcomes: list[Outcome] = []
+    known: list[Target] = []
+    for target in job.spec.targets:
+        try:
+            found[target.cookie] = _address(target)
+            known.append(target)
+        except CannotAttachError as error:
+            outcomes.append(Failure(target, error.reason))
+
+    def link(some: Sequence[Target]) -> int:
+        return bpf.link_kprobe_multi(
+            job.program,
+            addresses=[found[target.cookie] for target in some],
+            cookies=[target.cookie for target in some],
+            returns=_returns(job),
+            session=job.spec.multi == "kprobe_session",
+        )
+
+    return outcomes + (in_one_link(job, known, link, _explain, stack) if known else [])
+
+
+def _address(target: Target) -> int:
+    details = target.details
+    if "address" in details:
+        return int(details["address"])
+    name, module = str(details["function"]), str(details.get("module", ""))
+    tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
+    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(name)}{tail}$"
+    found = re.search(line.encode(), _symbols().text)
+    address = int(found.group(1), 16) if found else 0
+    if not address:
+        raise CannotAttachError(_REASONS[errno.ENOENT])
+    return address
+
+
+@cache
+def _symbols() -> Kallsyms:
+    return Kallsyms()
+
+
+def _explain(target: Target, error: OSError) -> Failure:
+    return Failure(target, _reason(error))
+
+
+def _reason(error: OSError) -> str:
+    return _REASONS.get(error.errno or 0, str(error.strerror))
+
+
+def _attach_single(job: Job, target: Target, stack: ExitStack) -> Attached:
+    try:
+        if job.options.has("perf_kprobe"):
+            event = _open(job, target)
+        elif job.options.has("kprobe"):
+            event = legacy.open_kprobe(_place(target), returns=_returns(job), stack=stack)
+        else:
+            raise CannotAttachError(
+                "this kernel has no kprobes (CONFIG_KPROBES)",
+                hints=("tracepoint, rawtracepoint and fentry probes need no kprobes; see --info",),
+            )
+        attach_event(job, event, target.cookie, stack)
+    except OSError as error:
+        raise CannotAttachError(_reason(error)) from None
+    return Attached(job.spec, target)
+
+
+def _open(job: Job, target: Target) -> int:
+    details = target.details
+    name = string_memory(str(details.get("function", "")))
+    offset = int(details.get("offset", 0))
+    by_address = "address" in details or bool(details.get("module"))
+    config2 = _address(target) + offset if by_address else offset
+    kind = perf.pmu_type("kprobe")
+    if kind is None:
+        raise CannotAttachError("this kernel has no perf kprobes")
+    attr = perf.EventAttr(
+        kind,
+        config=perf.pmu_bit("kprobe", "retprobe") if _returns(job) else 0,
+        config1=0 if by_address else name.address,
+        config2=config2,
+    )
+    return perf.open_event(attr, cpu=perf.online_cpus()[0])
+
+
+def _place(target: Target) -> str:
+    """The probe's place as ``kprobe_events`` writes it."""
+    details = target.details
+    if "address" in details:
+        return hex(int(details["address"]))
+    module = f"{details['module']}:" if details.get("module") else ""
+    offset = int(details.get("offset", 0))
+    return f"{module}{details['function']}" + (f"+{offset}" if offset else "")

@@ -1,0 +1,51 @@
+"""Probes through ``kprobe_events`` and ``uprobe_events`` of tracefs, for kernels without the perf probe events.
+
+A probe is made by writing its definition, is a tracepoint from then on, and is removed by name. The names have the
+process id in them, so what a killed tracer left behind can be told from what is in use.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import ExitStack
+
+from pytrace.runtime import perf, tracefs
+
+GROUP = "pytrace"
+
+_numbers = itertools.count()
+
+
+def open_kprobe(place: str, *, returns: bool, stack: ExitStack) -> int:
+    """Define a kernel probe (*place* as in Documentation/trace/kprobetrace.rst) and open it as a perf event."""
+    return _open("kprobe_events", place, returns, stack)
+
+
+def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None, stack: ExitStack) -> int:
+    """Define a user probe at a file offset, with the file offset of a reference counter (0 for none)."""
+    counter = f"({semaphore:#x})" if semaphore else ""
+    return _open("uprobe_events", f"{path}:{offset:#x}{counter}", returns, stack, pid)
+
+
+def _open(file: str, place: str, returns: bool, stack: ExitStack, pid: int | None = None) -> int:
+    base = tracefs.root()
+    name = f"{GROUP}_{os.getpid()}/p{next(_numbers)}"
+    _write(f"{base}/{file}", f"{'r' if returns else 'p'}:{name} {place}\n")
+    # Closed events go first, because the definition of a probe in use cannot be removed: the caller's stack
+    # gets this callback before the event's.
+    stack.callback(_write, f"{base}/{file}", f"-:{name}\n")
+    with open(f"{base}/events/{name}/id", encoding="ascii") as source:
+        number = int(source.read())
+    attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
+    if pid is not None:
+        return perf.open_event(attr, pid=pid)
+    return perf.open_event(attr, cpu=perf.online_cpus()[0])
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,68 @@
+"""USDT semaphores raised by hand, on kernels whose uprobes keep no reference counters (before 4.20).
+
+A semaphore is a ``u16`` in the traced program's data that counts its tracers; while it is 0 the program skips the
+probe.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import ExitStack
+
+from pytrace.runtime.attach.base import CannotAttachError
+
+
+def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, stack: ExitStack) -> None:
+    """Raise the semaphore at a file offset in process *pid*, or in all that map the file; lowered by the stack.
+
+    Raises:
+        CannotAttachError: no process is named, or none maps the file.
+    """
+    if pid is None and not everywhere:
+        raise CannotAttachError(
+            "this probe has a semaphore, and the kernel cannot raise it", hints=("use -p or --usdt-file-activation",)
+        )
+    found = [pid] if pid is not None else [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    raised = 0
+    for number in found:
+        for address in _addresses(path, offset, number):
+            if _add(number, address, 1):
+                stack.callback(_add, number, address, -1)
+                raised += 1
+    if not raised:
+        raise CannotAttachError("no process that could be reached has mapped the file of this probe's semaphore")
+
+
+def _addresses(path: str, offset: int, pid: int) -> list[int]:
+    """Where a file offset lies in a process (its private, writable mapping), by ``/proc/PID/maps``."""
+    try:
+        wanted = os.stat(path)
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+    found: list[int] = []
+    for line in lines:
+        area, rights, start, _device, inode, *_ = line.split(None, 5)
+        first, last = (int(part, 16) for part in area.split("-"))
+        begin = int(start, 16)
+        if int(inode) == wanted.st_ino and "w" in rights and begin <= offset < begin + last - first:
+            found.append(first + offset - begin)
+    return found
+
+
+def _add(pid: int, address: int, change: int) -> bool:
+    """Add to a semaphore; False when the process is gone or its memory cannot be written."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/mem", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        value = struct.unpack("=H", os.pread(descriptor, 2, address))[0]
+        os.pwrite(descriptor, struct.pack("=H", (value + change) & 0xFFFF), address)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

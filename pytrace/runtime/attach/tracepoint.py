@@ -1,0 +1,25 @@
+"""tracepoint: a perf event with the tracepoint's number."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from pytrace.compiled import Target
+from pytrace.runtime import perf, tracefs
+from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, attach_event, one_by_one
+
+
+def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
+    category, event = str(target.details["category"]), str(target.details["event"])
+    try:
+        with open(f"{tracefs.root()}/events/{category}/{event}/id", encoding="ascii") as file:
+            number = int(file.read())
+    except FileNotFoundError:
+        raise CannotAttachError(f"this kernel has no tracepoint {category}:{event}") from None
+    # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit.
+    attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
+    attach_event(job, perf.open_event(attr, cpu=perf.online_cpus()[0]), target.cookie, stack)
+    return Attached(job.spec, target)
+
+
+attach = one_by_one(_attach)

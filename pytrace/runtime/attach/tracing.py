@@ -1,0 +1,45 @@
+"""fentry, fexit and rawtracepoint: programs that were loaded for one place only need a link."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import ExitStack
+
+from pytrace.compiled import Target
+from pytrace.diagnostics import InternalError
+from pytrace.probes import probe_kind
+from pytrace.runtime import bpf
+from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
+from pytrace.runtime.loader import ATTACH_TYPES
+
+_ENOTSUPP = 524
+
+_REASONS = {
+    errno.ENOENT: "the kernel has no such function or tracepoint any more",
+    errno.EBUSY: "something else that excludes BPF programs is attached to this function",
+    errno.E2BIG: "the kernel's limit of programs on this function is reached",
+    _ENOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+    errno.EOPNOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+}
+
+
+def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
+    if len(job.spec.targets) != 1:
+        raise InternalError(f"{job.spec.symbol}: a tracing program is loaded for one target, not for many")
+    kind = probe_kind(job.spec.kind)
+    if kind is None:
+        raise InternalError(f"unknown probe kind {job.spec.kind!r}")
+    try:
+        if target.cookie and job.options.has("tracing_cookie"):
+            link = bpf.link_tracing(job.program, ATTACH_TYPES[kind.attach_type], target.cookie)
+        else:
+            link = bpf.raw_tracepoint_open(job.program)
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, str(error.strerror))
+        raise CannotAttachError(reason) from None
+    stack.callback(os.close, link)
+    return Attached(job.spec, target)
+
+
+attach = one_by_one(_attach)

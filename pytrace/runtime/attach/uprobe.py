@@ -1,0 +1,114 @@
+"""uprobe, uretprobe and usdt: multi links, perf events, or the tracefs interface, whichever the kernel has."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from pytrace.compiled import Target
+from pytrace.probes import probe_kind
+from pytrace.runtime import bpf, perf
+from pytrace.runtime.attach import legacy, semaphores
+from pytrace.runtime.attach.base import (
+    Attached,
+    CannotAttachError,
+    Failure,
+    Job,
+    Linker,
+    Outcome,
+    attach_event,
+    attempt,
+    in_one_link,
+)
+from pytrace.runtime.syscalls import string_memory
+
+_ENOTSUPP = 524
+
+_REASONS = {
+    errno.ENOENT: "there is no such file",
+    errno.EACCES: "the file may not be read",
+    errno.EINVAL: "the kernel does not allow a probe at that offset",
+    errno.EIO: "the offset is not in the file's code",
+    errno.ESRCH: "there is no such process",
+    errno.EBADF: "it is not a regular file",
+    errno.EILSEQ: "the offset is not at the start of an instruction that can be probed",
+    _ENOTSUPP: "the instruction there cannot be probed",
+    errno.E2BIG: "too many offsets for one link",
+}
+
+
+def attach(job: Job, stack: ExitStack) -> list[Outcome]:
+    """Attach a uprobe, uretprobe or usdt program to all its targets."""
+    if not job.spec.multi:
+        return [attempt(_attach_single, job, target, stack) for target in job.spec.targets]
+    by_path: dict[str, list[Target]] = {}
+    for target in job.spec.targets:
+        by_path.setdefault(str(target.details["path"]), []).append(target)
+    outcomes: list[Outcome] = []
+    for path, targets in by_path.items():
+        outcomes += in_one_link(job, targets, _linker(job, path), _explain, stack)
+    return outcomes
+
+
+def _linker(job: Job, path: str) -> Linker:
+    def link(targets: Sequence[Target]) -> int:
+        counters = [int(target.details.get("semaphore_offset", 0)) for target in targets]
+        return bpf.link_uprobe_multi(
+            job.program,
+            path,
+            [int(target.details["offset"]) for target in targets],
+            cookies=[target.cookie for target in targets],
+            semaphores=counters if any(counters) else (),
+            pid=job.options.pid or 0,
+            returns=_returns(job),
+            session=job.spec.multi == "uprobe_session",
+        )
+
+    return link
+
+
+def _returns(job: Job) -> bool:
+    kind = probe_kind(job.spec.kind)
+    return kind is not None and kind.returns
+
+
+def _explain(target: Target, error: OSError) -> Failure:
+    return Failure(target, _reason(error))
+
+
+def _reason(error: OSError) -> str:
+    return _REASONS.get(error.errno or 0, str(error.strerror))
+
+
+def _attach_single(job: Job, target: Target, stack: ExitStack) -> Attached:
+    options = job.options
+    path, offset = str(target.details["path"]), int(target.details["offset"])
+    semaphore = int(target.details.get("semaphore_offset", 0))
+    counted = semaphore if options.has("semaphores") else 0
+    try:
+        if options.has("perf_uprobe"):
+            event = _open(path, offset, counted, returns=_returns(job), pid=options.pid)
+        elif options.has("uprobe"):
+            event = legacy.open_uprobe(path, offset, counted, returns=_returns(job), pid=options.pid, stack=stack)
+        else:
+            raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
+        attach_event(job, event, target.cookie, stack)
+    except OSError as error:
+        raise CannotAttachError(_reason(error)) from None
+    if semaphore and not counted:
+        semaphores.raise_by_hand(path, semaphore, options.pid, everywhere=options.file_activation, stack=stack)
+    return Attached(job.spec, target)
+
+
+def _open(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None) -> int:
+    kind = perf.pmu_type("uprobe")
+    if kind is None:
+        raise CannotAttachError("this kernel has no perf uprobes")
+    name = string_memory(path)
+    # The reference counter's offset lies in the upper half of config (events/uprobe format ref_ctr_offset).
+    config = (perf.pmu_bit("uprobe", "retprobe") if returns else 0) | semaphore << 32
+    attr = perf.EventAttr(kind, config=config, config1=name.address, config2=offset)
+    if pid is not None:
+        return perf.open_event(attr, pid=pid)
+    return perf.open_event(attr, cpu=perf.online_cpus()[0])
