@@ -1,0 +1,158 @@
+"""Where output goes: standard output or a file, in blocks, by the flush policy of ``-B``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from collections.abc import Iterable
+from enum import Enum
+
+from pytrace.diagnostics import TraceError
+
+_BLOCK = 1 << 16
+
+
+class Flush(Enum):
+    """When output is written; the value is the argument of ``-B``."""
+
+    NONE = "none"
+    """Each piece at once."""
+    LINE = "line"
+    """All that a batch of events printed, when the batch is done: nothing ever waits for later events."""
+    FULL = "full"
+    """When a block is full, and at the end."""
+
+
+class Output:
+    """The tracer's output, and its messages on standard error.
+
+    The two keep their order: messages are written after the output before them. A reader that goes away sets
+    :attr:`broken`, and what would be written afterwards is dropped.
+    """
+
+    def __init__(
+        self,
+        descriptor: int = 1,
+        *,
+        messages: int = 2,
+        flush: Flush = Flush.LINE,
+        json: bool = False,
+        colour: bool = False,
+    ) -> None:
+        self.descriptor = descriptor
+        self.json = json
+        self.colour = colour
+        """Whether messages are coloured."""
+        self.broken = False
+        self.captured: list[bytes] | None = None
+        self._messages = messages
+        self._flush = flush
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._owned = False
+
+    @classmethod
+    def to_file(
+        cls, path: str, *, flush: Flush = Flush.LINE, json: bool = False, colour: bool = False
+    ) -> Output:
+        """Output to a new file; an existing one is emptied.
+
+        Raises:
+            TraceError: the file cannot be written.
+        """
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
+        made = cls(descriptor, flush=flush, json=json, colour=colour)
+        made._owned = True
+        return made
+
+    # ---- writing
+
+    def write(self, data: bytes) -> None:
+        """Print *data*."""
+        self._parts.append(data)
+        if self._flush is Flush.NONE:
+            self.flush()
+
+    def extend(self, parts: Iterable[bytes]) -> None:
+        """Print *parts* one after another."""
+        if self._flush is Flush.NONE:
+            for part in parts:
+                self.write(part)
+        else:
+            self._parts.extend(parts)
+
+    def end_batch(self) -> None:
+        """All events that were waiting have been handled: let their output be seen, as the policy asks."""
+        if not self._parts:
+            return
+        if self._flush is Flush.FULL and self.captured is None:
+            held = b"".join(self._parts)
+            self._parts = [held]
+            if len(held) < _BLOCK:
+                return
+        self.flush()
+
+    def flush(self) -> None:
+        """Write everything that waits."""
+        if not self._parts:
+            return
+        data = b"".join(self._parts)
+        self._parts.clear()
+        if self.captured is not None:
+            self.captured.append(data)
+        elif not self.broken:
+            self.broken = not _write(self.descriptor, data)
+
+    def message(self, text: str) -> None:
+        """Print *text*, which ends its line itself, on standard error."""
+        self.flush()
+        _write(self._messages, text.encode("utf-8", "surrogateescape"))
+
+    def close(self) -> None:
+        """Write what waits, and close a file that was opened here.
+
+        Raises:
+            TraceError: the file system refused the rest.
+        """
+        self.flush()
+        if self._owned:
+            self._owned = False
+            os.close(self.descriptor)
+
+    # ---- capturing
+
+    def capture(self) -> None:
+        """From now on keep what is printed (``--test`` shows it only when the test failed)."""
+        self.flush()
+        self.captured = []
+
+    def release(self) -> bytes:
+        """End capturing; gives what was printed meanwhile."""
+        self.flush()
+        kept = b"".join(self.captured or ())
+        self.captured = None
+        return kept
+
+
+def _write(descriptor: int, data: bytes) -> bool:
+    """Write all of *data*; False when nobody reads it any more.
+
+    Raises:
+        TraceError: the device is full or failed.
+    """
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            # Somebody who shares the terminal or pipe made it non-blocking.
+            select.select([], [descriptor], [])
+        except OSError as error:
+            if error.errno in (errno.EPIPE, errno.EBADF, errno.EIO):
+                return False
+            raise TraceError(f"cannot write output: {error.strerror}") from error
+    return True

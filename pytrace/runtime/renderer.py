@@ -1,0 +1,158 @@
+"""Events and maps of a run as output: what the session talks to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pytrace.compiled import Manifest
+from pytrace.diagnostics import InternalError
+from pytrace.runtime import jsonout, messages
+from pytrace.runtime.clock import Clock
+from pytrace.runtime.context import Context, RenderOptions, RunState
+from pytrace.runtime.events import RunHandler
+from pytrace.runtime.handlers import HANDLERS
+from pytrace.runtime.mapview import Reader
+from pytrace.runtime.messages import Totals
+from pytrace.runtime.names import Symbols
+from pytrace.runtime.output import Output
+
+__all__ = ["RenderOptions", "Renderer", "RunState"]
+
+_ORDER = sys.byteorder
+
+
+class Renderer:
+    """Prints what a script sends and keeps.
+
+    :attr:`handlers` is what :meth:`pytrace.runtime.ringbuffer.RingReader.drain` takes: one handler for each event id.
+    After ``exit()`` the list holds handlers that ignore what is still waiting, until :meth:`resume`.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        output: Output,
+        symbols: Symbols,
+        reader: Reader,
+        clock: Clock | None = None,
+        options: RenderOptions | None = None,
+        state: RunState | None = None,
+    ) -> None:
+        self.state = state or RunState()
+        self.output = output
+        self._manifest = manifest
+        self._options = options or RenderOptions()
+        self._context = Context(manifest, output, symbols, reader, clock or Clock(), self._options, self.state)
+        self._context.on_exit = self._ignore_rest
+        self._made: list[RunHandler] = []
+        for index, spec in enumerate(manifest.events):
+            make = HANDLERS.get(spec.kind)
+            if make is None:
+                raise InternalError(f"no handler for events of kind {spec.kind!r}")
+            if spec.id != index:
+                raise InternalError(f"event {spec.id} is at place {index} of the manifest")
+            self._made.append(make(self._context, spec))
+        self.handlers: list[RunHandler] = list(self._made)
+        self.ignored = 0
+        """Events that came after ``exit()``."""
+        self._reported: dict[tuple[str, int], int] = {}
+
+    # ---- events
+
+    def handle(self, data: bytes, offset: int, length: int) -> None:
+        """Handle one event."""
+        identity = int.from_bytes(data[offset : offset + 4], _ORDER)
+        self.handlers[identity](data, offset, length, ((length + 7) & ~7) + 8, 1)
+
+    def end_batch(self) -> None:
+        """All waiting events were handled: let their output be seen."""
+        self.output.end_batch()
+
+    def resume(self) -> None:
+        """Handle events again (those of end probes)."""
+        self.handlers[:] = self._made
+
+    def _ignore_rest(self) -> None:
+        self.handlers[:] = [self._ignore] * len(self._made)
+
+    def _ignore(self, _data: bytes, _offset: int, _length: int, _stride: int, count: int) -> None:
+        self.ignored += count
+
+    # ---- beginning and end
+
+    def attached(self, count: int) -> None:
+        """Tell that *count* probes are attached, at once."""
+        if self.output.json:
+            if not self._options.quiet:
+                self._json("attached_probes", count, "probes")
+                self.output.flush()
+        elif not self._options.quiet:
+            self.output.message(f"Attached {count} probe{'' if count == 1 else 's'}\n")
+
+    def print_maps(self) -> None:
+        """Print the end of output: all maps that hold something, by name."""
+        if not self.output.json:
+            self.output.write(b"\n\n")
+        if self._manifest.config.get("print_maps_on_exit", True):
+            for name in sorted(item.name for item in self._manifest.maps):
+                view = self._context.view(name)
+                self.output.write(view.json() if self.output.json else view.text())
+        self.output.flush()
+
+    def close(self) -> None:
+        """Write what waits and close files that handlers opened."""
+        self.output.flush()
+        for writer in self._context.writers.values():
+            writer.close()
+
+    # ---- what went wrong
+
+    def losses(self, totals: Totals) -> None:
+        """Tell what was lost since the last call; *totals* counts from the start of the run."""
+        fresh = {key: count - self._reported.get(key, 0) for key, count in totals.items()}
+        self._reported.update(totals)
+        lost = sum(count for (kind, _), count in fresh.items() if kind == "lost")
+        if lost:
+            self.lost(lost)
+        others = {key: count for key, count in fresh.items() if key[0] != "lost" and count}
+        if others and self._options.warnings:
+            self._tell("failures", others)
+
+    def lost(self, count: int) -> None:
+        """Tell that *count* more events were lost."""
+        if self.output.json:
+            self._json("lost_events", count, "events")
+        else:
+            self.output.message(f"Lost {count} events\n")
+
+    def summary(self, totals: Totals) -> None:
+        """At the end: sum up what was lost, for each probe and map; nothing when all went well."""
+        if any(totals.values()) and self._options.warnings:
+            self._tell("losses", totals)
+
+    def _tell(self, kind: str, totals: Totals) -> None:
+        if self.output.json:
+            found = messages.by_kind(self._manifest, totals)
+            self.output.write(jsonout.line(kind, _counts(found)))
+            return
+        for text in messages.summary_lines(self._manifest, totals):
+            self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
+
+    def _json(self, kind: str, count: int, name: str) -> None:
+        number = b"%d" % count
+        data = jsonout.mapping([(name.encode(), number)])
+        self.output.write(jsonout.fields_line(kind, [("count", number), ("data", data)]))
+
+
+def _counts(found: dict[str, dict[str, int]]) -> bytes:
+    members: Sequence[tuple[bytes, bytes]] = [
+        (
+            kind.encode(),
+            jsonout.mapping(
+                [(name.encode("utf-8", "surrogateescape"), jsonout.number(count)) for name, count in names.items()]
+            ),
+        )
+        for kind, names in found.items()
+    ]
+    return jsonout.mapping(members)
