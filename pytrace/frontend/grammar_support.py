@@ -1,0 +1,58 @@
+"""What the productions share: spans, reports, a marker for the empty statement."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pytrace.frontend import ast
+from pytrace.frontend.tokens import Token
+from pytrace.source import Source, Span
+
+
+class ItemTokens(Protocol):
+    """The token source of one item, which productions reach as ``p.lexer``."""
+
+    source: Source
+    head: Span
+    points: tuple[ast.AttachPoint, ...]
+
+    def error(self, message: str, span: Span, *hints: str) -> None:
+        """Record a syntax error."""
+
+
+class Rule(Protocol):
+    """PLY's production: ``p[0]`` is the result, ``p[1]`` … the parts."""
+
+    lexer: ItemTokens
+
+    def __getitem__(self, index: int) -> Any: ...
+
+    def __setitem__(self, index: int, value: Any) -> None: ...
+
+    def __len__(self) -> int: ...
+
+
+EMPTY = ast.Break(Span(Source("", ""), 0, 0))
+"""Stands for a lone semicolon until its block is made."""
+
+
+def span_of(p: Rule) -> Span:
+    """From the first part of the production to the last."""
+    first: Span = p[1].span
+    last: Span = p[len(p) - 1].span
+    return Span(first.source, first.start, last.end)
+
+
+def report(p: Rule, message: str, span: Span, *hints: str) -> None:
+    """Record a syntax error that the grammar alone does not see."""
+    p.lexer.error(message, span, *hints)
+
+
+IfRest = tuple[ast.Expr, ast.Block, ast.Block | ast.If | None, bool, Span]
+"""Condition, block, else part, whether comptime, span of the last part."""
+
+
+def make_if(first: Token, rest: IfRest) -> ast.If:
+    """The node of an ``if`` from its first token and the rest of it."""
+    condition, then, other, comptime, end = rest
+    return ast.If(first.span.to(end), condition, then, other, comptime)

@@ -1,0 +1,247 @@
+"""From text to tree.
+
+:func:`parse` reads a script item by item: it finds out what kind of item begins, lets :mod:`pytrace.frontend.structure` collect its tokens
+and PLY's parser build its tree.  Mistakes are recorded as diagnostics; the result holds what could be parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pytrace.diagnostics import Diagnostics, Note
+from pytrace.frontend import ast, cparts, heads
+from pytrace.frontend.structure import Structure
+from pytrace.frontend.lexer import LAYOUT, Lexer
+from pytrace.frontend.recovery import AbandonedItem, Item
+from pytrace.frontend.tokens import Token
+from pytrace.source import Source, Span
+
+_SHEBANG = re.compile(r"#![^\n]*")
+_ITEM = re.compile(
+    rf"(?:(?P<config>config)(?={LAYOUT}=)|(?P<import>import)(?={LAYOUT}\")|(?P<macro>macro)(?={LAYOUT}[A-Za-z_$@(])"
+    rf"|(?P<fn>fn)(?={LAYOUT}[A-Za-z_(])|(?P<let>let)(?=[\s$@]))"
+)
+_WORD = re.compile(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
+_BODY = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
+_MAX_ERRORS = 100
+
+
+def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
+    """The tree of a script; mistakes are recorded and what could not be parsed is left out."""
+    return _ProgramParser(source, diagnostics).run()
+
+
+def parse_expression(source: Source, diagnostics: Diagnostics) -> ast.Expr | None:
+    """The tree of a text that is one expression; None when it is wrong, which is recorded, or empty."""
+    if not source.text.strip():
+        return None
+    node = _parse_loose(source, diagnostics, "EXPRESSION_ITEM")
+    return node if isinstance(node, ast.Expr) else None
+
+
+def parse_type(source: Source | str, diagnostics: Diagnostics | None = None) -> ast.TypeExpr | None:
+    """The tree of a text that is one type, such as ``struct x *``; None when it is wrong (recorded) or empty."""
+    if isinstance(source, str):
+        source = Source("type", source)
+    if not source.text.strip():
+        return None
+    node = _parse_loose(source, diagnostics if diagnostics is not None else Diagnostics(), "TYPE_ITEM")
+    return node if isinstance(node, ast.TypeExpr) else None
+
+
+def _parse_loose(source: Source, diagnostics: Diagnostics, kind: str) -> Any:
+    known = len(diagnostics.errors)
+    structure = Structure(Lexer(source, diagnostics))
+    place = Span(source, 0, 0)
+    structure.loose(Token(kind, "", place))
+    node = run_grammar(Item(structure, place))
+    return node if len(diagnostics.errors) == known else None
+
+
+def run_grammar(item: Item) -> Any:
+    """The node of one item, or None when it could not be parsed."""
+    parser = _grammar_parser()
+    item.parser = parser
+    parser.errorfunc = item.handle
+    try:
+        return parser.parse(lexer=item)
+    except AbandonedItem:
+        return None
+    finally:
+        item.parser = None
+
+
+_parser: Any = None
+
+
+def _grammar_parser() -> Any:
+    """PLY's parser from the shipped tables, made at the first use."""
+    global _parser  # noqa: PLW0603
+    if _parser is None:
+        from ply import yacc
+
+        from pytrace.frontend import grammar, grammar_tables
+
+        table = yacc.LRTable()
+        table.read_table(grammar_tables)
+        table.bind_callables(vars(grammar))
+        _parser = yacc.LRParser(table, grammar.p_error)
+    return _parser
+
+
+class _ProgramParser:
+    """One run over a script."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        self.source = source
+        self.text = source.text
+        self.diagnostics = diagnostics
+        self.lexer = Lexer(source, diagnostics)
+        self.c_parts: list[ast.CPart] = []
+        self.items: list[ast.RootItem] = []
+        self.body: Span | None = None
+        """The first item behind the preamble."""
+
+    def run(self) -> ast.Program:
+        shebang = _SHEBANG.match(self.text)
+        if shebang is not None:
+            self.lexer.seek(shebang.end())
+        while True:
+            at = self.lexer.here()
+            if at >= len(self.text):
+                break
+            if len(self.diagnostics.errors) >= _MAX_ERRORS:
+                self.lexer.error("too many errors, the rest of the script was not read", Span(self.source, at, at))
+                break
+            self._item(at)
+            self.lexer.rewind()
+        return ast.Program(
+            Span(self.source, 0, len(self.text)), shebang.group() if shebang else None, tuple(self.c_parts), tuple(self.items)
+        )
+
+    def _item(self, at: int) -> None:
+        if cparts.starts(self.text, at):
+            part = cparts.read(self.lexer, at)
+            self.c_parts.append(part)
+            first_line = part.span.text.split("{")[0].split("\n")[0].rstrip()
+            self._check_early("C definitions", Span(self.source, at, at + len(first_line)))
+            return
+        match = _ITEM.match(self.text, at)
+        if match is None:
+            self._probe(at)
+            return
+        kind = match.lastgroup
+        assert kind is not None
+        head = Span(self.source, at, match.end())
+        self.lexer.seek(match.end())
+        _ITEMS[kind](self, head)
+
+    def _check_early(self, what: str, place: Span) -> None:
+        if self.body is not None:
+            self.diagnostics.error(
+                f"syntax: {what} must stand before the first probe, macro, function or map declaration", place,
+                hints=("move it to the top of the script",), notes=(Note("the first one is here", self.body),),
+            )  # fmt: skip
+
+    def _add(self, structure: Structure, head: Span, points: tuple[ast.AttachPoint, ...] = ()) -> None:
+        node = run_grammar(Item(structure, head, points))
+        if node is not None:
+            self.items.append(node)
+
+    # ------------------------------------------------------------------------------------------ kinds
+
+    def _config(self, head: Span) -> None:
+        self._check_early("the config block", head)
+        structure = Structure(self.lexer)
+        structure.item(Token("CONFIG_ITEM", "", head), "config")
+        self._add(structure, head)
+
+    def _import(self, head: Span) -> None:
+        self._check_early("imports", head)
+        structure = Structure(self.lexer)
+        structure.statement(Token("IMPORT_ITEM", "", head))
+        self._add(structure, head)
+
+    def _macro(self, head: Span) -> None:
+        self._later(head, "MACRO_ITEM", "item")
+
+    def _function(self, head: Span) -> None:
+        self._later(head, "FUNCTION_ITEM", "item")
+
+    def _map(self, head: Span) -> None:
+        self._later(head, "MAP_ITEM", "map")
+
+    def _later(self, head: Span, kind: str, role: str) -> None:
+        self.body = self.body or head
+        structure = Structure(self.lexer)
+        structure.item(Token(kind, "", head), role)
+        self._add(structure, head)
+
+    def _probe(self, at: int) -> None:
+        points = heads.read_attach_points(self.lexer)
+        if points:
+            self.body = self.body or points[0].span
+        behind = self.lexer.here()
+        char = self.text[behind : behind + 1]
+        if not points and not self._without_points(behind, char):
+            return
+        if char not in ("{", "<", "/") or not char:
+            if not self._find_body(behind):
+                return
+        structure = Structure(self.lexer)
+        structure.probe(Token("PROBE_ITEM", "", points[0].span if points else Span(self.source, at, at)))
+        if points:
+            self._add(structure, points[0].span, points)
+
+    def _without_points(self, at: int, char: str) -> bool:
+        """Report that no probe starts at *at*; True when a body is there that can be passed over."""
+        word = self._word(at)
+        if char == "{":
+            self.lexer.error("expected an attach point in front of '{'", word, "write, for example, begin { … }")
+            return True
+        self.lexer.error(f"expected a probe, found '{_shown(word.text)}'", word)
+        self.lexer.seek(word.end)
+        return False
+
+    def _find_body(self, at: int) -> bool:
+        """Report what stands between the attach points and the body, and go to the body if there is one."""
+        if at >= len(self.text):
+            self.lexer.error("expected '{' behind the attach points, found the end of the text", Span(self.source, at, at))
+            return False
+        word = self._word(at)
+        hints = () if self.text[at] in ";})" else ("an attach point has spaces only inside quotes: kprobe:\"a b\"",)
+        self.lexer.error(f"expected '{{', '/' or ',' behind the attach point, found '{_shown(word.text)}'", word, *hints)
+        body = _next_brace(self.text, at)
+        if body is None:
+            self.lexer.seek(word.end)
+            return False
+        self.lexer.seek(body)
+        return True
+
+    def _word(self, at: int) -> Span:
+        match = _WORD.match(self.text, at)
+        return Span(self.source, at, match.end() if match else at)
+
+
+def _shown(text: str) -> str:
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _next_brace(text: str, at: int) -> int | None:
+    """The offset of the next ``{`` unless a ``;`` or ``}`` comes before it."""
+    for match in _BODY.finditer(text, at):
+        if match.group() == "{":
+            return match.start()
+        if match.group() in (";", "}"):
+            return None
+    return None
+
+
+_ITEMS = {
+    "config": _ProgramParser._config,
+    "import": _ProgramParser._import,
+    "macro": _ProgramParser._macro,
+    "fn": _ProgramParser._function,
+    "let": _ProgramParser._map,
+}

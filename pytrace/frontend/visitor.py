@@ -1,0 +1,130 @@
+"""Going over trees, changing them, copying them, comparing them.
+
+Nothing here recurses, so a deep tree is no problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pytrace.frontend import ast
+
+N = TypeVar("N", bound=ast.Node)
+
+_PLAIN = frozenset({"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]"})
+
+
+@lru_cache(maxsize=None)
+def _fields(kind: type[ast.Node]) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
+
+
+@lru_cache(maxsize=None)
+def child_fields(kind: type[ast.Node]) -> tuple[str, ...]:
+    """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
+    return tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+
+
+def children(node: ast.Node) -> list[ast.Node]:
+    """The nodes directly below *node*, in source order."""
+    found: list[ast.Node] = []
+    for name in child_fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, ast.Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(item for item in value if isinstance(item, ast.Node))
+    return found
+
+
+def walk(node: ast.Node) -> Iterator[ast.Node]:
+    """*node* and all nodes below it, each before its children, in source order."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(children(current)))
+
+
+def rebuild(node: ast.Node, function: Callable[[ast.Node], ast.Node]) -> ast.Node:
+    """The tree with every node replaced by what *function* gives for it, from the leaves up.
+
+    *function* gets a node whose children are rebuilt already and returns its replacement, or the node itself. A node
+    that changes nowhere is not copied: the result shares it with the old tree.
+    """
+    return _build(node, lambda old, below: function(_with_children(old, below)))
+
+
+def copy(node: N) -> N:
+    """A copy in which every node is fresh; spans are kept."""
+    result = _build(node, _fresh)
+    assert isinstance(result, type(node))
+    return result
+
+
+def same(left: ast.Node, right: ast.Node) -> bool:
+    """Whether two trees are equal but for their spans (and for how numbers, arrows and block brackets were written)."""
+    waiting: list[tuple[Any, Any]] = [(left, right)]
+    while waiting:
+        one, other = waiting.pop()
+        if isinstance(one, ast.Node):
+            if type(one) is not type(other):
+                return False
+            waiting.extend((getattr(one, name), getattr(other, name)) for name in _compared(type(one)))
+        elif isinstance(one, tuple):
+            if not isinstance(other, tuple) or len(one) != len(other):
+                return False
+            waiting.extend(zip(one, other, strict=True))
+        elif one != other or type(one) is not type(other):
+            return False
+    return True
+
+
+_SPELLING = {("IntLiteral", "text"), ("FieldAccess", "arrow"), ("Block", "angle")}
+
+
+@lru_cache(maxsize=None)
+def _compared(kind: type[ast.Node]) -> tuple[str, ...]:
+    return tuple(
+        item.name for item in fields(kind) if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
+    )
+
+
+def _build(node: ast.Node, make: Callable[[ast.Node, list[ast.Node]], ast.Node]) -> ast.Node:
+    """Call *make* with each node and the results for its children, children first; the result for *node*."""
+    done: list[ast.Node] = []
+    waiting: list[tuple[ast.Node, int]] = [(node, -1)]
+    while waiting:
+        current, count = waiting.pop()
+        if count < 0:
+            below = children(current)
+            waiting.append((current, len(below)))
+            waiting.extend((child, -1) for child in reversed(below))
+            continue
+        results = done[len(done) - count :]
+        del done[len(done) - count :]
+        done.append(make(current, results))
+    return done[0]
+
+
+def _with_children(node: ast.Node, below: list[ast.Node]) -> ast.Node:
+    if all(new is old for new, old in zip(below, children(node), strict=True)):
+        return node
+    return _fresh(node, below)
+
+
+def _fresh(node: ast.Node, below: list[ast.Node]) -> ast.Node:
+    """A new node like *node* over the children *below*."""
+    kind = type(node)
+    values = {name: getattr(node, name) for name in _fields(kind)}
+    following = iter(below)
+    for name in child_fields(kind):
+        value = values[name]
+        if isinstance(value, ast.Node):
+            values[name] = next(following)
+        elif isinstance(value, tuple):
+            values[name] = tuple(next(following) if isinstance(item, ast.Node) else item for item in value)
+    return kind(**values)
