@@ -1,0 +1,145 @@
+"""May this process trace at all? Checked once, before anything else, with a message that says what is missing."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import tracefs
+
+OLDEST_KERNEL = (5, 15)
+"""Below, pytrace warns: links to perf events, with cookies, are missing."""
+
+CAPABILITIES = {
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_RESOURCE": 24,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+"""Bit numbers (include/uapi/linux/capability.h)."""
+
+_LOCKDOWN = "/sys/kernel/security/lockdown"
+
+
+def check(*, need_tracefs: bool = False) -> list[str]:
+    """Check that this process may trace; gives warnings about the machine.
+
+    Raises:
+        TraceError: rights, BPF or (with *need_tracefs*) tracefs are missing, or the kernel is locked down.
+    """
+    check_capabilities(effective_capabilities())
+    check_lockdown(_read(_LOCKDOWN))
+    check_bpf()
+    if need_tracefs:
+        tracefs.root()
+    return kernel_warnings(os.uname().release)
+
+
+def effective_capabilities() -> frozenset[str]:
+    """Which of :data:`CAPABILITIES` this process has."""
+    mask = 0
+    for line in _read("/proc/self/status").splitlines():
+        if line.startswith("CapEff:"):
+            mask = int(line.split()[1], 16)
+    return frozenset(name for name, bit in CAPABILITIES.items() if mask >> bit & 1)
+
+
+def check_capabilities(held: frozenset[str]) -> None:
+    """Refuse a process that lacks what loading and reading need; the message names it."""
+    wanted = ["CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH"]
+    if "CAP_SYS_ADMIN" not in held:
+        wanted += ["CAP_BPF", "CAP_PERFMON"]
+    missing = sorted(name for name in wanted if name not in held)
+    if not missing:
+        return
+    if os.geteuid() == 0:
+        raise TraceError(
+            f"this process runs as root without {', '.join(missing)}",
+            hints=("containers take such rights away: docker run --privileged, or --cap-add of those named",),
+        )
+    raise TraceError(
+        "tracing needs root",
+        hints=(f"run it with sudo, or give the process {', '.join(missing)}",),
+    )
+
+
+def check_lockdown(text: str) -> None:
+    """Refuse a kernel whose lockdown mode hides kernel memory; *text* is that of the kernel's lockdown file."""
+    if "[confidentiality]" in text:
+        raise TraceError(
+            "the kernel is locked down (confidentiality mode): BPF programs may not read kernel memory",
+            hints=("boot with lockdown=integrity or lockdown=none, or switch secure boot off",),
+        )
+
+
+def check_bpf() -> None:
+    """Refuse a kernel, or a sandbox, without the bpf system call."""
+    from pytrace.runtime import bpf
+
+    try:
+        bpf.command(bpf.Command.PROG_GET_NEXT_ID, bytes(12))
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        raise TraceError(
+            "the kernel or this container does not allow the bpf system call",
+            hints=(
+                "in a container: docker run --privileged (a seccomp profile may block bpf)",
+                "outside one: see /proc/sys/kernel/unprivileged_bpf_disabled, or run as root",
+            ),
+        ) from None
+    except OSError as error:
+        raise TraceError(
+            f"this kernel cannot run BPF programs: {error.strerror}",
+            hints=("it must be built with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT and CONFIG_BPF_EVENTS",),
+        ) from None
+
+
+def kernel_warnings(release: str) -> list[str]:
+    """Warnings about a kernel by its release (``6.1.0-13-amd64``)."""
+    parts = release.split(".")
+    try:
+        version = int(parts[0]), int(parts[1].partition("-")[0])
+    except (IndexError, ValueError):
+        return []
+    if version >= OLDEST_KERNEL:
+        return []
+    oldest = ".".join(str(part) for part in OLDEST_KERNEL)
+    return [f"kernel {release} is older than {oldest}; some features will be missing"]
+
+
+def raise_limits(descriptors: int) -> None:
+    """Raise the limits on locked memory and, to *descriptors* at least, on open files, as far as this process may."""
+    _raise(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY)
+    _raise(resource.RLIMIT_NOFILE, descriptors)
+
+
+def descriptors_needed(targets: int, programs: int, maps: int) -> int:
+    """Open files that a session may need: event and link of each target, programs, maps, and some more."""
+    return 3 * targets + programs + maps + 50 + 2 * (os.cpu_count() or 1)
+
+
+def _raise(limit: int, wanted: int) -> None:
+    soft, hard = resource.getrlimit(limit)
+    infinite = resource.RLIM_INFINITY
+    if soft == infinite or (wanted != infinite and soft >= wanted):
+        return
+    reach = hard if hard == infinite or wanted == infinite else max(hard, wanted)
+    for soft_limit, hard_limit in ((wanted, reach if wanted != infinite else wanted), (hard, hard)):
+        try:
+            resource.setrlimit(limit, (soft_limit, hard_limit))
+        except (ValueError, OSError):
+            # Not allowed beyond the hard limit: take as much as there is.
+            continue
+        return
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
