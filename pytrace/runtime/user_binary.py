@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UsdtProbe, UserParameter, UserSymbol
-from pytrace.runtime import debug_files, usdt
+from pytrace.runtime import debug_files, plt, usdt
 from pytrace.runtime.elf import ElfFile, Symbol, SymbolTable, attach_path, is_elf
 from pytrace.runtime.patterns import name_pattern
 
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
 class Binary:
     """One user binary with everything that belongs to it: its debug file, mini debug info and DWARF."""
 
-    def __init__(self, path: str, debug_directories: Iterable[str], root: str = "") -> None:
-        self.path = path
-        self.elf = ElfFile.open(path)
+    def __init__(self, elf: ElfFile, debug_directories: Iterable[str] = (), root: str = "") -> None:
+        self.path = elf.path
+        self.elf = elf
         self._search = tuple(debug_directories)
         self._root = root
         self._tables: tuple[SymbolTable, ...] | None = None
         self._debug_path: str | None = None
         self._looked = False
+        self._stubs: dict[int, Symbol] | None = None
         self._debug: DebugInfo | None = None
+
+    @classmethod
+    def open(cls, path: str, debug_directories: Iterable[str] = (), root: str = "") -> Binary:
+        """The binary at a path; *root* is how absolute paths of its process are reached from here."""
+        return cls(ElfFile.open(path), debug_directories, root)
 
     @property
     def debug_path(self) -> str | None:
@@ -66,6 +72,18 @@ class Binary:
                 return found
         return None
 
+    def plt_entry(self, address: int) -> Symbol | None:
+        """The stub that calls another library, as ``NAME@plt``."""
+        if self._stubs is None:
+            self._stubs = {stub.address: stub for stub in plt.stubs(self.elf)}
+        # Stubs are 16 bytes long and aligned to that on the machines that have this form.
+        return self._stubs.get(address & ~15)
+
+    def address_of(self, name: str) -> int | None:
+        """Virtual address of a function."""
+        found = self.functions(name)
+        return found[0].address if found else None
+
     @property
     def debug(self) -> DebugInfo | None:
         """DWARF of the binary or of its debug file; None when there is none."""
@@ -97,7 +115,7 @@ class UserBinaries:
             stamp = (found.st_dev, found.st_ino, found.st_mtime_ns)
             known = self._opened.get(path)
             if known is None or known[0] != stamp:
-                known = self._opened[path] = (stamp, Binary(path, self._search, root))
+                known = self._opened[path] = (stamp, Binary.open(path, self._search, root))
         except OSError as error:
             raise TraceError(f"cannot read {path}: {error.strerror}") from error
         return known[1]

@@ -1,0 +1,23 @@
+"""One function of an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function that an address lies in.
+
+    *name* is empty when it is unknown; *offset* counts bytes from the function's start (of an inlined function: of the
+    function that it was inlined into). *module* is a kernel module, or the path of a binary as its process sees it.
+    *file* and *line* are known where DWARF was asked for and found.
+    """
+
+    address: int
+    name: str
+    offset: int = 0
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    inlined: bool = False

@@ -1,0 +1,291 @@
+"""The symboliser that output uses: one object for a session."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import processes
+from pytrace.runtime.demangle import demangle
+from pytrace.runtime.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.processes import Mapping
+from pytrace.runtime.symbols.address_space import AddressSpace
+from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.vdso import vdso_image
+from pytrace.runtime.user_binary import Binary, UserBinaries
+
+if TYPE_CHECKING:
+    from pytrace.runtime.dwarf import DebugInfo
+    from pytrace.runtime.symbols.recorder import MappingRecorder
+
+_Key = TypeVar("_Key")
+
+_KEPT = 1 << 17
+"""Addresses whose frames are remembered."""
+_KERNEL_REREAD = 1.0
+"""Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
+
+
+class Symbolizer:
+    """Functions of kernel and user addresses.
+
+    *cache* is ``cache_user_symbols``: ``PER_PID`` keeps what a process has mapped, ``PER_PROGRAM`` shares it among all
+    processes of a program (right when addresses are not randomised), ``NONE`` reads it for every address. *demangled*
+    shows C++ and Rust names as written; *lines* adds source lines and inlined functions from DWARF. *debuginfo* are the
+    values of ``--debuginfo``; *vmlinux* an image of the kernel with DWARF, found by itself when empty.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: str = "PER_PID",
+        demangled: bool = True,
+        lines: bool = False,
+        debuginfo: Iterable[str] = (),
+        vmlinux: str = "",
+    ) -> None:
+        self._cache = cache
+        self._demangled = demangled
+        self._lines = lines
+        self._binaries = UserBinaries(debuginfo)
+        self._vmlinux = vmlinux
+        self._kallsyms = Kallsyms()
+        self._kernel_read = 0.0
+        self._kernel_frames: dict[int, list[Frame]] = {}
+        self._kernel_debug: tuple[DebugInfo, int] | None = None
+        self._kernel_debug_sought = False
+        self._spaces: dict[int, AddressSpace] = {}
+        self._programs: dict[tuple[int, int], AddressSpace] = {}
+        self._user_frames: dict[tuple[int, int], list[Frame]] = {}
+        self._recorder: MappingRecorder | None = None
+        self._unknown: dict[int, None] = {}
+        self._unreadable: dict[str, str] = {}
+
+    # ---- kernel
+
+    def kernel(self, address: int) -> list[Frame]:
+        """Functions of a kernel address, inlined ones first; one frame without a name when it is unknown."""
+        known = self._kernel_frames.get(address)
+        if known is None:
+            known = self._kernel(address)
+            if known[-1].name:
+                self._remember(self._kernel_frames, address, known)
+        return known
+
+    def _kernel(self, address: int) -> list[Frame]:
+        place = self._kallsyms.place(address)
+        if place is None and address >= KERNEL_HALF and time.monotonic() - self._kernel_read > _KERNEL_REREAD:
+            # Modules and BPF programs come and go.
+            self._kernel_read = time.monotonic()
+            self._kallsyms = Kallsyms()
+            place = self._kallsyms.place(address)
+        if place is None:
+            return [Frame(address, "")]
+        last = Frame(address, place.name, place.offset, place.module)
+        if self._lines and not place.module:
+            debug = self._kernel_dwarf()
+            if debug is not None:
+                return _with_lines(debug[0], address - debug[1], last, self._demangled)
+        return [last]
+
+    def _kernel_dwarf(self) -> tuple[DebugInfo, int] | None:
+        """DWARF of the kernel, and how far the running one was moved; None when there is no image with DWARF."""
+        if not self._kernel_debug_sought:
+            self._kernel_debug_sought = True
+            path = self._vmlinux or _kernel_image()
+            if path:
+                from pytrace.runtime.dwarf import DebugInfo
+
+                start = self._kallsyms.address("_stext")
+                linked = self._binaries.binary(path).address_of("_stext")
+                if start is not None and linked is not None and DebugInfo.present(path):
+                    self._kernel_debug = DebugInfo(path), start - linked
+        return self._kernel_debug
+
+    # ---- user
+
+    def start(self, pids: Iterable[int] | None = None) -> None:
+        """Follow the mappings of processes from now on, so that those which exit can be symbolised (see `recorder`).
+
+        *pids* limits what is read of processes that run already.
+
+        Raises:
+            TraceError: the kernel refuses it; the symboliser then knows only processes that are alive.
+        """
+        from pytrace.runtime.symbols.recorder import MappingRecorder
+
+        if self._recorder is None:
+            self._recorder = MappingRecorder(pids)
+
+    def poll(self) -> None:
+        """Take in what happened to processes; called several times a second while a session runs."""
+        if self._recorder is not None:
+            self._recorder.drain()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Descriptors that become readable when :meth:`poll` should be called soon."""
+        return self._recorder.descriptors if self._recorder is not None else []
+
+    def close(self) -> None:
+        """Stop following processes; look-ups still work."""
+        if self._recorder is not None:
+            self._recorder.drain()
+            self._recorder.close()
+
+    def __enter__(self) -> Symbolizer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def remember(self, pid: int) -> None:
+        """Take in the mappings of a living process now, for addresses that are looked up after it has ended."""
+        self._space(pid)
+
+    def user(self, pid: int, address: int) -> list[Frame]:
+        """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown."""
+        key = (pid, address)
+        known = self._user_frames.get(key)
+        if known is None:
+            known = self._user(pid, address)
+            if known[-1].name and self._cache != "NONE":
+                self._remember(self._user_frames, key, known)
+        return known
+
+    def _user(self, pid: int, address: int) -> list[Frame]:
+        space = self._space(pid)
+        mapping = space.find(address)
+        if mapping is None:
+            if not space.known:
+                self._unknown[pid] = None
+            return [Frame(address, "")]
+        if mapping.path == "[vdso]":
+            return self._in_image(vdso_image(), "[vdso]", address, address - mapping.start)
+        if not mapping.inode or mapping.path.startswith(("/memfd:", "/dev/zero", "[")):
+            found = space.perf_map.find(address)
+            if found is None:
+                return [Frame(address, "", module=mapping.path)]
+            return [Frame(address, found[0], found[1], mapping.path or "[jit]")]
+        binary = self._binary(space, mapping)
+        if binary is None:
+            return [Frame(address, "", module=mapping.path)]
+        inside = binary.elf.address_at(address - mapping.start + mapping.offset)
+        return self._in_image(binary, mapping.path, address, inside)
+
+    def _in_image(self, binary: Binary | None, module: str, address: int, inside: int | None) -> list[Frame]:
+        if binary is None or inside is None:
+            return [Frame(address, "", module=module)]
+        symbol = binary.covering(inside) or binary.plt_entry(inside)
+        if symbol is None:
+            return [Frame(address, "", module=module)]
+        name = demangle(symbol.name) if self._demangled else symbol.name
+        last = Frame(address, name, inside - symbol.address, module)
+        if self._lines and binary.debug is not None:
+            return _with_lines(binary.debug, inside, last, self._demangled)
+        return [last]
+
+    def _space(self, pid: int) -> AddressSpace:
+        if self._recorder is not None:
+            known = self._recorder.spaces.get(pid)
+            if known is None:
+                # It may have started since the last poll.
+                self._recorder.drain()
+                known = self._recorder.spaces.get(pid)
+            if known is not None:
+                return known
+        if self._cache == "NONE":
+            return _read_space(pid)
+        space = self._spaces.get(pid)
+        if space is None:
+            space = _read_space(pid)
+            if self._cache == "PER_PROGRAM":
+                space = self._shared(space)
+            self._spaces[pid] = space
+        return space
+
+    def _shared(self, space: AddressSpace) -> AddressSpace:
+        """The first address space that was seen of a program, in place of one that a later process has."""
+        program = space.program
+        if program is None:
+            return space
+        return self._programs.setdefault((program.device, program.inode), space)
+
+    def _binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
+        for path in _places(space, mapping):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            # Overlay file systems report another device for the mapping than for the path; the inode tells.
+            if status.st_ino != mapping.inode:
+                continue
+            try:
+                return self._binaries.binary(path, space.root)
+            except TraceError as error:
+                self._unreadable[mapping.path] = error.message
+                return None
+        self._unreadable[mapping.path] = "the file was removed or replaced since it was mapped"
+        return None
+
+    def notices(self) -> list[str]:
+        """What could not be symbolised and why, for the end of a session."""
+        found = [f"no symbols of {path}: {reason}" for path, reason in sorted(self._unreadable.items())]
+        if self._unknown:
+            pids = ", ".join(str(pid) for pid in list(self._unknown)[:5])
+            more = ", …" if len(self._unknown) > 5 else ""
+            found.append(f"user addresses of processes that had ended are shown as numbers (pid {pids}{more})")
+        if self._recorder is not None and self._recorder.lost:
+            found.append(f"{self._recorder.lost} reports about mappings were lost; some user addresses stay numbers")
+        return found
+
+    @staticmethod
+    def _remember(cache: dict[_Key, list[Frame]], key: _Key, frames: list[Frame]) -> None:
+        if len(cache) >= _KEPT:
+            cache.clear()
+        cache[key] = frames
+
+
+def _read_space(pid: int) -> AddressSpace:
+    return AddressSpace(pid, processes.read_maps(pid))
+
+
+def _places(space: AddressSpace, mapping: Mapping) -> list[str]:
+    """Where the file of a mapping may be reached: through the process, from here, or by the mapping itself."""
+    return [
+        space.root + mapping.path,
+        mapping.path,
+        f"/proc/{space.pid}/map_files/{mapping.start:x}-{mapping.end:x}",
+    ]
+
+
+def _with_lines(debug: DebugInfo, inside: int, last: Frame, demangled: bool) -> list[Frame]:
+    """Source places for a function's frame, and the frames of what was inlined there."""
+    frames = []
+    places = debug.frames(inside)
+    for place in places[:-1]:
+        name = demangle(place.function) if demangled else place.function
+        frames.append(Frame(last.address, name, last.offset, last.module, place.file, place.line, inlined=True))
+    if not places:
+        return [last]
+    outer = places[-1]
+    frames.append(Frame(last.address, last.name, last.offset, last.module, outer.file, outer.line))
+    return frames
+
+
+def _kernel_image() -> str:
+    """An image of the running kernel that may have DWARF; empty when there is none."""
+    for variable in ("PYTRACE_VMLINUX", "BPFTRACE_VMLINUX"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    release = os.uname().release
+    places = (
+        f"/usr/lib/debug/boot/vmlinux-{release}",
+        f"/usr/lib/debug/lib/modules/{release}/vmlinux",
+        f"/boot/vmlinux-{release}",
+        f"/lib/modules/{release}/build/vmlinux",
+    )
+    return next((path for path in places if os.path.exists(path)), "")
