@@ -136,6 +136,13 @@ class KernelInfo(Protocol):
     def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
         """Functions that kprobes may attach to, by ``*`` pattern; *module* likewise, empty for any."""
 
+    def untraceable_reason(self, name: str) -> str:
+        """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
+
+        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, or ``excluded``
+        (by pytrace).
+        """
+
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         """Bytes of a kernel function (distance to the next symbol), None when it is not known."""
 
@@ -203,5 +210,8 @@ class KernelInfo(Protocol):
     def header_directories(self) -> list[str]:
         """Where kernel headers are, for the C front end."""
 
+    def depend_on_file(self, path: str) -> None:
+        """Note that the compilation read a file (an import, a header)."""
+
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
-        """What the answers so far depend on, for the compile cache: rows that ``runtime.facts.still_true`` can check."""
+        """What the answers so far depend on, for the compile cache; ``runtime.facts.still_true`` can check it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pytrace.diagnostics import Diagnostics
-from pytrace.frontend import ast
+from pytrace.frontend import ast, imports
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.types import Enum, Struct, Type
@@ -22,7 +23,9 @@ class Definitions:
     enumerators: dict[str, tuple[Enum, int]] = field(default_factory=dict)
     typedefs: dict[str, Type] = field(default_factory=dict)
     macros: dict[str, Callable[[], ast.Expr | None]] = field(default_factory=dict)
-    """Macros by name: parsed, or evaluated by the C front end, when first asked for."""
+    """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
+    files: list[str] = field(default_factory=list)
+    """Headers that were read."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
@@ -50,7 +53,7 @@ class Definitions:
         if kind == "macro":
             return list(self.macros)
         own = [name for found, name in self.structs if found == kind]
-        own.extend({"enum": self.enums, "typedef": self.typedefs}.get(kind, {}))
+        own.extend(self.enums if kind == "enum" else self.typedefs if kind == "typedef" else ())
         return [*own, *self.kernel.type_names(kind)]
 
 
@@ -61,4 +64,7 @@ def read(program: ast.Program, options: CompileOptions, kernel: KernelInfo, diag
         from pytrace.frontend import cfrontend
 
         cfrontend.read(program, options, kernel, diagnostics, found)
+    for path in (*imports.files(program)[1:], *found.files):
+        if os.path.isabs(path):
+            kernel.depend_on_file(path)
     return found

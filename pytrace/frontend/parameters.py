@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pytrace.diagnostics import Diagnostics, Note, similar
 from pytrace.frontend import ast, visitor
@@ -53,37 +54,52 @@ def usage_text(program: ast.Program) -> str:
 def substitute(program: ast.Program, options: CompileOptions, diagnostics: Diagnostics) -> ast.Program:
     """*program* with all parameters replaced by literals.
 
-    A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string. A missing
-    one is 0, or the empty string, with a warning.
+    A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string.
+    A missing one is 0, or the empty string, with a warning.
     """
     declared = _check_named(program, options, diagnostics)
-    rewriter = _Substitution(options, diagnostics, declared)
-    return visitor.rewrite(program, rewriter.replace)
+    substitution = _Substitution(program, options, diagnostics, declared)
+    result = visitor.rebuild(program, substitution.replace)
+    assert isinstance(result, ast.Program)
+    return result
 
 
 class _Substitution:
-    """Replaces nodes, outermost first."""
+    """Replaces nodes, from the leaves up.
 
-    def __init__(self, options: CompileOptions, diagnostics: Diagnostics, declared: dict[str, NamedParameter]) -> None:
+    *texts* are the parameters below the first argument of ``str``; the literals that they become are kept in *made*, so
+    that the sum and the call around them can be told from others when they are reached.
+    """
+
+    def __init__(
+        self,
+        program: ast.Program,
+        options: CompileOptions,
+        diagnostics: Diagnostics,
+        declared: dict[str, NamedParameter],
+    ) -> None:
         self.options = options
         self.diagnostics = diagnostics
         self.declared = declared
         self.named = dict(options.named)
+        self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
+        self.made: set[ast.Node] = set()
+        self.handlers: dict[type[ast.Node], Callable[[Any], ast.Expr]] = {
+            ast.PositionalParam: self._positional,
+            ast.ParamCount: self._count,
+            ast.Binary: self._sum,
+            ast.Call: self._call,
+        }
 
-    def replace(self, node: ast.Node) -> ast.Node | None:
-        """What stands for *node*; None to look at its children."""
-        if isinstance(node, ast.PositionalParam):
-            return self._positional(node)
-        if isinstance(node, ast.ParamCount):
-            return ast.IntLiteral(node.span, len(self.options.positional))
-        if isinstance(node, ast.Call) and node.name == "str" and node.args:
-            return self._text(node)
-        if isinstance(node, ast.Call) and node.name == "getopt":
-            return self._getopt(node)
-        return None
+    def replace(self, node: ast.Node) -> ast.Node:
+        """What stands for *node*, whose children are replaced already."""
+        handler = self.handlers.get(type(node))
+        return handler(node) if handler is not None else node
 
     def _positional(self, node: ast.PositionalParam) -> ast.Expr:
         text = self._value(node)
+        if node in self.texts:
+            return self._literal(node.span, _bytes(text or ""))
         if text is None:
             given = len(self.options.positional)
             self.diagnostics.warn(
@@ -93,9 +109,10 @@ class _Substitution:
             )
             return ast.IntLiteral(node.span, 0)
         number = parse_integer(text)
-        if number is None:
-            return ast.StringLiteral(node.span, _bytes(text))
-        return ast.IntLiteral(node.span, number)
+        return ast.StringLiteral(node.span, _bytes(text)) if number is None else ast.IntLiteral(node.span, number)
+
+    def _count(self, node: ast.ParamCount) -> ast.Expr:
+        return ast.IntLiteral(node.span, len(self.options.positional))
 
     def _value(self, node: ast.PositionalParam) -> str | None:
         if node.number < 1:
@@ -104,36 +121,28 @@ class _Substitution:
         known = self.options.positional
         return known[node.number - 1] if node.number <= len(known) else None
 
-    def _text(self, node: ast.Call) -> ast.Expr | None:
-        """``str($N)`` and ``str($N + skip)``, with or without a length."""
-        text = self._skipped(node.args[0])
-        if text is None:
-            return None
-        literal = ast.StringLiteral(node.args[0].span, text)
-        if len(node.args) == 1:
-            return ast.StringLiteral(node.span, text)
-        rest = [visitor.rewrite(argument, self.replace) for argument in node.args[1:]]
-        return ast.Call(node.span, node.name, (literal, *rest), node.name_span)
+    def _literal(self, span: Span, text: bytes) -> ast.StringLiteral:
+        literal = ast.StringLiteral(span, text)
+        self.made.add(literal)
+        return literal
 
-    def _skipped(self, node: ast.Node) -> bytes | None:
-        if isinstance(node, ast.PositionalParam):
-            return _bytes(self._value(node) or "")
-        if isinstance(node, ast.Binary) and node.operator == "+":
-            sides = (node.left, node.right)
-            for parameter, count in (sides, sides[::-1]):
-                if isinstance(parameter, ast.PositionalParam) and isinstance(count, ast.IntLiteral):
-                    return self._skip(parameter, count)
-        return None
+    def _sum(self, node: ast.Binary) -> ast.Expr:
+        """``$N + skip`` inside ``str``: the text without its first characters."""
+        for text, count in ((node.left, node.right), (node.right, node.left)):
+            if text in self.made and isinstance(text, ast.StringLiteral) and isinstance(count, ast.IntLiteral):
+                if count.value > len(text.value):
+                    message = f"the parameter has {len(text.value)} characters; nothing is left after {count.value}"
+                    self.diagnostics.warn(message, count.span)
+                return self._literal(node.span, text.value[count.value :])
+        return node
 
-    def _skip(self, parameter: ast.PositionalParam, count: ast.IntLiteral) -> bytes:
-        text = _bytes(self._value(parameter) or "")
-        if count.value > len(text):
-            self.diagnostics.warn(
-                f"${parameter.number} has {len(text)} characters; nothing is left after {count.value}", count.span
-            )
-        return text[count.value :]
+    def _call(self, node: ast.Call) -> ast.Expr:
+        if node.name == "getopt":
+            return self._getopt(node)
+        first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
+        return first if isinstance(first, ast.StringLiteral) and first in self.made else node
 
-    def _getopt(self, node: ast.Call) -> ast.Expr | None:
+    def _getopt(self, node: ast.Call) -> ast.Expr:
         declared = _declared(node, None)
         if declared is None:
             return ast.BoolLiteral(node.span, False)
@@ -198,6 +207,20 @@ def _check_unknown(
         )
         first = Span(program.span.source, 0, program.span.source.text.find("\n") % (len(program.span.source.text) + 1))
         diagnostics.error(f"unknown parameter --{name}", first, hints=hints)
+
+
+def _text_parameters(node: ast.Node) -> Iterator[ast.PositionalParam]:
+    """The parameters that a call of ``str`` takes as text: ``str($N)`` and ``str($N + skip)``."""
+    if not isinstance(node, ast.Call) or node.name != "str" or not node.args:
+        return
+    first = node.args[0]
+    if isinstance(first, ast.PositionalParam):
+        yield first
+    elif isinstance(first, ast.Binary) and first.operator == "+":
+        sides = (first.left, first.right)
+        for parameter, count in (sides, sides[::-1]):
+            if isinstance(parameter, ast.PositionalParam) and isinstance(count, ast.IntLiteral):
+                yield parameter
 
 
 def _getopts(program: ast.Program) -> Iterator[ast.Call]:

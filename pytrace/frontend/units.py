@@ -51,10 +51,13 @@ def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: 
 def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     """The groups in order of their first match."""
     found: dict[Hashable, _Group] = {}
+    # A program that serves several places tells them apart by the cookie.
+    shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
     for at, match in enumerate(_distinct(matches)):
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
-        key = (match.kind.name, at if provider.single else _layout(context, uses), provider.apart(match))
+        single = provider.single or not shared
+        key = (match.kind.name, at if single else _layout(context, uses), provider.apart(match))
         found.setdefault(key, _Group(context)).matches.append(match)
     yield from found.values()
 

@@ -58,6 +58,9 @@ class LiveKernel:
         """The facts that the answers so far depend on."""
         return (facts.kernel_fact(self._btf_path or "/sys/kernel/btf/vmlinux"), *self._facts)
 
+    def depend_on_file(self, path: str) -> None:
+        self._depend(facts.file_fact(path))
+
     def _depend(self, fact: Fact) -> None:
         self._facts[fact] = None
 
@@ -277,6 +280,21 @@ class LiveKernel:
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.symbols(path, pattern)
+
+    def user_address(self, path: str, name: str) -> int | None:
+        self._depend(facts.file_fact(path.partition("!/")[0]))
+        from elftools.elf.elffile import ELFFile
+        from elftools.elf.sections import SymbolTableSection
+
+        if "!/" in path:
+            return self._binaries.binary(path).address_of(name)
+        with open(path, "rb") as file:
+            tables = [item for item in ELFFile(file).iter_sections() if isinstance(item, SymbolTableSection)]
+            for table in tables:
+                for symbol in table.get_symbol_by_name(name) or ():
+                    if symbol["st_shndx"] != "SHN_UNDEF":
+                        return int(symbol["st_value"])
+        return None
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         self._depend(facts.file_fact(path.partition("!/")[0]))

@@ -13,6 +13,14 @@ from pytrace.frontend.uses import Uses
 from pytrace.kernel import FunctionPrototype, KernelFunction
 from pytrace.numerals import parse_integer
 
+UNTRACEABLE = {
+    "blacklisted": "the kernel has it on its blacklist",
+    "inlined": "the compiler put its code into its callers",
+    "notrace": "it is marked notrace",
+    "excluded": "tracing it is known to hang the machine or to have no effect",
+}
+"""What :meth:`KernelInfo.untraceable_reason` means."""
+
 SUGGEST_FROM = 3
 """Letters of a misspelt name that its suggestions share, so that not every kernel function is compared."""
 
@@ -159,8 +167,9 @@ class KernelProbe(Provider):
         if scope.options.unsafe:
             owner = module.text if module is not None else ""
             return [self._match(point, KernelFunction(name, owner), offset, module)]
-        if scope.kernel.kernel_symbol(name) is not None:
-            message = f"kernel function {name!r} cannot be traced: it is inlined, marked notrace or on the blacklist"
+        reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name))
+        if reason is not None:
+            message = f"kernel function {name!r} cannot be traced: {reason}"
             scope.missing(message, point.span, ["--unsafe tries it all the same"])
             return []
         hints = function_hints(name, scope, f"{point.kind.name}:{{}}")

@@ -6,7 +6,7 @@ from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
 from pytrace.frontend.providers.base import Match, Provider, Scope, nearest, number_of
-from pytrace.frontend.providers.functions import function_hints, known_module
+from pytrace.frontend.providers.functions import UNTRACEABLE, function_hints, known_module
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import FunctionPrototype
 from pytrace.numerals import parse_integer
@@ -95,7 +95,8 @@ class Trampoline(Provider):
             scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
             return []
         if not scope.listing and not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
-            message = f"kernel function {name!r} cannot be traced: it is inlined, marked notrace or on the blacklist"
+            reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
+            message = f"kernel function {name!r} cannot be traced: {reason}"
             scope.missing(message, point.span, ["--unsafe tries it all the same"])
             return []
         if name in RECURSIVE and not scope.listing:
