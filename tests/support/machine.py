@@ -69,7 +69,7 @@ def _processor_events() -> str:
     """Whether cycles can be counted; the device alone is there in machines without a PMU too."""
     from pytrace.runtime import features
 
-    return "" if features.has("pmu") else "processor event counters"
+    return "" if features.has("perf_hardware") else "processor event counters"
 
 
 def _path(path: str) -> Callable[[], str]:
