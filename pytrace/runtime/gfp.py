@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 _NAMES = (
-    "DMA", "HIGHMEM", "DMA32", "MOVABLE", "RECLAIMABLE", "HIGH", "IO", "FS", "ZERO", "",
-    "DIRECT_RECLAIM", "KSWAPD_RECLAIM", "WRITE", "NOWARN", "RETRY_MAYFAIL", "NOFAIL", "NORETRY", "MEMALLOC", "COMP", "NOMEMALLOC", "HARDWALL", "THISNODE",
-    "ACCOUNT", "ZEROTAGS",
+    "DMA", "HIGHMEM", "DMA32", "MOVABLE", "RECLAIMABLE", "HIGH", "IO", "FS", "ZERO", "", "DIRECT_RECLAIM",
+    "KSWAPD_RECLAIM", "WRITE", "NOWARN", "RETRY_MAYFAIL", "NOFAIL", "NORETRY", "MEMALLOC", "COMP", "NOMEMALLOC",
+    "HARDWALL", "THISNODE", "ACCOUNT", "ZEROTAGS",
 )  # fmt: skip
 
 BITS: dict[str, int] = {f"__GFP_{name}": 1 << index for index, name in enumerate(_NAMES) if name}

@@ -1,0 +1,293 @@
+"""Values and events as the kernel lays them out, from the decoded form of pytrace.runtime.values."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytrace import types
+from pytrace.compiled import Manifest, MapSpec
+from pytrace.events import CUT, EventLayout, EventSpec, Location
+from pytrace.runtime.clock import Clock
+from pytrace.runtime.output import Flush, Output
+from pytrace.runtime.renderer import Renderer, RenderOptions
+from pytrace.runtime.values import integer_code, named_fields
+
+PLACE = Location("stdin", 1, 9, 26, 'begin { errorf("e %d", 5); }')
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def encode(kind: types.Type, value: Any) -> bytes:
+    """The memory of *value*, padded to the size of *kind*."""
+    data = _ROWS[type(kind)](kind, value)
+    assert len(data) <= kind.size, (kind, value, len(data), kind.size)
+    return data.ljust(kind.size, b"\0")
+
+
+def _int(kind: Any, value: int) -> bytes:
+    if kind.width == 16:
+        return value.to_bytes(16, "little", signed=kind.signed)
+    return struct.pack("=" + integer_code(kind.width, kind.signed), value)
+
+
+def _members(kinds: Sequence[types.Type], offsets: Sequence[int], values: Sequence[Any]) -> bytes:
+    data = b""
+    for kind, offset, value in zip(kinds, offsets, values, strict=True):
+        data = data.ljust(offset, b"\0") + encode(kind, value)
+    return data
+
+
+def _struct(kind: types.Struct, values: Sequence[Any]) -> bytes:
+    data = bytearray(kind.size)
+    for member, value in zip(named_fields(kind), values, strict=True):
+        if member.bit_size:
+            whole = int.from_bytes(data[member.offset :], "little")
+            whole |= (value & ((1 << member.bit_size) - 1)) << member.bit_offset
+            data[member.offset :] = whole.to_bytes(len(data) - member.offset, "little")
+        else:
+            data[member.offset : member.offset + member.type.size] = encode(member.type, value)
+    return bytes(data)
+
+
+def _stack(kind: types.Stack, value: tuple[int, tuple[Any, ...], int]) -> bytes:
+    process, frames, error = value
+    head = struct.pack("=iI", error or len(frames), process)
+    if kind.mode is types.StackMode.BUILD_ID:
+        return head + b"".join(struct.pack("=i20sQ", *frame) for frame in frames)
+    return head + struct.pack(f"={len(frames)}Q", *frames)
+
+
+def _pair(kind: Any, value: tuple[int, int]) -> bytes:
+    return struct.pack("=qQ" if kind.signed else "=QQ", *value)
+
+
+_ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
+    types.Void: lambda _kind, _value: b"",
+    types.Bool: lambda _kind, value: bytes((value,)),
+    types.Int: _int,
+    types.Enum: _int,
+    types.Pointer: lambda _kind, value: struct.pack("=Q", value),
+    types.String: lambda _kind, value: value,
+    types.Buffer: lambda _kind, value: struct.pack("=I", len(value)) + value,
+    types.Array: lambda kind, value: b"".join(encode(kind.element, item) for item in value),
+    types.Tuple: lambda kind, value: _members(kind.members, kind.offsets, value),
+    types.Record: lambda kind, value: _members(kind.members, kind.offsets, value),
+    types.Struct: _struct,
+    types.Stack: _stack,
+    types.KSym: lambda _kind, value: struct.pack("=Q", value),
+    types.USym: lambda _kind, value: struct.pack("=QI", value[1], value[0]),
+    types.Inet: lambda _kind, value: struct.pack("=I", value[0]) + value[1],
+    types.Mac: lambda _kind, value: value,
+    types.Timestamp: lambda _kind, value: struct.pack("=QII", *value),
+    types.Username: lambda _kind, value: struct.pack("=Q", value),
+    types.CgroupPath: lambda _kind, value: struct.pack("=QI", *value),
+    types.Count: lambda _kind, value: struct.pack("=Q", value),
+    types.Sum: lambda kind, value: struct.pack("=q" if kind.signed else "=Q", value),
+    types.Avg: _pair,
+    types.Stats: _pair,
+    types.Min: _pair,
+    types.Max: _pair,
+    types.Hist: lambda _kind, value: struct.pack(f"={len(value)}Q", *value),
+    types.LHist: lambda _kind, value: struct.pack(f"={len(value)}Q", *value),
+    types.TSeries: lambda kind, value: b"".join(struct.pack("=QqQ" if kind.signed else "=QQQ", *item) for item in value),
+}
+
+
+def handled() -> frozenset[type[types.Type]]:
+    """The types that have a row."""
+    return frozenset(_ROWS)
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A string that did not fit: its text as far as it went."""
+
+    text: bytes
+
+
+def encode_event(identity: int, kinds: Sequence[types.Type], values: Sequence[Any]) -> bytes:
+    """One event: header, fixed part, tail."""
+    layout = EventLayout(tuple(kinds))
+    slots, tail = [], b""
+    for kind, value, far in zip(kinds, values, layout.tails, strict=True):
+        if not far:
+            slots.append(encode(kind, value.text.ljust(kind.size, b"x") if isinstance(value, Cut) else value))
+            continue
+        text = value.text if isinstance(value, Cut) else value
+        slots.append(struct.pack("=I", len(text) | (CUT if isinstance(value, Cut) else 0)))
+        tail += text
+    data = struct.pack("=II", identity, len(tail))
+    for offset, slot in zip(layout.offsets, slots, strict=True):
+        data = data.ljust(offset, b"\0") + slot
+    return data.ljust(layout.fixed_size, b"\0") + tail
+
+
+def record(event: bytes) -> bytes:
+    """An event as the ring holds it: behind its record header, rounded up to 8 bytes."""
+    return struct.pack("=II", len(event), 0) + event.ljust((len(event) + 7) & ~7, b"\0")
+
+
+# ---------------------------------------------------------------------------------------------- a run
+
+
+@dataclass(frozen=True)
+class Frame:
+    """As pytrace.runtime.symbols gives it."""
+
+    address: int
+    name: str
+    offset: int = 0
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    inlined: bool = False
+
+
+class Symbols:
+    """Knows the addresses that a test tells it."""
+
+    def __init__(self, known: dict[int, list[Frame]] | None = None) -> None:
+        self.known = known or {}
+
+    def kernel(self, address: int) -> list[Frame]:
+        return self.known.get(address, [Frame(address, "")])
+
+    def user(self, pid: int, address: int) -> list[Frame]:
+        return self.kernel(address)
+
+
+class FakeReader:
+    """Maps in memory: keyed ones as pairs, unkeyed ones as (written, data)."""
+
+    def __init__(self) -> None:
+        self.keyed: dict[str, list[tuple[bytes, bytes]]] = {}
+        self.slots: dict[str, tuple[bool, bytes]] = {}
+
+    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        return list(self.keyed.get(spec.name, []))
+
+    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        return self.keyed.pop(spec.name, [])
+
+    def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
+        return self.slots.get(spec.name, (False, bytes((spec.value.size + 7) & ~7)))
+
+    def clear(self, spec: MapSpec) -> None:
+        self.keyed.pop(spec.name, None)
+        self.slots.pop(spec.name, None)
+
+    def zero(self, spec: MapSpec) -> None:
+        self.keyed[spec.name] = [(key, bytes(len(value))) for key, value in self.keyed.get(spec.name, [])]
+        if spec.name in self.slots:
+            self.slots[spec.name] = (True, bytes(len(self.slots[spec.name][1])))
+
+
+@dataclass
+class Run:
+    """A renderer over fake maps and symbols; collects what is printed."""
+
+    specs: list[EventSpec] = field(default_factory=list)
+    maps: list[MapSpec] = field(default_factory=list)
+    strings: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
+    json: bool = False
+    options: RenderOptions = field(default_factory=RenderOptions)
+
+    def __post_init__(self) -> None:
+        self.reader = FakeReader()
+        self.messages = b""
+        self._made: Renderer | None = None
+
+    def event(self, handler: str, kinds: Iterable[types.Type] = (), /, **static: Any) -> int:
+        """Add a place that sends events; gives its id."""
+        self.specs.append(EventSpec(len(self.specs), handler, tuple(kinds), static, PLACE))
+        return len(self.specs) - 1
+
+    def move(self, identity: int, column: int) -> None:
+        """Let an event come from another column of the script."""
+        self.specs[identity] = replace(self.specs[identity], location=replace(PLACE, column=column, end_column=column + 7))
+
+    def scalar(self, name: str, kind: types.Type, *copies: Any) -> MapSpec:
+        """Add an unkeyed map that was written."""
+        spec = MapSpec(name, "", "global", None, kind, 1)
+        self.maps.append(spec)
+        data = b"".join(encode(kind, item).ljust((kind.size + 7) & ~7, b"\0") for item in copies)
+        self.reader.slots[name] = (True, data)
+        return spec
+
+    def keyed(self, name: str, key: types.Type, kind: types.Type, entries: dict[Any, Any]) -> MapSpec:
+        """Add a keyed map; a value that is a list has a copy for each CPU."""
+        spec = MapSpec(name, name[1:], "hash", key, kind, 4096)
+        self.maps.append(spec)
+        pairs = []
+        for name_, value in entries.items():
+            copies = value if isinstance(value, list) else [value]
+            size = (kind.size + 7) & ~7 if len(copies) > 1 else kind.size
+            pairs.append((encode(key, name_), b"".join(encode(kind, item).ljust(size, b"\0") for item in copies)))
+        self.reader.keyed[name] = pairs
+        return spec
+
+    def bucketed(self, name: str, key: types.Type, kind: types.Type, entries: dict[Any, dict[int, Any]]) -> MapSpec:
+        """Add a keyed hist or lhist (counts by bucket) or tseries (one interval by place)."""
+        spec = MapSpec(name, name[1:], "percpuhash", key, kind, 4096)
+        self.maps.append(spec)
+        pairs = []
+        for name_, buckets in entries.items():
+            head = encode(key, name_)
+            head = head.ljust((len(head) + 7) & ~7, b"\0")
+            for number, value in buckets.items():
+                data = struct.pack("=QqQ", *value) if isinstance(value, tuple) else struct.pack("=QQ", value, 0)
+                pairs.append((head + struct.pack("=Q", number), data))
+        self.reader.keyed[name] = pairs
+        return spec
+
+    @property
+    def renderer(self) -> Renderer:
+        if self._made is None:
+            manifest = Manifest((), tuple(self.maps), tuple(self.specs), self.strings, self.config)
+            self.output = _Kept(self)
+            self._made = Renderer(manifest, self.output, self.symbols, self.reader, Clock(), self.options)
+            self.output.capture()
+        return self._made
+
+    def send(self, identity: int, *values: Any) -> None:
+        """Handle one event."""
+        self.send_many(identity, [values])
+
+    def send_many(self, identity: int, rows: Sequence[Sequence[Any]]) -> None:
+        """Handle events of one place, in runs of equal length as the ring reader forms them."""
+        handlers = self.renderer.handlers
+        events = [encode_event(identity, self.specs[identity].args, row) for row in rows]
+        at = 0
+        while at < len(events):
+            end = at
+            while end < len(events) and len(events[end]) == len(events[at]):
+                end += 1
+            data = b"".join(record(event) for event in events[at:end])
+            handlers[identity](data, 8, len(events[at]), len(data) // (end - at), end - at)
+            at = end
+
+    def printed(self) -> bytes:
+        """What was printed since the last call."""
+        kept = self.output.release() if self._made else b""
+        self.renderer
+        self.output.capture()
+        return kept
+
+
+class _Kept(Output):
+    def __init__(self, run: Run) -> None:
+        super().__init__(flush=Flush.FULL, json=run.json)
+        self._run = run
+
+    def message(self, text: str) -> None:
+        self.flush()
+        self._run.messages += text.encode("utf-8", "surrogateescape")
