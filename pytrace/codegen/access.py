@@ -1,0 +1,189 @@
+"""Struct members, array elements, and what pointers point to."""
+
+from __future__ import annotations
+
+from pytrace.codegen import contexts, events, memory
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.contexts import text_view
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Memory, Operand, Remote, Scalar
+from pytrace.codegen.operators import target_size
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.frontend.checked import FieldPath
+from pytrace.types import AddressSpace, Array, Int, Pointer, String, Struct, Type
+
+
+def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
+    """What a pointer points to, as a value of *kind*."""
+    if not isinstance(pointer, Pointer):
+        raise InternalError(f"{pointer} is no pointer")
+    return at_address(e, memory.number(e, operand), kind, pointer.space, _direct(operand, pointer))
+
+
+def _direct(operand: Operand, pointer: Pointer) -> bool:
+    """Whether plain loads may follow: only while the verifier still knows where the register came from."""
+    return isinstance(operand, Scalar) and operand.direct
+
+
+def at_address(e: Emitter, address: Value, kind: Type, space: AddressSpace, direct: bool) -> Operand:
+    """A value that lies at an address."""
+    if space is AddressSpace.BPF and direct:
+        pointer = e.b.pointer(address)
+        return memory.load(e, pointer, kind) if kind.scalar else Memory(pointer, kind)
+    # Memory of the program whose provenance is lost is kernel memory like any other.
+    where = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
+    remote = Remote(address, kind, where, direct)
+    return _scalar_at(e, remote) if kind.scalar else remote
+
+
+def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
+    if not remote.direct:
+        return memory.read_scalar(e, remote.address, remote.type, remote.space)
+    got = memory.load(e, e.b.pointer(remote.address), remote.type)
+    kind = remote.type
+    return Scalar(got.value, kind, direct=isinstance(kind, Pointer) and kind.trusted)
+
+
+# ---------------------------------------------------------------------------------------------- members
+
+
+def field(e: Emitter, node: ast.FieldAccess) -> Operand:
+    """A member of a struct, of what a pointer points to, of a record, or of ``args``."""
+    path = e.checked.fields[node]
+    kind = e.type(node)
+    if path.how == "argument":
+        if path.argument is None:
+            raise InternalError("argument without a place")
+        return text_view(contexts.argument(e, path.argument), kind)
+    base = e.value(node.base)
+    if path.how == "record":
+        return memory.member_of(e, base, path.index)
+    if path.how == "pointer":
+        pointer = e.type(node.base)
+        if not isinstance(pointer, Pointer):
+            raise InternalError(f"{pointer} is no pointer")
+        base = _target(e, base, pointer)
+    return text_view(_member(e, base, path, kind), kind)
+
+
+def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
+    address = memory.number(e, base)
+    direct = _direct(base, pointer)
+    if pointer.space is AddressSpace.BPF and direct:
+        return Memory(e.b.pointer(address), pointer.target, 8)
+    where = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else memory.resolve_space(e, pointer.space)
+    return Remote(address, pointer.target, where, direct)
+
+
+def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
+    if path.bit_size:
+        return _bitfield(e, base, path, kind)
+    if isinstance(base, Remote):
+        address = e.b.add(base.address, str(path.offset)) if path.offset else base.address
+        remote = Remote(address, path.type, base.space, base.direct)
+        return _scalar_at(e, remote) if path.type.scalar else remote
+    whole = e.place(base)
+    align = memory._natural(whole.align, path.offset)
+    pointer = e.b.offset(whole.pointer, path.offset)
+    if path.type.scalar:
+        return memory.load(e, pointer, path.type, align)
+    return Memory(pointer, path.type, align)
+
+
+def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
+    """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page."""
+    start = path.offset + path.bit_offset // 8
+    shift = path.bit_offset % 8
+    size = (shift + path.bit_size + 7) // 8
+    first = _bytes(e, base, start, min(size, 8))
+    value = e.b.op("lshr", first, str(shift)) if shift else first
+    if size > 8:
+        rest = _bytes(e, base, start + 8, 1)
+        value = e.b.op("or", value, e.b.op("shl", rest, str(64 - shift)))
+    return Scalar(e.b.fit_bits(value, path.bit_size, isinstance(kind, Int) and kind.signed), kind)
+
+
+def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:
+    """*size* bytes as an unsigned number, least significant first."""
+    if isinstance(base, Remote):
+        cell = e.cell
+        e.b.store("0", cell)
+        memory.read(e, cell, size, e.b.add(base.address, str(offset)), base.space)
+        return e.b.load(cell)
+    whole = e.place(base)
+    value = "0"
+    for at in range(size):
+        byte = e.b.load(e.b.offset(whole.pointer, offset + at), 8)
+        value = e.b.op("or", value, e.b.op("shl", byte, str(8 * at)))
+    return value
+
+
+# ---------------------------------------------------------------------------------------------- elements
+
+
+def index(e: Emitter, node: ast.Index) -> Operand:
+    """``base[index]``."""
+    base_type, kind = e.type(node.base), e.type(node)
+    known = e.checked.constants.get(node.index)
+    if isinstance(base_type, Pointer):
+        return _pointer_index(e, node, base_type, kind)
+    base = e.value(node.base)
+    if isinstance(base_type, Array | String):
+        element = base_type.element if isinstance(base_type, Array) else kind
+        if known is not None:
+            return text_view(_element(e, base, element, str(int(known) * element.size)), kind)
+        return _checked_element(e, node, base, base_type, element)
+    if known is None:
+        raise InternalError("tuple index is not constant")
+    return memory.member_of(e, base, int(known))
+
+
+def _pointer_index(e: Emitter, node: ast.Index, pointer: Pointer, kind: Type) -> Operand:
+    base = e.value(node.base)
+    start = memory.number(e, base)
+    by = e.b.mul(e.number(node.index), str(target_size(pointer)))
+    space = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else pointer.space
+    return text_view(at_address(e, e.b.add(start, by), kind, space, direct=False), kind)
+
+
+def _element(e: Emitter, base: Operand, element: Type, distance: Value) -> Operand:
+    if isinstance(base, Remote):
+        # The verifier lets BTF pointers be read at constant offsets only.
+        direct = base.direct and distance.isdigit()
+        remote = Remote(e.b.add(base.address, distance), element, base.space, direct)
+        return _scalar_at(e, remote) if element.scalar else remote
+    whole = e.place(base)
+    offset = int(distance) if distance.isdigit() else None
+    align = memory._natural(whole.align, offset) if offset is not None else min(whole.align, element.align)
+    pointer = e.b.offset(whole.pointer, distance if offset is None else offset)
+    return memory.load(e, pointer, element, align) if element.scalar else Memory(pointer, element, align)
+
+
+def _checked_element(e: Emitter, node: ast.Index, base: Operand, whole: Type, element: Type) -> Operand:
+    """An element by a variable index: outside of the array it is reported and zero."""
+    count = whole.count if isinstance(whole, Array) else whole.size
+    at = e.b.opaque(e.number(node.index))
+    place = base if isinstance(base, Remote) else _addressable(e, base)
+    target = e.temporary(element.size)
+    good, bad, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("ult", at, str(count)), good, bad, likely=True)
+    e.b.start(good)
+    distance = e.b.mul(at, str(element.size)) if element.size != 1 else at
+    memory.write(e, _element(e, place, element, distance), target, element)
+    e.b.jump(done)
+    e.b.start(bad)
+    memory.zero(e, target, element.size, 8 if element.size % 8 == 0 else 1)
+    if e.checked.static.get(node, {}).get("check"):
+        events.report(e, node, "array_bounds")
+    e.b.jump(done)
+    e.b.start(done)
+    found = Memory(target, element)
+    return memory.load(e, target, element) if element.scalar else found
+
+
+def _addressable(e: Emitter, base: Operand) -> Memory:
+    """Memory that may be read at a variable offset: the verifier allows that for map values, and for the stack too."""
+    return e.place(base)
+
+

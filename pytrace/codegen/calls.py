@@ -1,0 +1,84 @@
+"""Calls of builtins and of user functions."""
+
+from __future__ import annotations
+
+from pytrace.builtin_table import Builtin, Mode
+from pytrace.codegen import events, memory, statements
+from pytrace.codegen.emitter import Emitter, Program
+from pytrace.codegen.operands import Memory, Nothing, Operand, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.frontend.checked import FunctionInfo
+from pytrace.types import VOID, Void
+
+
+def call(e: Emitter, node: ast.Identifier | ast.Call) -> Operand:
+    """The value of a call, or of a builtin's bare name."""
+    target = e.checked.calls[node]
+    if isinstance(target, FunctionInfo):
+        if not isinstance(node, ast.Call):
+            raise InternalError(f"{target.name} without arguments")
+        return _call_function(e, node, target)
+    return builtin(e, node, target)
+
+
+def builtin(e: Emitter, node: ast.Identifier | ast.Call, row: Builtin) -> Operand:
+    """Code of a builtin, from the table of its family; an asynchronous one sends its event."""
+    from pytrace.codegen.builtins import emission
+
+    emit = emission(row)
+    if emit is not None:
+        return emit(e, node)
+    if row.mode is not Mode.ASYNC:
+        raise InternalError(f"no code for builtin {row.name}")
+    events.send_node(e, node)
+    return Nothing(VOID)
+
+
+# ---------------------------------------------------------------------------------------------- user functions
+
+
+def _call_function(e: Emitter, node: ast.Call, target: FunctionInfo) -> Operand:
+    """Arguments go through the parameters' places in scratch memory: any number, any type, no recursion."""
+    from pytrace.codegen.expressions import settled
+
+    operands = [settled(e, e.value(item)) for item in node.args if isinstance(item, ast.Expr)]
+    placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
+    for info, operand in zip(target.parameters, placed, strict=True):
+        memory.write(e, operand, e.variable_pointer(info), info.type)
+    name = e.program.functions[target]
+    got = e.b.call(name, [("ptr", e.frame)])
+    if isinstance(target.result, Void):
+        return Nothing(VOID)
+    if target.result.scalar:
+        return Scalar(got, target.result)
+    pointer = e.temporary(target.result.size)
+    memory.copy(e, pointer, e.area(e.program.results[target]), target.result.size)
+    return Memory(pointer, target.result)
+
+
+def generate(program: Program, target: FunctionInfo) -> None:
+    """Generate the program's own copy of a user function (it uses the program's scratch area and counters)."""
+    module = program.script.module
+    name = f"{program.unit.symbol}__{target.symbol}"
+    program.functions[target] = name
+    text, scope = module.function(name, ("*frame",), target.span)
+    e = Emitter(program, text, scope, target.span, 1, "%frame")
+    result = target.result
+    if not result.scalar and not isinstance(result, Void):
+        program.results[target] = program.scratch.allocate(result.size)
+
+    def leave(value: Operand | None) -> None:
+        if value is None or isinstance(result, Void):
+            e.b.ret("0")
+        elif result.scalar:
+            e.b.ret(memory.number(e, memory.convert(e, value, result)))
+        else:
+            memory.write(e, value, e.area(program.results[target]), result)
+            e.b.ret("0")
+
+    e.leave = leave
+    e.result_type = result
+    value = statements.block(e, target.body, result)
+    if not e.b.closed:
+        leave(value)

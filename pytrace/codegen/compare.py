@@ -1,0 +1,143 @@
+"""Equality of values in memory, and loops over bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen import memory
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Memory, Operand, Scalar
+from pytrace.types import Record, String, Tuple
+
+UNROLLED = 64
+"""Memory up to this size is compared without a loop."""
+
+
+def equal(e: Emitter, left: Operand, right: Operand) -> Value:
+    """``i1``: two values of comparable types are equal."""
+    if left.type.scalar:
+        return e.b.icmp("eq", memory.number(e, left), memory.number(e, right))
+    if isinstance(left.type, String) and isinstance(right.type, String):
+        return strings(e, e.place(left), e.place(right))
+    if isinstance(left.type, Tuple | Record):
+        return _members(e, left, right)
+    first, second = e.place(left), e.place(right)
+    return bytes_equal(e, first, second, min(left.type.size, right.type.size))
+
+
+def _members(e: Emitter, left: Operand, right: Operand) -> Value:
+    names = left.type.names if isinstance(left.type, Record) else None
+    count = len(memory.members_of(left.type)[0])
+    result = "true"
+    for at in range(count):
+        other = right.type.names.index(names[at]) if names and isinstance(right.type, Record) else at
+        same = equal(e, memory.member_of(e, left, at), memory.member_of(e, right, other))
+        result = e.b.define(f"and i1 {result}, {same}")
+    return result
+
+
+def strings(e: Emitter, left: Memory, right: Memory) -> Value:
+    """Equal up to the first NUL or the smaller capacity.
+
+    Strings are padded with NUL to their capacity, so whole words can be compared.
+    """
+    return bytes_equal(e, left, right, min(left.type.size, right.type.size))
+
+
+def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
+    """``i1``: the first *size* bytes are equal."""
+    align = min(left.align, right.align)
+    if align < 8 and size > UNROLLED:
+        left, right, align = _aligned(e, left, size), _aligned(e, right, size), 8
+    if size > UNROLLED:
+        return _words_equal(e, left.pointer, right.pointer, size)
+    difference = "0"
+    at = 0
+    while at < size:
+        step = min(align, 8)
+        while step > size - at:
+            step //= 2
+        one = e.b.load(e.b.offset(left.pointer, at), 8 * step)
+        other = e.b.load(e.b.offset(right.pointer, at), 8 * step)
+        difference = e.b.op("or", difference, e.b.op("xor", one, other))
+        at += step
+    return e.b.icmp("eq", difference, "0")
+
+
+def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
+    if value.align >= 8:
+        return value
+    pointer = e.temporary(size)
+    memory.copy(e, pointer, value.pointer, size, value.align)
+    return Memory(pointer, value.type)
+
+
+def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
+    result = e.b.register()
+    e.b.store("1", result)
+
+    def step(index: Value, leave: Callable[[], None]) -> None:
+        at = e.b.op("shl", index, "3")
+        one, other = e.b.load(e.b.offset(left, at)), e.b.load(e.b.offset(right, at))
+        differ, same = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ne", one, other), differ, same, likely=False)
+        e.b.start(differ)
+        e.b.store("0", result)
+        leave()
+        e.b.start(same)
+
+    counted(e, size // 8, step)
+    rest = size % 8
+    found = e.b.truth(e.b.load(result))
+    if rest:
+        at = size - rest
+        tail = bytes_equal(
+            e,
+            Memory(e.b.offset(left, at), String(rest)),
+            Memory(e.b.offset(right, at), String(rest)),
+            rest,
+        )
+        found = e.b.define(f"and i1 {found}, {tail}")
+    return found
+
+
+def counted(e: Emitter, count: int | Value, step: Callable[[Value, Callable[[], None]], None], most: int | None = None) -> None:
+    """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
+
+    *most* is the constant bound that the verifier sees when *count* is a register.
+    """
+    index = e.b.register()
+    e.b.store("0", index)
+    head, body, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.jump(head)
+    e.b.start(head)
+    at = e.b.load(index)
+    e.b.branch(e.b.icmp("ult", at, str(count)), body, done)
+    e.b.start(body)
+    if most is not None:
+        inside = e.b.block()
+        e.b.branch(e.b.icmp("ult", at, str(most)), inside, done)
+        e.b.start(inside)
+    step(at, lambda: e.b.jump(done))
+    e.b.store(e.b.add(at, "1"), index)
+    e.b.jump(head)
+    e.b.start(done)
+
+
+def text_length(e: Emitter, value: Operand) -> Value:
+    """Length of a string in bytes."""
+    kind = value.type
+    capacity = kind.size
+    whole = e.place(value)
+    room = e.scratch(capacity + 8)
+    return memory.string_tail(
+        e, room, capacity, e.b.address(whole.pointer), memory.AddressSpace.KERNEL, capacity
+    )
+
+
+def truth_operand(e: Emitter, truth: Value) -> Scalar:
+    """An ``i1`` as a bool."""
+    from pytrace.types import BOOL
+
+    return Scalar(e.b.number(truth), BOOL)

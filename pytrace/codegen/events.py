@@ -1,0 +1,164 @@
+"""Sending events through the ring buffer.
+
+An event without a tail is reserved, filled in place and submitted.  One with a tail is put together in scratch memory
+and copied with the length that it really has.  An event that finds no room is counted for its program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pytrace.codegen import memory
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.module import RING
+from pytrace.codegen.operands import Made, Operand, Remote
+from pytrace.diagnostics import InternalError
+from pytrace.events import CUT, HEADER, EventLayout, EventSpec
+from pytrace.frontend import ast
+from pytrace.types import AddressSpace, Buffer, String, Type
+
+SLACK = 8
+"""Room behind the tail: reading a string may touch one byte more than its text."""
+
+
+def send_node(e: Emitter, node: ast.Expr) -> None:
+    """Send the event of a call, with its arguments."""
+    from pytrace.codegen.expressions import settled
+
+    spec = e.checked.events[node]
+    arguments = e.checked.event_arguments.get(node, ())
+    send(e, spec, [settled(e, e.value(item)) for item in arguments])
+
+
+def send(e: Emitter, spec: EventSpec, operands: Sequence[Operand]) -> None:
+    """Send an event whose arguments have been evaluated."""
+    layout = spec.layout
+    if any(layout.tails):
+        _send_tailed(e, spec, layout, operands)
+        return
+
+    def fill(pointer: Value) -> None:
+        header(e, spec, pointer, "0")
+        for operand, kind, offset in zip(operands, layout.args, layout.offsets, strict=True):
+            memory.write(e, operand, e.b.offset(pointer, offset), kind, memory._natural(8, offset))
+
+    reserve(e, layout.fixed_size, fill)
+
+
+def reserve(e: Emitter, size: int, fill: Callable[[Value], None]) -> None:
+    """Reserve room in the ring, fill it and submit, or count a lost event."""
+    pointer = e.b.helper("ringbuf_reserve", f"@{RING}", str(size), "0")
+    full, there, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), full, there, likely=False)
+    e.b.start(there)
+    fill(pointer)
+    e.b.emit(f"call void inttoptr (i64 132 to ptr)(ptr {pointer}, i64 0)")
+    e.b.jump(done)
+    e.b.start(full)
+    e.counter("lost", e.program.index)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def output(e: Emitter, pointer: Value, size: Value) -> None:
+    """Copy an event into the ring, or count a lost event."""
+    got = e.b.helper("ringbuf_output", f"@{RING}", pointer, size, "0")
+    full, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", got, "0"), done, full, likely=True)
+    e.b.start(full)
+    e.counter("lost", e.program.index)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def header(e: Emitter, spec: EventSpec, pointer: Value, tail: Value) -> None:
+    """Event id and length of the tail."""
+    e.b.store(str(spec.id), pointer, 32)
+    e.b.store(tail, e.b.offset(pointer, 4), 32)
+
+
+def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:
+    with e.temporaries():
+        pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
+        start = e.b.offset(pointer, layout.fixed_size)
+        filled: Value = "0"
+        for at, (operand, kind) in enumerate(zip(operands, layout.args, strict=True)):
+            place = e.b.offset(pointer, layout.offsets[at])
+            if not layout.tails[at]:
+                memory.write(e, operand, place, kind, memory._natural(8, layout.offsets[at]))
+                continue
+            where = e.b.offset(start, filled) if filled != "0" else start
+            length, count = tail(e, operand, kind, where)
+            e.b.store(count, place, 32)
+            filled = e.b.add(filled, length) if filled != "0" else length
+        header(e, spec, pointer, filled)
+        output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
+
+
+def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Value, Value]:
+    """Write a string or buffer behind an event; gives its length and the count word."""
+    if isinstance(kind, String):
+        limit = min(kind.capacity, operand.type.size)
+        length = text(e, operand, pointer, limit)
+        return length, count_word(e, length, limit)
+    if isinstance(kind, Buffer):
+        length = _bytes(e, operand, pointer, kind.capacity)
+        return length, length
+    raise InternalError(f"{kind} has no tail form")
+
+
+def count_word(e: Emitter, length: Value, limit: int) -> Value:
+    """The count of a tail string; one that fills its capacity is marked as cut."""
+    cut = e.b.icmp("eq", length, str(limit))
+    return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))
+
+
+def text(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
+    """Write a string without its NUL; gives its length (*limit* when it does not end)."""
+    if isinstance(operand, Made) and operand.tail is not None:
+        return operand.tail(pointer, limit)
+    if isinstance(operand, Remote):
+        return memory.string_tail(e, pointer, limit, operand.address, operand.space, limit)
+    whole = e.place(operand)
+    return memory.string_tail(e, pointer, limit, e.b.address(whole.pointer), AddressSpace.KERNEL, limit)
+
+
+def _bytes(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
+    if isinstance(operand, Made) and operand.tail is not None:
+        return operand.tail(pointer, limit)
+    whole = e.place(operand)
+    length = e.b.at_most(e.b.load(whole.pointer, 32), limit)
+    source = e.b.address(e.b.offset(whole.pointer, Buffer.header))
+    e.b.helper("probe_read_kernel", pointer, length, source)
+    return length
+
+
+# ---------------------------------------------------------------------------------------------- failures
+
+
+def report(e: Emitter, node: ast.Node, error: str) -> None:
+    """Send a run-time error of the kind *error*."""
+    send(e, e.checked.report(node, "runtime_error", error=error), ())
+
+
+def helper_error(e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str = "") -> None:
+    """Send that a helper failed with *code*."""
+    from pytrace.codegen.operands import Scalar
+    from pytrace.types import INT32
+
+    spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
+    e.counter("helper", e.program.index)
+    send(e, spec, [Scalar(code, INT32)])
+
+
+def check_helper(e: Emitter, node: ast.Node, helper: str, code: Value, *, level: int = 1) -> None:
+    """Report a negative *code* when failures of this *level* are wanted (1 most helpers, 2 reads and look-ups)."""
+    if e.script.options.checks < level:
+        return
+    failed, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    helper_error(e, node, helper, code)
+    e.b.jump(done)
+    e.b.start(done)

@@ -1,0 +1,283 @@
+"""Evaluation of expressions, one function for each node class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytrace.codegen import access, calls, maps, memory, operators
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.types import VOID, AddressSpace, Array, Int, Pointer, String, Struct, Type, Void
+
+
+def evaluate(e: Emitter, node: ast.Expr) -> Operand:
+    """The value of *node*."""
+    checked = e.checked
+    if node in checked.constants:
+        return constant(e, checked.constants[node], checked.types[node])
+    emit = _EMIT.get(type(node))
+    if emit is None:
+        raise InternalError(f"no code for {type(node).__name__}")
+    saved = e.b.location
+    e.at(node.span)
+    found: Operand = emit(e, node)
+    e.b.location = saved
+    return found
+
+
+def constant(e: Emitter, value: int | bool | bytes, kind: Type) -> Operand:
+    """A known value."""
+    if isinstance(value, bytes):
+        return Memory(e.module.constant(value[: kind.size].ljust(kind.size, b"\0")), kind)
+    number = int(value)
+    if number >= 1 << 63:
+        number -= 1 << 64
+    return Scalar(str(number), kind)
+
+
+def _literal(e: Emitter, node: ast.IntLiteral | ast.BoolLiteral | ast.StringLiteral) -> Operand:
+    return constant(e, node.value, e.type(node))
+
+
+def _variable(e: Emitter, node: ast.Variable) -> Operand:
+    info = e.checked.variables[node]
+    place = e.variable(info)
+    if place.register is not None:
+        return Scalar(e.b.load(place.register), info.type)
+    pointer = e.variable_pointer(info)
+    if info.type.scalar:
+        return memory.load(e, pointer, info.type)
+    return Memory(pointer, info.type)
+
+
+def _unary(e: Emitter, node: ast.Unary) -> Operand:
+    return _UNARY[node.operator](e, node)
+
+
+def _not(e: Emitter, node: ast.Unary) -> Operand:
+    zero = e.b.icmp("eq", e.number(node.operand), "0")
+    return Scalar(e.b.number(zero), e.type(node))
+
+
+def _negate(e: Emitter, node: ast.Unary) -> Operand:
+    return Scalar(e.b.sub("0", e.number(node.operand)), e.type(node))
+
+
+def _invert(e: Emitter, node: ast.Unary) -> Operand:
+    return Scalar(e.b.op("xor", e.number(node.operand), "-1"), e.type(node))
+
+
+def _follow(e: Emitter, node: ast.Unary) -> Operand:
+    return access.follow(e, e.value(node.operand), e.type(node.operand), e.type(node))
+
+
+def _address_of(e: Emitter, node: ast.Unary) -> Operand:
+    kind, operand = e.type(node), node.operand
+    if isinstance(operand, ast.Variable):
+        pointer = e.variable_pointer(e.checked.variables[operand])
+        return Scalar(e.b.address(pointer), kind, direct=True)
+    if isinstance(operand, ast.MapRef | ast.MapIndex):
+        return Scalar(e.b.address(maps.address(e, operand)), kind)
+    whole = e.value(operand)
+    if isinstance(whole, Remote):
+        return Scalar(whole.address, kind)
+    return Scalar(e.b.address(e.place(whole).pointer), kind)
+
+
+def _step(e: Emitter, node: ast.Unary) -> Operand:
+    kind = e.type(node)
+    amount = kind.target.size or 1 if isinstance(kind, Pointer) else 1
+    by = str(amount if node.operator == "++" else -amount)
+    if isinstance(node.operand, ast.MapRef | ast.MapIndex):
+        return maps.step(e, node.operand, by, kind, node.postfix)
+    old = e.number(node.operand)
+    new = memory.fit(e, e.b.add(old, by), kind)
+    store_variable(e, node.operand, Scalar(new, kind))
+    return Scalar(old if node.postfix else new, kind)
+
+
+_UNARY: dict[str, Callable[[Emitter, ast.Unary], Operand]] = {
+    "!": _not,
+    "-": _negate,
+    "~": _invert,
+    "*": _follow,
+    "&": _address_of,
+    "++": _step,
+    "--": _step,
+}
+
+
+def store_variable(e: Emitter, node: ast.Expr, operand: Operand) -> None:
+    """Assign to a variable."""
+    if not isinstance(node, ast.Variable):
+        raise InternalError(f"cannot assign to {type(node).__name__}")
+    info = e.checked.variables[node]
+    place = e.variable(info)
+    if place.register is not None:
+        value = memory.convert(e, operand, info.type)
+        e.b.store(memory.number(e, value), place.register)
+        return
+    memory.write(e, operand, e.variable_pointer(info), info.type)
+
+
+def _ternary(e: Emitter, node: ast.Ternary) -> Operand:
+    known = e.checked.constants.get(node.condition)
+    if known is not None:
+        chosen = node.other if not known else (node.then or node.condition)
+        return memory.convert(e, e.value(chosen), e.type(node))
+    first = e.value(node.condition)
+    held = Scalar(memory.number(e, first), first.type) if node.then is None else None
+    condition = e.b.truth(held.value) if held is not None else memory.truth(e, first)
+    then = (lambda: held) if held is not None else (lambda: e.value(node.then) if node.then else None)
+    return choose(e, condition, then, lambda: e.value(node.other), e.type(node))
+
+
+def choose(
+    e: Emitter,
+    condition: str,
+    then: Callable[[], Operand | None],
+    other: Callable[[], Operand | None],
+    kind: Type,
+) -> Operand:
+    """The value of one of two branches, converted to *kind*; a branch that gives None does not end."""
+    first, second, done = e.b.block(), e.b.block(), e.b.block()
+    target = None if kind.scalar or isinstance(kind, Void) else e.temporary(kind.size)
+    e.b.branch(condition, first, second)
+    ways: list[tuple[str, Any]] = []
+    for block, branch in ((first, then), (second, other)):
+        e.b.start(block)
+        got = branch()
+        if not e.b.closed:
+            if target is not None and got is not None:
+                memory.write(e, got, target, kind)
+            elif kind.scalar and got is not None:
+                value = memory.number(e, memory.convert(e, got, kind))
+                ways.append((value, e.b.current))
+            e.b.jump(done)
+    e.b.start(done)
+    if target is not None:
+        return Memory(target, kind)
+    if not kind.scalar:
+        return Nothing(VOID)
+    return Scalar(e.b.phi("i64", ways) if ways else "0", kind)
+
+
+def _if(e: Emitter, node: ast.If) -> Operand:
+    from pytrace.codegen import statements
+
+    kind = e.checked.types.get(node, VOID)
+
+    def run(block: ast.Block | ast.If | None) -> Operand | None:
+        if isinstance(block, ast.If):
+            return e.value(block)
+        return statements.block(e, block, kind) if block is not None else None
+
+    known = e.checked.constants.get(node.condition)
+    if known is not None:
+        return run(node.then if known else node.other) or Nothing(VOID)
+    with e.temporaries():
+        condition = memory.truth(e, e.value(node.condition))
+    return choose(e, condition, lambda: run(node.then), lambda: run(node.other), kind)
+
+
+def _block(e: Emitter, node: ast.BlockExpr) -> Operand:
+    from pytrace.codegen import statements
+
+    return statements.block(e, node.block, e.checked.types.get(node, VOID)) or Nothing(VOID)
+
+
+def _cast(e: Emitter, node: ast.Cast) -> Operand:
+    return cast(e, e.value(node.operand), e.type(node))
+
+
+def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
+    """An explicit conversion."""
+    source = operand.type
+    if isinstance(kind, Array) and source.scalar and isinstance(kind.element, Int):
+        pointer = e.temporary(8)
+        e.b.store(memory.number(e, operand), pointer)
+        return Memory(pointer, kind)
+    if isinstance(kind, Array) and isinstance(source, String):
+        whole = memory.convert(e, operand, String(kind.size))
+        return Memory(e.place(whole).pointer, kind)
+    if isinstance(kind, Array | Struct) and isinstance(operand, Memory):
+        return Memory(operand.pointer, kind, operand.align)
+    if isinstance(kind, Array | Struct) and isinstance(operand, Remote):
+        return Remote(operand.address, kind, operand.space, operand.direct)
+    if isinstance(kind, String) and isinstance(source, Array):
+        return memory.convert(e, as_string(operand, source.size), kind)
+    return memory.convert(e, operand, kind)
+
+
+def as_string(operand: Operand, capacity: int) -> Operand:
+    """Bytes in memory, looked at as a string."""
+    if isinstance(operand, Memory):
+        return Memory(operand.pointer, String(capacity), operand.align)
+    if isinstance(operand, Remote):
+        return Remote(operand.address, String(capacity), operand.space)
+    raise InternalError(f"{operand.type} is not text")
+
+
+def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
+    return Parts(e.type(node), tuple(settled(e, e.value(member)) for member in node.members))
+
+
+def settled(e: Emitter, operand: Operand) -> Operand:
+    """The operand in a form that later expressions do not change."""
+    return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
+
+
+def _field(e: Emitter, node: ast.FieldAccess) -> Operand:
+    return access.field(e, node)
+
+
+def _tuple_access(e: Emitter, node: ast.TupleAccess) -> Operand:
+    return memory.member_of(e, e.value(node.base), node.index)
+
+
+def _index(e: Emitter, node: ast.Index) -> Operand:
+    return access.index(e, node)
+
+
+def _map(e: Emitter, node: ast.MapRef | ast.MapIndex) -> Operand:
+    return maps.read(e, node)
+
+
+def _name(e: Emitter, node: ast.Identifier | ast.Call) -> Operand:
+    return calls.call(e, node)
+
+
+def _comptime(e: Emitter, node: ast.Comptime) -> Operand:
+    return e.value(node.operand)
+
+
+def _binary(e: Emitter, node: ast.Binary) -> Operand:
+    return operators.binary(e, node)
+
+
+_EMIT: dict[type[ast.Expr], Callable[[Emitter, Any], Operand]] = {
+    ast.IntLiteral: _literal,
+    ast.BoolLiteral: _literal,
+    ast.StringLiteral: _literal,
+    ast.Variable: _variable,
+    ast.Unary: _unary,
+    ast.Binary: _binary,
+    ast.Ternary: _ternary,
+    ast.Cast: _cast,
+    ast.TupleLiteral: _tuple,
+    ast.RecordLiteral: _tuple,
+    ast.FieldAccess: _field,
+    ast.TupleAccess: _tuple_access,
+    ast.Index: _index,
+    ast.MapRef: _map,
+    ast.MapIndex: _map,
+    ast.Identifier: _name,
+    ast.Call: _name,
+    ast.If: _if,
+    ast.BlockExpr: _block,
+    ast.Comptime: _comptime,
+}
+

@@ -1,0 +1,167 @@
+"""From a checked program to a compiled script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytrace.codegen import calls, maps, memory, statements, target
+from pytrace.codegen.emitter import Emitter, Program, Script
+from pytrace.codegen.layout import Layout
+from pytrace.codegen.module import RING, Module
+from pytrace.codegen.operands import Operand
+from pytrace.codegen.regions import called_functions, shared_variables
+from pytrace.codegen.scratch import Scratch
+from pytrace.compiled import CompiledScript, Manifest, MapSpec, ProgramSpec
+from pytrace.frontend.checked import CheckedProgram, ProbeUnit, VariableInfo, location
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
+from pytrace.types import INT64
+
+ON_STACK_LIMIT = 32
+
+
+def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> tuple[str, Manifest]:
+    """LLVM IR text and manifest of a script."""
+    source = checked.sources[0] if checked.sources else None
+    module = Module(source, str(checked.config.get("license", "GPL")))
+    for info in checked.maps.values():
+        maps.declare(module, info)
+    script = Script(
+        checked,
+        kernel,
+        options,
+        module,
+        Layout.plan(checked, kernel.possible_cpus),
+        int(checked.config.get("on_stack_limit", ON_STACK_LIMIT)),
+        {name: at for at, name in enumerate(checked.maps)},
+    )
+    for at, unit in enumerate(checked.units):
+        _program(script, unit, at)
+    script.layout.finish(module)
+    text = module.text(script.layout.total, script.layout.shared)
+    return text, _manifest(script)
+
+
+def _program(script: Script, unit: ProbeUnit, at: int) -> None:
+    checked = script.checked
+    functions = called_functions(checked, unit.body)
+    shared: set[VariableInfo] = set(shared_variables(checked, unit.body))
+    for function in functions:
+        shared.update(shared_variables(checked, function.body))
+        shared.update(function.parameters)
+    program = Program(script, unit, at, frozenset(shared))
+    for function in functions:
+        calls.generate(program, function)
+        # Memory of a function stays its own: it may be called while anything else is in use.
+        program.scratch = Scratch(program.scratch.size)
+    _entry(program)
+    script.layout.area(program.area, program.scratch.size)
+
+
+def _entry(program: Program) -> None:
+    unit = program.unit
+    text, scope = program.script.module.function(unit.symbol, ("*ctx",), unit.span, section=f"pytrace/{unit.symbol}")
+    e = Emitter(program, text, scope, unit.span, 0, None)
+    e.result_type = INT64
+    e.leave = lambda value: _leave(e, value)
+    _zero_shared(e)
+    if unit.pid_filter is not None:
+        _filter(e, unit.pid_filter)
+    value = statements.block(e, unit.body)
+    if not e.b.closed:
+        _leave(e, value)
+
+
+def _zero_shared(e: Emitter) -> None:
+    """Variables start as zero; those in scratch memory hold what an earlier run left."""
+    functions = {info for function in e.program.functions for info in function.parameters}
+    for info in sorted(e.program.shared - functions, key=lambda item: (item.name, item.span.start)):
+        if info.type.size <= 8:
+            e.b.store("0", e.variable_pointer(info))
+
+
+def _filter(e: Emitter, pid: int) -> None:
+    """``-p``: leave unless the process is the wanted one."""
+    from pytrace.codegen.builtins.process import process_ids
+
+    ours, on = process_ids(e, "tracer"), e.b.block()
+    other = e.b.block()
+    e.b.branch(e.b.icmp("eq", ours[0], str(pid)), on, other, likely=True)
+    e.b.start(other)
+    _leave(e, None)
+    e.b.start(on)
+
+
+def _leave(e: Emitter, value: Operand | None) -> None:
+    """End the program.
+
+    Programs that run by hand return what the script says.  For the rest the kernel gives the result a meaning: a tracepoint
+    program's 0 would keep the event from other users of the tracepoint, fentry and fexit programs must return 0.
+    """
+    unit = e.program.unit
+    if unit.kind.special and value is not None:
+        e.b.ret(memory.number(e, value))
+    else:
+        e.b.ret("1" if unit.kind.name == "tracepoint" else "0")
+
+
+def _manifest(script: Script) -> Manifest:
+    checked = script.checked
+    programs = tuple(
+        ProgramSpec(unit.symbol, unit.kind.name, unit.index, unit.targets, location(unit.span), unit.multi)
+        for unit in checked.units
+    )
+    specs = tuple(
+        MapSpec(
+            info.name,
+            "" if info.key is None else maps.symbol(info.name),
+            info.kind,
+            info.key,
+            info.value,
+            info.max_entries,
+            script.layout.slot(info),
+            location(info.span),
+        )
+        for info in checked.maps.values()
+    )
+    return Manifest(
+        programs=programs,
+        maps=specs,
+        events=tuple(checked.event_list),
+        strings=tuple(checked.strings),
+        config=dict(checked.config),
+        ring=RING,
+        counters=script.layout.manifest_counters(),
+    )
+
+
+def compile_program(
+    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, verify: bool = False
+) -> CompiledScript:
+    """Compile a checked program; *verify* has LLVM check the IR first.
+
+    Raises:
+        InternalError: the generator made invalid code.
+        TraceError: the machine lacks something that the script needs.
+    """
+    text, manifest = generate(checked, kernel, options)
+    module = target.parse(text, verify=verify)
+    target.optimise(module)
+    return CompiledScript(target.elf(module), manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class LlvmTexts:
+    """What the compiler's stages made, for people: IR as generated, IR after the optimiser, BPF assembly."""
+
+    original: str
+    optimized: str
+    assembly: str
+
+
+def llvm_texts(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> LlvmTexts:
+    """The texts of all stages."""
+    text, _ = generate(checked, kernel, options)
+    module = target.parse(text)
+    target.optimise(module)
+    return LlvmTexts(text, str(module), target.assembly(module))

@@ -1,0 +1,88 @@
+"""Where everything lies in the two data sections: map slots, counters and scratch areas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pytrace.codegen.module import PERCPU_SECTION, SHARED_SECTION, Module
+from pytrace.compiled import Counters, GlobalSlot
+from pytrace.frontend.checked import CheckedProgram, MapInfo
+
+CACHE_LINE = 64
+FLAG = 8
+"""Bytes of the written flag before the value of a slot."""
+
+
+def _up(size: int, step: int) -> int:
+    return (size + step - 1) // step * step
+
+
+@dataclass(slots=True)
+class Layout:
+    """Offsets in the per-CPU block (one copy for each CPU, *stride* apart) and in the shared section."""
+
+    copies: int
+    slots: dict[str, int] = field(default_factory=dict)
+    percpu: int = 0
+    shared: int = 0
+    stride: int = 0
+    counters: list[tuple[str, int]] = field(default_factory=list)
+    counters_at: int = 0
+    areas: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:
+        """Place counters and the slots of unkeyed maps."""
+        layout = cls(1 << max(0, cpus - 1).bit_length())
+        units, maps = len(checked.units), len(checked.maps)
+        layout.counters = [("lost", n) for n in range(units)] + [("map_full", n) for n in range(maps)]
+        layout.counters += [("helper", n) for n in range(units)]
+        layout.percpu = 8 * len(layout.counters)
+        for info in checked.maps.values():
+            if info.key is None:
+                layout._place(info)
+        return layout
+
+    def _place(self, info: MapInfo) -> None:
+        size = FLAG + _up(info.value.size, 8)
+        if info.value.aggregate:
+            self.slots[info.name] = self.percpu
+            self.percpu += size
+        else:
+            # A line of its own: CPUs that write different maps must not fight for it.
+            self.slots[info.name] = self.shared
+            self.shared += _up(size, CACHE_LINE)
+
+    def counter(self, kind: str, subject: int) -> int:
+        """Offset of a counter in the per-CPU block."""
+        return self.counters_at + 8 * self.counters.index((kind, subject))
+
+    def area(self, name: str, size: int) -> None:
+        """A program needs *size* bytes of the scratch area *name*."""
+        self.areas[name] = max(self.areas.get(name, 0), size)
+
+    def finish(self, module: Module) -> None:
+        """Give every late operand its value."""
+        at = _up(self.percpu, CACHE_LINE)
+        for name, size in self.areas.items():
+            module.settle(f"area.{name}", at)
+            at += _up(size, CACHE_LINE)
+        self.stride = _up(at, 2 * CACHE_LINE)
+        module.settle("stride", self.stride)
+
+    @property
+    def total(self) -> int:
+        """Bytes of the per-CPU section."""
+        return self.copies * self.stride
+
+    def slot(self, info: MapInfo) -> GlobalSlot | None:
+        """Where an unkeyed map lies, for the manifest."""
+        if info.key is not None:
+            return None
+        if info.value.aggregate:
+            return GlobalSlot(PERCPU_SECTION, self.slots[info.name], self.copies, self.stride)
+        return GlobalSlot(SHARED_SECTION, self.slots[info.name])
+
+    def manifest_counters(self) -> Counters:
+        """Where the counters lie, for the manifest."""
+        return Counters(PERCPU_SECTION, self.counters_at, self.copies, self.stride, tuple(self.counters))

@@ -1,0 +1,330 @@
+"""Maps: keys, look-ups, updates, and the slots of unkeyed maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pytrace.codegen import aggregates, events, memory
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.layout import FLAG
+from pytrace.codegen.module import HASH, LRU_HASH, LRU_PERCPU_HASH, PERCPU_HASH, SHARED, Module
+from pytrace.codegen.operands import Memory, Operand, Parts, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.frontend.checked import MapInfo
+from pytrace.types import Bool, Hist, Int, LHist, Tuple, TSeries, Type
+
+KINDS = {"hash": HASH, "percpuhash": PERCPU_HASH, "lruhash": LRU_HASH, "percpulruhash": LRU_PERCPU_HASH}
+
+BUCKET = 8
+"""Bytes of the bucket number behind the key of a keyed histogram or time series."""
+
+
+def symbol(name: str) -> str:
+    """Name of a map in the ELF file."""
+    return f"map_{name.removeprefix('@')}"
+
+
+def bucketed(value: Type) -> bool:
+    """Whether a keyed map of this value has a bucket number behind its key."""
+    return isinstance(value, Hist | LHist | TSeries)
+
+
+def padded_key(info: MapInfo) -> int:
+    """Bytes of a key, up to the bucket number."""
+    size = info.key.size if info.key is not None else 0
+    return (size + 7) & ~7
+
+
+def declare(module: Module, info: MapInfo) -> None:
+    """Define a keyed map in the ELF file; unkeyed ones are slots of a data section."""
+    if info.key is None:
+        return
+    key_size, value_size = info.key.size, info.value.size
+    if bucketed(info.value):
+        key_size, value_size = padded_key(info) + BUCKET, aggregates.BUCKET_SIZE[type(info.value)]
+    module.map(
+        symbol(info.name),
+        {
+            "type": KINDS[info.kind],
+            "key_size": max(key_size, 1),
+            "value_size": max(value_size, 1),
+            "max_entries": info.max_entries,
+        },
+    )
+
+
+# ---------------------------------------------------------------------------------------------- names and keys
+
+
+def reference(node: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
+    """Map name and key expressions of a map node."""
+    if isinstance(node, ast.MapRef):
+        return node.name, ()
+    if isinstance(node, ast.MapIndex):
+        return node.map.name, node.keys
+    raise InternalError(f"{type(node).__name__} is no map")
+
+
+def info_of(e: Emitter, node: ast.Expr) -> tuple[MapInfo, tuple[ast.Expr, ...]]:
+    """The map and the key expressions of a map node."""
+    name, keys = reference(node)
+    return e.checked.maps[name], keys
+
+
+def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
+    """The key in memory, padded; valid until the end of the statement."""
+    if info.key is None:
+        raise InternalError(f"{info.name} has no key")
+    return key_of(e, info.key, key_operand(e, info.key, keys), info.key.size)
+
+
+def key_operand(e: Emitter, key: Type, keys: Sequence[ast.Expr]) -> Operand:
+    """Key expressions as one value: several are a tuple."""
+    from pytrace.codegen.expressions import settled
+
+    if len(keys) == 1:
+        return settled(e, e.value(keys[0]))
+    members = tuple(settled(e, e.value(item)) for item in keys)
+    return Parts(Tuple(tuple(item.type for item in members)), members)
+
+
+def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Value:
+    """The key in memory of its own; what lies padded in memory already is used where it is."""
+    if isinstance(operand, Memory) and operand.type == kind and room == kind.size:
+        return operand.pointer
+    pointer = e.temporary(max(room, 1))
+    if kind.size == 0:
+        e.b.store("0", pointer, 8)
+        return pointer
+    memory.write(e, operand, pointer, kind)
+    return pointer
+
+
+def map_symbol(info: MapInfo) -> Value:
+    """The map as a helper argument."""
+    return f"@{symbol(info.name)}"
+
+
+def lookup(e: Emitter, info: MapInfo, key: Value) -> Value:
+    """Pointer to the value of a key, or null."""
+    return e.b.helper("map_lookup_elem", map_symbol(info), key)
+
+
+def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: Callable[[], None]) -> None:
+    """Go one of two ways by a look-up's result; the common one is laid out first."""
+    there, absent, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), absent, there, likely=False)
+    for block, action in ((there, found), (absent, missing)):
+        e.b.start(block)
+        action()
+        e.b.jump(done)
+    e.b.start(done)
+
+
+# ---------------------------------------------------------------------------------------------- slots
+
+
+def slot(e: Emitter, info: MapInfo) -> Value:
+    """The slot of an unkeyed map (this CPU's copy of an aggregate): written flag, then the value."""
+    offset = e.script.layout.slots[info.name]
+    return e.b.offset(e.base if info.value.aggregate else f"@{SHARED}", offset)
+
+
+def slot_value(e: Emitter, info: MapInfo) -> Value:
+    """Where the value of an unkeyed map lies."""
+    return e.b.offset(slot(e, info), FLAG)
+
+
+def mark_written(e: Emitter, info: MapInfo) -> None:
+    """Set the written flag."""
+    e.b.store("1", slot(e, info))
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def read(e: Emitter, node: ast.MapRef | ast.MapIndex) -> Operand:
+    """The value of a map node."""
+    info, keys = info_of(e, node)
+    if info.value.aggregate:
+        key = key_pointer(e, info, keys) if info.key is not None else None
+        return aggregates.read(e, info, key, e.type(node))
+    if info.key is None:
+        pointer = slot_value(e, info)
+        return memory.load(e, pointer, info.value) if info.value.scalar else Memory(pointer, info.value)
+    return read_key(e, node, info, key_pointer(e, info, keys))
+
+
+def read_key(e: Emitter, node: ast.Node, info: MapInfo, key: Value) -> Operand:
+    """The value of a key; zero when it is missing, which is reported on request only."""
+    pointer = lookup(e, info, key)
+    there, missing, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), missing, there, likely=False)
+    e.b.start(there)
+    got = memory.load(e, pointer, info.value).value if info.value.scalar else ""
+    e.b.jump(done)
+    e.b.start(missing)
+    if e.script.options.checks > 1:
+        events.helper_error(e, node, "bpf_map_lookup_elem", "0", info.name)
+    missing_end = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    if info.value.scalar:
+        return Scalar(e.b.phi("i64", [(got, there), ("0", missing_end)]), info.value)
+    zeros = e.module.zeros(info.value.size)
+    return Memory(e.b.phi("ptr", [(pointer, there), (zeros, missing_end)]), info.value)
+
+
+def address(e: Emitter, node: ast.Expr) -> Value:
+    """``&@m`` and ``&@m[k]``: where the value lies, null when the key is missing."""
+    info, keys = info_of(e, node)
+    if info.key is None:
+        return slot_value(e, info)
+    return lookup(e, info, key_pointer(e, info, keys))
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+def assign(e: Emitter, node: ast.Expr, operand: Operand) -> None:
+    """Store a value."""
+    info, keys = info_of(e, node)
+    if info.key is None:
+        memory.write(e, operand, slot_value(e, info), info.value)
+        mark_written(e, info)
+        return
+    operand = memory.convert(e, operand, info.value) if info.value.scalar else operand
+    store_key(e, node, info, key_pointer(e, info, keys), operand)
+
+
+def store_key(e: Emitter, node: ast.Node, info: MapInfo, key: Value, operand: Operand) -> None:
+    """Store the value of a key: scalars in place when the key is there, which spares the element's replacement."""
+    if not info.value.scalar:
+        whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
+        pointer = whole.pointer if whole is not None else e.temporary(info.value.size)
+        if whole is None:
+            memory.write(e, operand, pointer, info.value)
+        update(e, node, info, key, pointer)
+        return
+    value = memory.number(e, operand)
+    place = lookup(e, info, key)
+    when_found(
+        e,
+        place,
+        lambda: memory.store(e, place, value, info.value),
+        lambda: _insert(e, node, info, key, value),
+    )
+
+
+def _insert(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) -> None:
+    with e.temporaries():
+        pointer = e.temporary(8)
+        memory.store(e, pointer, value, info.value)
+        update(e, node, info, key, pointer)
+
+
+def update(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) -> None:
+    """Insert or replace; a failure is counted for the map and reported."""
+    got = e.b.helper("map_update_elem", map_symbol(info), key, value, "0")
+    failed, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    e.counter("map_full", e.script.map_indexes[info.name])
+    if e.script.options.checks:
+        events.helper_error(e, node, "bpf_map_update_elem", got, info.name)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def step(e: Emitter, node: ast.Expr, by: Value, kind: Type, postfix: bool) -> Operand:
+    """``++`` and ``--``: atomic, so that no CPU's step is lost."""
+    old = add(e, node, by, kind)
+    new = old if postfix else memory.fit(e, e.b.add(old, by), kind)
+    return Scalar(new, kind)
+
+
+def add(e: Emitter, node: ast.Expr, by: Value, kind: Type) -> Value:
+    """Add to a map's integer; gives the old value."""
+    info, keys = info_of(e, node)
+    if info.key is None:
+        mark_written(e, info)
+        return _add_in_place(e, slot_value(e, info), by, kind)
+    key = key_pointer(e, info, keys)
+    place = lookup(e, info, key)
+    result = e.b.register()
+    e.b.store("0", result)
+    when_found(
+        e,
+        place,
+        lambda: e.b.store(_add_in_place(e, place, by, kind), result),
+        lambda: _insert(e, node, info, key, memory.fit(e, by, kind)),
+    )
+    return e.b.load(result)
+
+
+def _add_in_place(e: Emitter, place: Value, by: Value, kind: Type) -> Value:
+    if kind.size == 8:
+        return e.b.fetch_add(place, by)
+    # BPF has no atomic addition for less than 4 bytes, and none that keeps a bool a bool.
+    old = memory.load(e, place, kind).value
+    memory.store(e, place, memory.fit(e, e.b.add(old, by), kind), kind)
+    return old
+
+
+# ---------------------------------------------------------------------------------------------- map functions
+
+
+def delete(e: Emitter, node: ast.Node, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
+    """Remove an entry; gives an ``i1``, true when it was there."""
+    if info.key is None:
+        return _reset_slot(e, info)
+    operand = key_operand(e, info.key, keys)
+    if bucketed(info.value):
+        return aggregates.delete_buckets(e, node, info, operand)
+    got = e.b.helper("map_delete_elem", map_symbol(info), key_of(e, info.key, operand, info.key.size))
+    return e.b.icmp("eq", got, "0")
+
+
+def _reset_slot(e: Emitter, info: MapInfo) -> Value:
+    from pytrace.codegen.compare import counted
+    from pytrace.codegen.module import PERCPU
+
+    if not info.value.aggregate:
+        place = slot(e, info)
+        was = e.b.truth(e.b.load(place))
+        memory.zero(e, place, FLAG + info.value.size)
+        return was
+    result = e.b.register()
+    e.b.store("0", result)
+
+    def one(cpu: Value, leave: Callable[[], None]) -> None:
+        start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
+        place = e.b.offset(start, e.script.layout.slots[info.name])
+        e.b.store(e.b.op("or", e.b.load(result), e.b.load(place)), result)
+        memory.zero(e, place, FLAG + info.value.size)
+
+    counted(e, e.script.layout.copies, one)
+    return e.b.truth(e.b.load(result))
+
+
+def has_key(e: Emitter, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
+    """``i1``: the key is there (an unkeyed map: it has been written)."""
+    if info.key is None:
+        return e.b.truth(e.b.load(slot(e, info)))
+    pointer = lookup(e, info, key_pointer(e, info, keys))
+    return e.b.define(f"xor i1 {e.b.is_null(pointer)}, true")
+
+
+def length(e: Emitter, info: MapInfo) -> Value:
+    """Number of entries."""
+    if info.key is None:
+        return e.b.load(slot(e, info))
+    callback = e.script.counting_callback()
+    return e.b.helper("for_each_map_elem", map_symbol(info), callback, "null", "0")
+
+
+def integer(kind: Type) -> bool:
+    """Whether values can be added to in place."""
+    return isinstance(kind, Int | Bool)

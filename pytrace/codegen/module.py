@@ -1,0 +1,141 @@
+"""The LLVM module of one script: functions, maps, data sections, and numbers that are known only at its end."""
+
+from __future__ import annotations
+
+from pytrace.codegen.debuginfo import DebugInfo
+from pytrace.codegen.ir import FunctionText
+from pytrace.codegen.target import TRIPLE
+from pytrace.source import Source, Span
+
+RING = "events"
+PERCPU = "percpu"
+SHARED = "shared"
+PERCPU_SECTION = ".bss.percpu"
+SHARED_SECTION = ".bss.maps"
+
+_LAYOUT = ("e" if TRIPLE == "bpfel" else "E") + "-m:e-p:64:64-i64:64-i128:128-n32:64-S128"
+
+_DECLARATIONS = """\
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare ptr @llvm.preserve.static.offset(ptr)
+declare i64 @llvm.bpf.passthrough.i64.i64(i32, i64)
+declare i64 @llvm.ctlz.i64(i64, i1)
+declare i16 @llvm.bswap.i16(i16)
+declare i32 @llvm.bswap.i32(i32)
+declare i64 @llvm.bswap.i64(i64)
+"""
+
+HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, RINGBUF = 1, 5, 9, 10, 27
+
+
+def escaped(data: bytes) -> str:
+    """Bytes as an IR string constant."""
+    return 'c"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data) + '"'
+
+
+class Module:
+    """Collects what the script's ELF file will hold and renders it as IR text."""
+
+    def __init__(self, source: Source | None, licence: str) -> None:
+        self.debug = DebugInfo(source)
+        self.source = source
+        self.functions: list[FunctionText] = []
+        self._globals: list[str] = []
+        self._constants: dict[bytes, int] = {}
+        self._blob = bytearray(8)
+        self._late: dict[str, int] = {}
+        self._zeros = 0
+        raw = licence.encode() + b"\0"
+        self._globals.append(
+            f'@LICENSE = dso_local constant [{len(raw)} x i8] {escaped(raw)}, section "license", align 1'
+        )
+        self.map(RING, {"type": RINGBUF, "max_entries": 256 * 1024})
+
+    # ------------------------------------------------------------------ functions
+
+    def function(
+        self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = ""
+    ) -> tuple[FunctionText, str]:
+        """A new function and the debug scope of its instructions; *section* makes it global.
+
+        *parameters* are names, pointers marked by ``*``.
+        """
+        scope = self.debug.function(name, parameters, span, local=not section)
+        listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
+        head = (
+            f'dso_local i64 @{name}({listed}) nounwind section "{section}" !dbg {scope}'
+            if section
+            else f"internal i64 @{name}({listed}) noinline nounwind !dbg {scope}"
+        )
+        made = FunctionText(name, head)
+        self.functions.append(made)
+        return made, scope
+
+    # ------------------------------------------------------------------ data
+
+    def map(self, symbol: str, attributes: dict[str, int]) -> None:
+        """A BTF-defined map."""
+        info = self.debug.map_definition(symbol, attributes)
+        fields = ", ".join("ptr" for _ in attributes)
+        self._globals.append(
+            f'@{symbol} = dso_local global {{ {fields} }} zeroinitializer, section ".maps", align 8, !dbg {info}'
+        )
+
+    def constant(self, data: bytes) -> str:
+        """Read-only bytes (8-byte aligned); equal ones are shared.
+
+        All of them are one global, lest LLVM put some into a section of mergeable strings, which libbpf does not expect.
+        """
+        if data not in self._constants:
+            self._constants[data] = len(self._blob)
+            self._blob += data + bytes(-len(data) % 8)
+        return f"getelementptr (i8, ptr @constants, i64 {self._constants[data]})"
+
+    def zeros(self, size: int) -> str:
+        """Read-only zero bytes, at least *size* of them."""
+        self._zeros = max(self._zeros, size)
+        return "@zeros"
+
+    def late(self, name: str) -> str:
+        """An integer operand whose value :meth:`settle` gives at the end."""
+        return f"$LATE.{name}$"
+
+    def settle(self, name: str, value: int) -> None:
+        """Give the value of a late operand."""
+        self._late[name] = value
+
+    # ------------------------------------------------------------------ output
+
+    def text(self, percpu: int, shared: int) -> str:
+        """IR of the module; *percpu* and *shared* are the sizes of the two data sections."""
+        data = list(self._globals)
+        for name, section, size in ((PERCPU, PERCPU_SECTION, percpu), (SHARED, SHARED_SECTION, shared)):
+            if size:
+                info = self.debug.data(name, size)
+                data.append(
+                    f'@{name} = dso_local global [{size} x i8] zeroinitializer, section "{section}", align 64, !dbg {info}'
+                )
+        if self._zeros:
+            data.append(
+                f'@zeros = internal constant [{self._zeros} x i8] zeroinitializer, section ".rodata", align 8'
+            )
+        if self._constants:
+            data.append(
+                f'@constants = internal constant [{len(self._blob)} x i8] {escaped(bytes(self._blob))}, '
+                'section ".rodata", align 8'
+            )
+        kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
+        count = kept.count("ptr")
+        parts = [
+            f'target datalayout = "{_LAYOUT}"\ntarget triple = "{TRIPLE}"\n',
+            "\n".join(data) + "\n",
+            f'@llvm.compiler.used = appending global [{count} x ptr] [{kept}], section "llvm.metadata"\n',
+            *(function.text() for function in self.functions),
+            _DECLARATIONS,
+            self.debug.text(),
+        ]
+        text = "\n".join(parts)
+        for name, value in self._late.items():
+            text = text.replace(f"$LATE.{name}$", str(value))
+        return text

@@ -1,0 +1,148 @@
+"""Statements, one function for each node class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytrace.codegen import aggregates, loops, maps, memory, operators
+from pytrace.codegen.emitter import Emitter, Loop
+from pytrace.codegen.expressions import store_variable
+from pytrace.codegen.operands import Operand, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.frontend.checked import MapInfo
+from pytrace.types import VOID, Pointer, Type, Void
+
+
+def block(e: Emitter, node: ast.Block, kind: Type = VOID) -> Operand | None:
+    """Run a block; its value when *kind* is not void."""
+    for statement in node.statements:
+        run(e, statement)
+    if node.value is None or node.value in e.checked.dead or e.b.closed:
+        return None
+    if isinstance(kind, Void):
+        with e.temporaries():
+            e.value(node.value)
+        return None
+    return e.value(node.value)
+
+
+def run(e: Emitter, node: ast.Stmt) -> None:
+    """Run a statement, unless it cannot be reached."""
+    if node in e.checked.dead or e.b.closed:
+        return
+    emit = _EMIT.get(type(node))
+    if emit is None:
+        raise InternalError(f"no code for {type(node).__name__}")
+    e.at(node.span)
+    with e.temporaries():
+        emit(e, node)
+
+
+def _expression(e: Emitter, node: ast.ExprStmt) -> None:
+    e.value(node.value)
+
+
+def _discard(e: Emitter, node: ast.Discard) -> None:
+    e.value(node.value)
+
+
+def _let(e: Emitter, node: ast.Let) -> None:
+    info = e.checked.variables[node.variable]
+    if node.value is not None:
+        store_variable(e, node.variable, e.value(node.value))
+    elif info.type.scalar:
+        store_variable(e, node.variable, Scalar("0", info.type))
+    else:
+        memory.zero(e, e.variable_pointer(info), info.type.size)
+
+
+def _assign(e: Emitter, node: ast.Assign) -> None:
+    if node.operator == "=":
+        _plain_assign(e, node)
+        return
+    operator = node.operator[:-1]
+    target, kind = node.target, _slot_type(e, node.target)
+    by = e.number(node.value)
+    if isinstance(kind, Pointer) and operator in "+-":
+        by = operators.scaled(e, by, kind)
+    if isinstance(target, ast.MapRef | ast.MapIndex) and operator in ("+", "-") and kind.size == 8:
+        maps.add(e, target, by if operator == "+" else e.b.sub("0", by), kind)
+        return
+    signed = bool(e.checked.static.get(node, {}).get("signed", False))
+    value = operators.arithmetic(e, node, operator, e.number(target), by, signed)
+    _store(e, target, Scalar(memory.fit(e, value, kind), kind))
+
+
+def _slot_type(e: Emitter, target: ast.Expr) -> Type:
+    if isinstance(target, ast.Variable):
+        return e.checked.variables[target].type
+    info: MapInfo = maps.info_of(e, target)[0]
+    return info.value
+
+
+def _plain_assign(e: Emitter, node: ast.Assign) -> None:
+    target = node.target
+    if isinstance(target, ast.MapRef | ast.MapIndex):
+        info = maps.info_of(e, target)[0]
+        if info.value.aggregate:
+            if not isinstance(node.value, ast.Call | ast.Identifier):
+                raise InternalError("an aggregate is assigned by its function")
+            aggregates.assign(e, target, node.value)
+            return
+    _store(e, target, e.value(node.value))
+
+
+def _store(e: Emitter, target: ast.Expr, operand: Operand) -> None:
+    if isinstance(target, ast.MapRef | ast.MapIndex):
+        maps.assign(e, target, operand)
+    else:
+        store_variable(e, target, operand)
+
+
+def _unroll(e: Emitter, node: ast.Unroll) -> None:
+    done = e.b.block()
+    for _ in range(int(e.checked.constants[node.count])):
+        again = e.b.block()
+        e.loops.append(Loop(done, again))
+        block(e, node.body)
+        e.loops.pop()
+        e.b.jump(again)
+        e.b.start(again)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _break(e: Emitter, node: ast.Break) -> None:
+    loop = e.loops[-1]
+    if loop.leave is not None:
+        e.b.jump(loop.leave)
+    else:
+        e.b.ret("1")
+
+
+def _continue(e: Emitter, node: ast.Continue) -> None:
+    loop = e.loops[-1]
+    if loop.again is not None:
+        e.b.jump(loop.again)
+    else:
+        e.b.ret("0")
+
+
+def _return(e: Emitter, node: ast.Return) -> None:
+    e.leave(e.value(node.value) if node.value is not None else None)
+
+
+_EMIT: dict[type[ast.Stmt], Callable[[Emitter, Any], None]] = {
+    ast.ExprStmt: _expression,
+    ast.Discard: _discard,
+    ast.Let: _let,
+    ast.Assign: _assign,
+    ast.For: loops.for_each,
+    ast.While: loops.while_true,
+    ast.Unroll: _unroll,
+    ast.Break: _break,
+    ast.Continue: _continue,
+    ast.Return: _return,
+}
