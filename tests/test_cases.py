@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from tests.support import expect, machine, outputs
 from tests.support.cases import Case, Check, load_all
 from tests.support.leaks import Watch
 from tests.support.server import Server
+
+ROOT = Path(__file__).resolve().parent.parent
 
 SLOWNESS = 12.0 if os.environ.get("PYTRACE_TEST_VM") else 2.0
 """What a time limit is multiplied by: the guest is emulated, and tests share the processors."""
@@ -77,7 +80,7 @@ def _prepare(case: Case, folder: Path, request: pytest.FixtureRequest) -> Case:
     """Write the case's files and put folders in place of ``{programs}`` and ``{tmp}``."""
     from dataclasses import replace
 
-    places = {"{tmp}": str(folder)}
+    places = {"{tmp}": str(folder), "{pytrace}": f"PYTHONPATH={ROOT} {sys.executable} -m pytrace"}
     if "{programs}" in repr(case):
         places["{programs}"] = str(request.getfixturevalue("programs"))
 
