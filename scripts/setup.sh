@@ -103,7 +103,7 @@ pip_wheel() {
         cd "$cache/pip" || exit 1
         set -- usr/share/python-wheels/pip-*.whl
         if [ ! -e "$1" ]; then
-            apt-get -q -q download python3-pip-whl >&2 || { apt_update force && apt-get -q -q download python3-pip-whl >&2; } || exit 1
+            apt-get -q -q -o APT::Sandbox::User=root download python3-pip-whl >&2 || { apt_update force && apt-get -q -q -o APT::Sandbox::User=root download python3-pip-whl >&2; } || exit 1
             dpkg -x python3-pip-whl_*.deb . || exit 1
             set -- usr/share/python-wheels/pip-*.whl
         fi
@@ -216,7 +216,7 @@ ensure_kernel() {
     rm -rf "${kernels:?}/$kernel" && mkdir -p "$kernels/$kernel" || return 1
     (
         cd "$kernels/$kernel" || exit 1
-        apt-get -q -q download "$package" >&2 || { is_root && apt_update force && apt-get -q -q download "$package" >&2; } || exit 1
+        apt-get -q -q -o APT::Sandbox::User=root download "$package" >&2 || { is_root && apt_update force && apt-get -q -q -o APT::Sandbox::User=root download "$package" >&2; } || exit 1
         dpkg -x ./*.deb . && rm -f ./*.deb && PATH=$PATH:/sbin:/usr/sbin depmod -b "$PWD" "$kernel" && : >.ready
     ) || { say "could not fetch $package"; return 1; }
 }
