@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from pytrace.command_line import CommandLine, read
 from pytrace.diagnostics import InternalError, ScriptError, TraceError
+from pytrace.terminal import colour
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,14 +42,6 @@ def report(error: TraceError) -> None:
     red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
     lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
     sys.stderr.write("".join(f"{line}\n" for line in lines))
-
-
-def colour() -> bool:
-    """Whether diagnostics are coloured: ``PYTRACE_COLOR`` / ``BPFTRACE_COLOR``, else whether a terminal shows them."""
-    wanted = os.environ.get("PYTRACE_COLOR", os.environ.get("BPFTRACE_COLOR", "auto")).lower()
-    if wanted in ("always", "never"):
-        return wanted == "always"
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _bug(error: Exception) -> int:

@@ -13,6 +13,7 @@ from pytrace.compiled import CompiledScript
 from pytrace.diagnostics import Diagnostics, ScriptError, TraceError, render_all
 from pytrace.options import CompileOptions
 from pytrace.request import RunOptions, Script
+from pytrace.terminal import colour
 
 if TYPE_CHECKING:
     from pytrace.pipeline import Compilation
@@ -101,8 +102,6 @@ def compile_script(script: Script, compile_options: CompileOptions, options: Run
 
 
 def _print(diagnostics: Diagnostics, options: RunOptions) -> None:
-    from pytrace.cli import colour
-
     shown = diagnostics.items if options.warnings else diagnostics.errors
     sys.stderr.write(render_all(shown, colour=colour()))
 

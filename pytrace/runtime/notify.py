@@ -1,0 +1,37 @@
+"""Telling others that tracing has started or is about to stop: systemd, and test benches."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+ATTACHED_HOOKS = ("__PYTRACE_NOTIFY_PROBES_ATTACHED", "__BPFTRACE_NOTIFY_PROBES_ATTACHED")
+"""Environment variables that make the tracer print the variable's own name once everything is attached."""
+
+
+def systemd(state: str) -> None:
+    """Send *state* (``READY=1``, ``STOPPING=1``) to the service manager, if one waits for it.
+
+    The protocol is one datagram to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract name space
+    (sd_notify(3)).
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.connect(address)
+            sender.send(state.encode())
+        except OSError as error:
+            sys.stderr.write(f"WARNING: cannot notify systemd: {error.strerror}\n")
+
+
+def attached_hooks() -> None:
+    """Print the names of the test hooks that are set."""
+    for name in ATTACHED_HOOKS:
+        if name in os.environ:
+            sys.stdout.write(f"{name}\n")
+            sys.stdout.flush()

@@ -1,0 +1,309 @@
+"""The live side of a run: load, begin, attach, read, end — and leave nothing behind.
+
+Everything that a session opens is closed by one :class:`ExitStack`, in order, also on Ctrl-C, on SIGTERM and when
+attaching fails.  However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends the same way:
+probes are detached, end probes run, waiting events are printed, then the maps.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from contextlib import ExitStack
+
+from pytrace.compiled import CompiledScript, ProgramSpec
+from pytrace.diagnostics import TraceError
+from pytrace.request import RunOptions
+from pytrace.runtime import attach, child, notify, privileges
+from pytrace.runtime.attach import Attached, AttachOptions
+from pytrace.runtime.counters import CounterReader
+from pytrace.runtime.loader import LoadedScript, LoadOptions, load
+from pytrace.runtime.maps import MapReader
+from pytrace.runtime.output import Flush, Output
+from pytrace.runtime.renderer import Renderer, RenderOptions
+from pytrace.runtime.ringbuffer import EventLoop, RingReader
+from pytrace.runtime.signals import Signals
+from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.terminal import colour
+
+REPORT_EVERY = 1.0
+"""Seconds between two looks at the counters of lost events."""
+
+_OVER_AT_ONCE = frozenset({"begin", "end", "iter"})
+"""Probe kinds that have done all they will ever do once everything is attached."""
+
+
+class Session:
+    """One run of one compiled script."""
+
+    def __init__(self, script: CompiledScript, options: RunOptions) -> None:
+        self._script = script
+        self._manifest = script.manifest
+        self._options = options
+        self._by_kind: dict[str, list[ProgramSpec]] = {}
+        for program in script.manifest.programs:
+            self._by_kind.setdefault(program.kind, []).append(program)
+
+    def run(self) -> int:
+        """Run to the end.
+
+        Returns:
+            The exit status: what the script's ``exit()`` said, else 0.
+
+        Raises:
+            TraceError: the kernel refused to load or attach, or the machine lacks something.
+        """
+        with ExitStack() as stack:
+            return self._run(stack)
+
+    # ---- set up
+
+    def _run(self, stack: ExitStack) -> int:
+        manifest, options = self._manifest, self._options
+        targets = sum(len(program.targets) for program in manifest.programs)
+        privileges.raise_limits(privileges.descriptors_needed(targets, len(manifest.programs), len(manifest.maps)))
+        signals = stack.enter_context(Signals())
+        output = self._open_output(stack)
+        traced = child.start(options.command, stack) if options.command is not None else None
+        loaded = load(self._script, options=self._load_options(), stack=stack)
+        self._fill_session_data(loaded, traced)
+        live = _Live(self, stack, loaded, output, traced, signals)
+        return live.run()
+
+    def _open_output(self, stack: ExitStack) -> Output:
+        options = self._options
+        flush = Flush(options.buffering)
+        json = options.format == "json"
+        if options.output is None:
+            output = Output(1, flush=flush, json=json, colour=colour())
+        else:
+            output = Output.to_file(options.output, flush=flush, json=json, colour=colour())
+        stack.callback(output.close)
+        return output
+
+    def _load_options(self) -> LoadOptions:
+        debug = self._options.debug
+        return LoadOptions(
+            libbpf_log=_to_stderr if "libbpf" in debug else None,
+            verifier_log=_show_verifier if "verifier" in debug else None,
+            btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
+        )
+
+    def _fill_session_data(self, loaded: LoadedScript, traced: child.Child | None) -> None:
+        place = self._manifest.extra.get("session")
+        if place is None:
+            return
+        memory = loaded.section(place["section"])
+        struct.pack_into("=Q", memory, place["start"], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+        struct.pack_into("=Q", memory, place["cpid"], 0 if traced is None else traced.pid)
+
+    def programs(self, kind: str) -> list[ProgramSpec]:
+        """Programs of one probe kind, in source order."""
+        return self._by_kind.get(kind, [])
+
+    @property
+    def options(self) -> RunOptions:
+        """Options of the run."""
+        return self._options
+
+    @property
+    def over_at_once(self) -> bool:
+        """Whether there is no probe that could fire once everything is attached, and no child to wait for."""
+        return self._options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
+
+
+class _Live:
+    """A session whose programs are loaded."""
+
+    def __init__(
+        self,
+        session: Session,
+        stack: ExitStack,
+        loaded: LoadedScript,
+        output: Output,
+        traced: child.Child | None,
+        signals: Signals,
+    ) -> None:
+        manifest, options = loaded.manifest, session.options
+        self._session = session
+        self._stack = stack
+        self._loaded = loaded
+        self._output = output
+        self._child = traced
+        self._signals = signals
+        self._options = options
+        self._counters = CounterReader(loaded)
+        self._symbols = _symbols(loaded, options, traced, stack)
+        render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
+        self._renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
+        stack.callback(self._renderer.close)
+        self._ring = RingReader(loaded.map_fd(manifest.ring), stack)
+        self._loop = EventLoop(self._ring, stack)
+        self._links = stack.enter_context(ExitStack())
+        self._next_report = 0.0
+        self._target = self._open_target()
+
+    def _open_target(self) -> int | None:
+        """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
+        if self._child is not None:
+            return self._child.fileno()
+        if self._options.pid is None:
+            return None
+        try:
+            descriptor = os.pidfd_open(self._options.pid)
+        except OSError as error:
+            raise TraceError(f"cannot trace process {self._options.pid}: {error.strerror}") from error
+        self._stack.callback(os.close, descriptor)
+        return descriptor
+
+    # ---- the run
+
+    def run(self) -> int:
+        self._run_all("begin")
+        if not self._ended:
+            attached = self._attach()
+            self._announce(attached)
+            if self._child is not None:
+                self._child.release()
+            if not self._options.dry_run:
+                self._read_iterators(attached)
+                self._wait()
+        return self._finish()
+
+    @property
+    def _ended(self) -> bool:
+        return self._renderer.state.exit_requested or self._signals.ending or self._output.broken
+
+    def _run_all(self, kind: str) -> None:
+        """Run the programs of *kind* one after another, and print what they sent."""
+        for program in self._session.programs(kind):
+            self._loaded.run(program.symbol)
+            self._drain()
+            if self._ended and kind == "begin":
+                return
+
+    def _attach(self) -> list[Attached]:
+        config, options = self._loaded.manifest.config, self._options
+        pid = self._child.pid if self._child is not None else options.pid
+        attach_options = AttachOptions(
+            pid=pid if options.pid is not None or options.follow else None,
+            follow=options.follow,
+            missing_probes=str(config.get("missing_probes", "error")),
+            disabled=options.disabled,
+            file_activation=options.usdt_file_activation,
+        )
+        done = attach.attach_all(self._loaded, self._loaded.manifest.programs, attach_options, self._links)
+        if done.failures and attach_options.missing_probes == "warn" and options.warnings:
+            for failure in done.failures:
+                self._output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
+        return list(done.attached)
+
+    def _announce(self, attached: list[Attached]) -> None:
+        by_hand = sum(
+            len(program.targets)
+            for kind in ("begin", "end", "self")
+            for program in self._session.programs(kind)
+        )
+        count = len(attached) + by_hand
+        if not count:
+            raise TraceError("nothing could be attached", hints=_mode_hints(self._session))
+        self._renderer.attached(count)
+        for item in attached:
+            if item.note:
+                self._output.message(f"{item.note}\n")
+        notify.attached_hooks()
+        notify.systemd("READY=1")
+
+    def _read_iterators(self, attached: list[Attached]) -> None:
+        from pytrace.runtime.attach import iterator
+
+        for item in attached:
+            if item.iterator is None:
+                continue
+            for text in iterator.read(item.iterator):
+                self._output.write(text)
+            self._drain()
+
+    def _wait(self) -> None:
+        """Handle events until something ends the run."""
+        for descriptor in (self._signals.fileno(), self._target):
+            if descriptor is not None:
+                self._loop.watch(descriptor)
+        for descriptor in self._symbols.descriptors:
+            self._loop.watch(descriptor)
+        drained = 0
+        while not self._ended and not self._session.over_at_once:
+            ready = self._loop.wait(REPORT_EVERY, drained)
+            self._symbols.poll()
+            drained = self._drain()
+            for number in self._signals.take():
+                self._run_signal(number)
+            if self._target is not None and self._target in ready:
+                return
+            self._report_losses()
+
+    def _run_signal(self, number: int) -> None:
+        for program in self._session.programs("self"):
+            self._loaded.run(program.symbol)
+        self._drain()
+
+    def _drain(self) -> int:
+        count = self._ring.drain(self._renderer.handlers)
+        self._renderer.end_batch()
+        return count
+
+    def _report_losses(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_report:
+            self._next_report = now + REPORT_EVERY
+            self._renderer.losses(self._counters.totals())
+
+    # ---- the end
+
+    def _finish(self) -> int:
+        notify.systemd("STOPPING=1")
+        self._links.close()
+        self._drain()
+        if not self._options.dry_run:
+            self._renderer.resume()
+            self._run_all("end")
+        totals = self._counters.totals()
+        self._renderer.losses(totals)
+        if not self._options.dry_run:
+            self._renderer.print_maps()
+        self._renderer.summary(totals)
+        for text in self._symbols.notices():
+            self._output.message(f"WARNING: {text}\n")
+        return self._renderer.state.exit_code
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+
+
+def _show_verifier(symbol: str, text: str) -> None:
+    sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
+
+
+def _symbols(
+    loaded: LoadedScript, options: RunOptions, traced: child.Child | None, stack: ExitStack
+) -> Symbolizer:
+    """The symboliser that the config asks for; it follows processes when values of the script name user addresses."""
+    config = loaded.manifest.config
+    symbols = Symbolizer(
+        cache=str(config.get("cache_user_symbols") or "PER_PID"),
+        demangled=bool(config.get("cpp_demangle", True)),
+        lines=bool(config.get("show_debug_info", False)),
+        debuginfo=options.debuginfo,
+        vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
+    )
+    stack.callback(symbols.close)
+    return symbols
+
+
+def _mode_hints(session: Session) -> tuple[str, ...]:
+    return tuple(
+        f"{kind}: probes run with --{kind}" for kind in ("test", "bench") if session.programs(kind)
+    )
