@@ -1,0 +1,194 @@
+"""The last pass of the front end: scopes, types, checks, resources.
+
+See :mod:`pytrace.frontend.checker` for how it works, and :mod:`pytrace.frontend.checked` for what it gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from pytrace.config import Config
+from pytrace.diagnostics import Diagnostics, InternalError
+from pytrace.frontend import ast
+from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.checker import Checker, Definitions
+from pytrace.frontend.conversions import UNKNOWN, Unknown, contains_unknown, settle
+from pytrace.frontend.resources import declare_map, finish_maps
+from pytrace.frontend.scopes import Scope
+from pytrace.frontend.slots import Slot, VariableState
+from pytrace.frontend.statements import check_body
+from pytrace.frontend.typenames import resolve
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
+from pytrace.source import Source, Span
+from pytrace.types import INT64, VOID, Type
+
+MAX_PASSES = 60
+
+
+def analyse(
+    units: list[ProbeUnit],
+    program: ast.Program,
+    options: CompileOptions,
+    kernel: KernelInfo,
+    definitions: Definitions,
+    config: Config,
+    diagnostics: Diagnostics,
+) -> CheckedProgram:
+    """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
+    checker = Checker(options, kernel, definitions, config, diagnostics)
+    checker.program.units = list(units)
+    functions = _functions(checker, program)
+    declarations = [item for item in program.items if isinstance(item, ast.MapDecl)]
+    for _ in range(MAX_PASSES):
+        if not checker.begin_pass(final=False):
+            break
+        _check_all(checker, functions, declarations)
+    else:
+        raise InternalError("type inference does not end")
+    checker.begin_pass(final=True)
+    _report_functions(checker, program)
+    _check_all(checker, functions, declarations)
+    return _finish(checker, program)
+
+
+# ---------------------------------------------------------------------------------------------- functions
+
+
+_Functions = list[tuple[FunctionInfo, ast.Function, list[VariableState]]]
+
+
+def _functions(checker: Checker, program: ast.Program) -> _Functions:
+    found: _Functions = []
+    for node in program.items:
+        if isinstance(node, ast.Function) and node.name not in checker.functions:
+            info, states = _function(checker, node)
+            checker.functions[node.name] = info
+            found.append((info, node, states))
+    return found
+
+
+def _function(checker: Checker, node: ast.Function) -> tuple[FunctionInfo, list[VariableState]]:
+    states = []
+    for parameter in node.parameters:
+        kind = resolve(checker, parameter.type)
+        info = VariableInfo(parameter.variable.name, kind, parameter.span)
+        states.append(
+            VariableState(info.name, parameter.variable, Slot(fixed=kind), info, parameter.span, assigned=True)
+        )
+    result = resolve(checker, node.result) if node.result is not None else VOID
+    parameters = tuple(state.info for state in states)
+    return FunctionInfo(node.name, f"fn_{node.name}", parameters, result, node.body, node.head), states
+
+
+def _report_functions(checker: Checker, program: ast.Program) -> None:
+    """What is wrong with the heads of functions."""
+    from pytrace.builtin_rows import builtin
+
+    seen: dict[str, Span] = {}
+    for node in program.items:
+        if not isinstance(node, ast.Function):
+            continue
+        if node.name in seen:
+            notes = [("first defined here", seen[node.name])]
+            checker.error(f"the function {node.name!r} is defined already", node.head, notes=notes)
+        if builtin(node.name) is not None:
+            checker.error(f"{node.name!r} is the name of a builtin", node.head)
+        seen.setdefault(node.name, node.head)
+        for parameter in node.parameters:
+            _check_passed(checker, resolve(checker, parameter.type), parameter.span, "a parameter")
+        if node.result is not None:
+            _check_passed(checker, resolve(checker, node.result), node.result.span, "a result")
+
+
+def _check_passed(checker: Checker, kind: Type, span: Span, what: str) -> None:
+    if not isinstance(kind, Unknown) and kind != VOID and not kind.scalar:
+        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {kind}", span)
+
+
+def _check_function(checker: Checker, info: FunctionInfo, node: ast.Function, states: list[VariableState]) -> None:
+    checker.function, checker.unit = info, None
+    checker.scope = Scope(None)
+    for state in states:
+        state.assigned = True
+        if state.name in checker.scope.names:
+            checker.error(f"${state.name} is a parameter already", state.span)
+        checker.scope.names[state.name] = state
+        checker.variables[state.node] = state
+        checker.bind(state.node, state)
+    with checker.block():
+        check_body(checker, node.body, wanted=False)
+    checker.function = None
+
+
+def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
+    """BPF programs have a stack of fixed depth, and the verifier refuses recursion."""
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        for callee, span in calls.get(name, []):
+            if callee.name in path:
+                chain = " → ".join((*path[path.index(callee.name) :], callee.name))
+                checker.error(f"a function cannot call itself: {chain}", span)
+            else:
+                visit(callee.name, (*path, callee.name))
+
+    for name in calls:
+        visit(name, (name,))
+
+
+# ---------------------------------------------------------------------------------------------- passes
+
+
+def _check_all(checker: Checker, functions: _Functions, declarations: list[ast.MapDecl]) -> None:
+    checker.scope = Scope(None)
+    for declaration in declarations:
+        declare_map(checker, declaration)
+    called: dict[str, list[tuple[FunctionInfo, Span]]] = {}
+    for info, node, states in functions:
+        checker.callees = []
+        _check_function(checker, info, node, states)
+        called[info.name] = checker.callees
+    for unit in checker.program.units:
+        _check_unit(checker, unit)
+    if checker.final:
+        _check_recursion(checker, called)
+
+
+def _check_unit(checker: Checker, unit: ProbeUnit) -> None:
+    checker.unit, checker.function = unit, None
+    checker.callees = []
+    checker.scope = Scope(None)
+    with checker.block():
+        check_body(checker, unit.body, wanted=False)
+    checker.unit = None
+
+
+def _finish(checker: Checker, program: ast.Program) -> CheckedProgram:
+    checked = checker.program
+    finish_maps(checker)
+    if not checker.diagnostics.failed:
+        _check_complete(checker)
+    for state in checker.variables.values():
+        kind = settle(state.slot.fixed if state.slot.fixed is not None else state.slot.found)
+        state.info.type = INT64 if isinstance(kind, Unknown) else kind
+    checked.types = {node: settle(kind) for node, kind in checked.types.items()}
+    checked.functions = list(checker.functions.values())
+    checked.config = asdict(checker.config)
+    checked.sources = _sources(program)
+    return checked
+
+
+def _check_complete(checker: Checker) -> None:
+    """Nothing may be unknown without an error that says why."""
+    for node, kind in checker.program.types.items():
+        if contains_unknown(kind) and node not in checker.program.constants and kind is UNKNOWN:
+            checker.error("the type of this cannot be found", node.span)
+            return
+
+
+def _sources(program: ast.Program) -> list[Source]:
+    found = [program.span.source]
+    for item in program.items:
+        if item.span.source not in found:
+            found.append(item.span.source)
+    return found

@@ -1,0 +1,58 @@
+"""Builtins that change what the system does; all need ``--unsafe``."""
+
+from __future__ import annotations
+
+import signal as _signal
+from typing import TYPE_CHECKING
+
+from pytrace.diagnostics import did_you_mean
+from pytrace.frontend.builtins.gates import Arguments, Node, expression, integer_argument, pointer_argument
+from pytrace.frontend.conversions import UNKNOWN
+from pytrace.types import BOOL, VOID, Type
+
+if TYPE_CHECKING:
+    from pytrace.frontend.checker import Checker
+
+MAX_SIGNAL = 64
+
+
+def override(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``override(rc)``."""
+    integer_argument(checker, node, arguments[0], "the result of override()")
+    return VOID
+
+
+def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``signal(n)`` and ``signal_thread(n)``, by number or name."""
+    value = expression(checker, node, arguments[0])
+    kind = checker.value(value)
+    given = checker.constant(value)
+    number: int | None = None
+    if isinstance(given, bytes):
+        number = _by_name(checker, node, given.decode(errors="replace"))
+        if number is None:
+            return UNKNOWN
+    elif isinstance(given, int):
+        number = int(given)
+    else:
+        integer_argument(checker, node, value, f"the argument of {node.name}()")
+    if number is not None and not 1 <= number <= MAX_SIGNAL:
+        return checker.error(f"there is no signal {number}", node.span)
+    checker.program.static[node] = {} if number is None else {"signal": number}
+    return VOID if kind is not UNKNOWN else UNKNOWN
+
+
+def _by_name(checker: Checker, node: Node, name: str) -> int | None:
+    known = {item.name: int(item) for item in _signal.Signals}
+    found = known.get(name.upper()) or known.get("SIG" + name.upper())
+    if found is None:
+        checker.error(f"there is no signal {name!r}", node.span, hints=did_you_mean(name, known))
+    return found
+
+
+def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``write_user(target, source, length)``."""
+    pointer_argument(checker, node, arguments[0], "the target of write_user()")
+    pointer_argument(checker, node, arguments[1], "the source of write_user()")
+    integer_argument(checker, node, arguments[2], "the length of write_user()")
+    return BOOL

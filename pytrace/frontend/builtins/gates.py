@@ -1,0 +1,101 @@
+"""What the checks of several builtins share: literal arguments, unstable features, kinds of arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.frontend import ast
+from pytrace.frontend.conversions import Unknown, is_integer, settle
+from pytrace.types import Array, Int, Pointer, String, Type
+
+if TYPE_CHECKING:
+    from pytrace.frontend.checker import Checker
+
+Node = ast.Call | ast.Identifier
+Arguments = tuple[ast.Expr | ast.TypeExpr, ...]
+
+
+def unstable(checker: Checker, name: str, node: ast.Expr) -> bool:
+    """False (and reported) when the configuration refuses an unstable feature; a warning when it warns."""
+    setting = getattr(checker.config, f"unstable_{name}")
+    hint = f"set unstable_{name} = enable in the config block"
+    if setting == "error":
+        checker.error(f"{name} is unstable and switched off", node.span, hints=[hint])
+        return False
+    if setting == "warn":
+        checker.warn(f"{name} is unstable: its behaviour may change", node.span, hints=[hint])
+    return True
+
+
+def expression(checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr) -> ast.Expr:
+    """An argument that must be an expression."""
+    if isinstance(arg, ast.Expr):
+        return arg
+    checker.error("a type cannot be an argument here", arg.span)
+    return ast.IntLiteral(arg.span, 0)
+
+
+def expressions(checker: Checker, node: Node, args: Arguments) -> tuple[ast.Expr, ...]:
+    """Arguments that must all be expressions."""
+    return tuple(expression(checker, node, arg) for arg in args)
+
+
+def literal_integer(
+    checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr, what: str, low: int, high: int
+) -> int | None:
+    """The value of an argument that must be an integer constant in a range; reported at the call."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    found = checker.constant(value)
+    if isinstance(found, bool) or not isinstance(found, int):
+        if not isinstance(kind, Unknown):
+            checker.error(f"{what} must be an integer literal", node.span)
+        return None
+    if not low <= found <= high:
+        checker.error(f"{what} must be {low} to {high}, not {found}", node.span)
+        return None
+    return found
+
+
+def integer_argument(checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr, what: str) -> Type:
+    """Type of an argument that must be an integer; reported at the call."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    if not isinstance(kind, Unknown) and not is_integer(kind):
+        return checker.error(f"{what} must be an integer, not {settle(kind)}", node.span)
+    return kind
+
+
+def is_text(kind: Type) -> bool:
+    """True for strings and arrays of characters."""
+    return isinstance(kind, String) or (
+        isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1
+    )
+
+
+def is_text_pointer(kind: Type) -> bool:
+    """True for pointers to characters."""
+    return isinstance(kind, Pointer) and isinstance(kind.target, Int) and kind.target.width == 1
+
+
+def text_argument(checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr, what: str) -> Type:
+    """Type of an argument that must be a string."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    if not isinstance(kind, Unknown) and not is_text(kind):
+        return checker.error(f"{what} must be a string, not {settle(kind)}", node.span, hints=["str() reads one"])
+    return kind
+
+
+def pointer_argument(checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr, what: str) -> Type:
+    """Type of an argument that must be an address."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    if not isinstance(kind, Unknown | Pointer) and not is_integer(kind):
+        return checker.error(f"{what} must be a pointer or an integer, not {settle(kind)}", node.span)
+    return kind
+
+
+def size_of_text(kind: Type) -> int:
+    """Capacity of a string or character array."""
+    return kind.capacity if isinstance(kind, String) else kind.size

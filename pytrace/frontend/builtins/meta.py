@@ -1,0 +1,159 @@
+"""Builtins that answer when the script is compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.diagnostics import did_you_mean
+from pytrace.frontend import ast, formats
+from pytrace.frontend.builtins.gates import Arguments, Node, expression, expressions, is_text
+from pytrace.frontend.conversions import UNKNOWN, Unknown, literal, settle
+from pytrace.frontend.typenames import operand_type
+from pytrace.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, String, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.frontend.checker import Checker
+
+_LITERALS = (ast.IntLiteral, ast.BoolLiteral, ast.StringLiteral)
+
+
+# ---------------------------------------------------------------------------------------------- questions
+
+
+def _question(test: Callable[[Type], bool]) -> Callable[[Checker, Node, Arguments], Type]:
+    def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
+        kind = operand_type(checker, arguments[0])
+        if not isinstance(kind, Unknown):
+            checker.set_constant(node, test(kind))
+        return BOOL
+
+    return check
+
+
+is_array = _question(lambda kind: isinstance(kind, Array))
+is_integer = _question(lambda kind: isinstance(kind, Int | Enum))
+is_ptr = _question(lambda kind: isinstance(kind, Pointer))
+is_str = _question(lambda kind: isinstance(kind, String))
+is_unsigned_integer = _question(lambda kind: isinstance(kind, Int) and not kind.signed)
+
+
+def is_literal(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``is_literal(x)``."""
+    value = arguments[0]
+    if isinstance(value, ast.Expr):
+        checker.value(value)
+    checker.set_constant(node, isinstance(value, _LITERALS) or _negative_literal(value))
+    return BOOL
+
+
+def _negative_literal(value: ast.Node) -> bool:
+    return isinstance(value, ast.Unary) and value.operator == "-" and isinstance(value.operand, ast.IntLiteral)
+
+
+# ---------------------------------------------------------------------------------------------- demands
+
+
+def assert_str(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``assert_str(x)``."""
+    kind = checker.value(expression(checker, node, arguments[0]))
+    if not isinstance(kind, Unknown) and not is_text(kind):
+        checker.error(f"this must be a string, not {settle(kind)}", arguments[0].span)
+    return VOID
+
+
+def static_assert(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``static_assert(condition, message)``."""
+    condition = expression(checker, node, arguments[0])
+    message = checker.constant_text(arguments[1], "the message of static_assert()")
+    holds = checker.condition(condition)
+    if holds is None:
+        if not isinstance(checker.program.types[condition], Unknown):
+            checker.error("the condition of static_assert() must be known at compile time", condition.span)
+    elif not holds:
+        checker.error((message or b"").decode(errors="replace") or "static_assert() does not hold", node.span)
+    return VOID
+
+
+def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``fail(fmt, …)``."""
+    text = checker.constant_text(arguments[0], "the format of fail()")
+    values = expressions(checker, node, arguments[1:])
+    if text is None or not formats.check(checker, node, "fail", text, values):
+        return VOID
+    shown = []
+    for value in values:
+        constant = checker.constant(value)
+        if constant is None:
+            return checker.error("the values of fail() must be literals", value.span)
+        shown.append(constant)
+    checker.error(_fill(text, shown), node.span)
+    return VOID
+
+
+def _fill(text: bytes, values: list[int | bool | bytes]) -> str:
+    result = text.decode(errors="replace")
+    for conversion, value in zip(formats.parse(text), values, strict=True):
+        shown = value.decode(errors="replace") if isinstance(value, bytes) else conversion_text(conversion.name, value)
+        result = result.replace(conversion.text, shown.replace("%", "%%"), 1)
+    return result.replace("%%", "%")
+
+
+def conversion_text(name: str, value: int) -> str:
+    """A number as a conversion shows it."""
+    if name in ("x", "p"):
+        return f"{value:#x}" if name == "p" else f"{value:x}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return {"X": f"{value:X}", "o": f"{value:o}"}.get(name, str(value))
+
+
+# ---------------------------------------------------------------------------------------------- settings
+
+
+def default_str_length(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``default_str_length()``."""
+    checker.set_constant(node, checker.config.max_strlen)
+    return UINT64
+
+
+def config(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``config("key")``."""
+    key = checker.constant_text(arguments[0], "the key of config()")
+    if key is None:
+        return UNKNOWN
+    values = checker.config.to_data()
+    name = key.decode(errors="replace")
+    if name not in values:
+        return checker.error(f"there is no configuration key {name!r}", node.span, hints=did_you_mean(name, values))
+    value = values[name]
+    if isinstance(value, str):
+        value = value.encode()
+    checker.set_constant(node, value)
+    if isinstance(value, bytes):
+        return String(len(value) + 1)
+    return BOOL if isinstance(value, bool) else literal(value)
+
+
+def getopt(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``getopt(…)``, which the pass over parameters replaces unless its arguments are wrong."""
+    return checker.error("the arguments of getopt() must be literals", node.span)
+
+
+def kfunc_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``kfunc_exist("f")``."""
+    name = checker.constant_text(arguments[0], "the argument of kfunc_exist()")
+    if name is not None:
+        checker.set_constant(node, checker.kernel.function(name.decode(errors="replace")) is not None)
+    return BOOL
+
+
+def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``kfunc_allowed("f")``: kernel functions may be called from programs of type tracing."""
+    name = checker.constant_text(arguments[0], "the argument of kfunc_allowed()")
+    if name is not None:
+        exists = checker.kernel.function(name.decode(errors="replace")) is not None
+        tracing = checker.unit is not None and checker.unit.kind.program_type == "tracing"
+        checker.set_constant(node, exists and tracing)
+    return BOOL

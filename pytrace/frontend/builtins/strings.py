@@ -1,0 +1,215 @@
+"""Builtins on strings, buffers and memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.frontend import ast
+from pytrace.frontend.builtins.gates import (
+    Arguments,
+    Node,
+    expression,
+    integer_argument,
+    is_text,
+    is_text_pointer,
+    literal_integer,
+    size_of_text,
+    text_argument,
+)
+from pytrace.frontend.conversions import UNKNOWN, Unknown, is_integer, settle
+from pytrace.types import (
+    BOOL,
+    INT64,
+    UINT64,
+    Array,
+    Buffer,
+    Int,
+    Pointer,
+    String,
+    Struct,
+    Type,
+)
+
+if TYPE_CHECKING:
+    from pytrace.frontend.checker import Checker
+
+NAME = String(64)
+"""What strerror(), signal_name() and syscall_name() give."""
+
+
+def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``str(address[, length])``."""
+    source = expression(checker, node, arguments[0])
+    kind = checker.value(source)
+    if not isinstance(kind, Unknown | Pointer) and not is_integer(kind) and not is_text(kind):
+        return checker.error(f"str() takes a pointer, an integer or a string, not {settle(kind)}", node.span)
+    limit = checker.config.max_strlen
+    capacity, length = limit, None
+    if len(arguments) > 1:
+        capacity, length = _length(checker, node, arguments[1], limit)
+    text = checker.constant(source)
+    if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
+        kept = text[: capacity - 1] if len(text) >= capacity else text
+        checker.set_constant(node, kept)
+        return String(len(kept) + 1)
+    if is_text(kind):
+        return String(min(capacity, max(1, size_of_text(kind))))
+    return String(capacity)
+
+
+def _length(checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr, limit: int) -> tuple[int, int | None]:
+    value = expression(checker, node, arg)
+    integer_argument(checker, node, value, "the length of str()")
+    length = checker.constant(value)
+    if isinstance(length, bool) or not isinstance(length, int):
+        return limit, None
+    if length < 0:
+        checker.error("the length of str() cannot be negative", node.span)
+        return limit, None
+    if length >= limit:
+        if length > limit:
+            hints = [f"set max_strlen = {length + 1} in the config block"]
+            checker.warn(f"str() is cut to max_strlen, which is {limit}", node.span, hints=hints)
+        return limit, length
+    return length + 1, length
+
+
+def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``buf(data[, length])``."""
+    source = expression(checker, node, arguments[0])
+    kind = checker.value(source)
+    sized = is_text(kind) or isinstance(kind, Array)
+    if not sized and not isinstance(kind, Unknown | Pointer | Buffer) and not is_integer(kind):
+        return checker.error(f"buf() takes a pointer, integer, array or string, not {settle(kind)}", node.span)
+    limit = checker.config.max_strlen
+    if len(arguments) > 1:
+        integer_argument(checker, node, arguments[1], "the length of buf()")
+        length = checker.constant(expression(checker, node, arguments[1]))
+    elif sized:
+        length = size_of_text(kind)
+    else:
+        return checker.error(f"buf() needs a length for {settle(kind)}", node.span)
+    if isinstance(length, bool) or not isinstance(length, int):
+        return Buffer(limit)
+    if length < 0:
+        return checker.error("the length of buf() cannot be negative", node.span)
+    if length > limit:
+        hints = [f"set max_strlen = {length} in the config block"]
+        checker.warn(f"buf() is cut to max_strlen, which is {limit}", node.span, hints=hints)
+    length = min(length, limit)
+    checker.program.static[node] = {"length": length}
+    return Buffer(max(1, length))
+
+
+def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``path(struct path[, size])``."""
+    kind = checker.value(expression(checker, node, arguments[0]))
+    target = kind.target if isinstance(kind, Pointer) else kind
+    if not isinstance(kind, Unknown) and not (isinstance(target, Struct) and target.name == "path"):
+        return checker.error(f"path() takes a struct path, not {settle(kind)}", node.span)
+    capacity = checker.config.max_strlen
+    if len(arguments) > 1:
+        found = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)
+        capacity = found if found is not None else capacity
+    return String(capacity)
+
+
+# ---------------------------------------------------------------------------------------------- asking strings
+
+
+def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strcap(x)``."""
+    kind = settle(checker.value(expression(checker, node, arguments[0])))
+    if isinstance(kind, Unknown):
+        return UINT64
+    if is_text(kind):
+        checker.set_constant(node, size_of_text(kind))
+    elif not is_text_pointer(kind):
+        return checker.error(f"strcap() takes a string, not {kind}", node.span)
+    else:
+        checker.set_constant(node, checker.config.max_strlen)
+    return UINT64
+
+
+def strlen(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strlen(x)``."""
+    source = expression(checker, node, arguments[0])
+    kind = checker.value(source)
+    if not isinstance(kind, Unknown) and not is_text(kind) and not is_text_pointer(kind):
+        return checker.error(f"strlen() takes a string, not {settle(kind)}", node.span)
+    text = checker.constant(source)
+    if isinstance(text, bytes):
+        checker.set_constant(node, len(text.split(b"\0", 1)[0]))
+    return UINT64
+
+
+def _two_texts(checker: Checker, node: Node, arguments: Arguments) -> None:
+    for arg, what in zip(arguments, ("the first argument", "the second argument"), strict=True):
+        text_argument(checker, node, arg, f"{what} of {node.name}()")
+
+
+def strcontains(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strcontains(haystack, needle)``."""
+    _two_texts(checker, node, arguments)
+    return BOOL
+
+
+def strstr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strstr(haystack, needle)``."""
+    _two_texts(checker, node, arguments)
+    return INT64
+
+
+def strncmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strncmp(a, b, n)``."""
+    _two_texts(checker, node, arguments[:2])
+    length = literal_integer(checker, node, arguments[2], "the length of strncmp()", 0, (1 << 31) - 1)
+    checker.program.static[node] = {"length": length if length is not None else 0}
+    return UINT64
+
+
+def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``str_concat(a, b)``."""
+    _two_texts(checker, node, arguments)
+    kinds = [settle(checker.program.types[expression(checker, node, arg)]) for arg in arguments]
+    if any(not is_text(kind) for kind in kinds):
+        return UNKNOWN
+    size = sum(size_of_text(kind) for kind in kinds) - 1
+    return String(max(1, min(size, checker.config.max_strlen)))
+
+
+def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``memcmp(left, right, n)``."""
+    length = literal_integer(checker, node, arguments[2], "the length of memcmp()", 0, checker.config.max_strlen)
+    for arg in arguments[:2]:
+        kind = checker.value(expression(checker, node, arg))
+        if isinstance(kind, Unknown | Pointer):
+            continue
+        if not is_text(kind) and not isinstance(kind, Array | Buffer | Struct):
+            checker.error(f"memcmp() takes strings, arrays and pointers, not {settle(kind)}", node.span)
+        elif length is not None and length > (kind.capacity if isinstance(kind, String | Buffer) else kind.size):
+            checker.error(f"memcmp() compares {length} bytes, but {settle(kind)} is shorter", node.span)
+    checker.program.static[node] = {"length": length if length is not None else 0}
+    return INT64
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+
+def bswap(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``bswap(n)``: as wide as its argument, unsigned."""
+    value = expression(checker, node, arguments[0])
+    kind = settle(integer_argument(checker, node, value, "the argument of bswap()"))
+    if not isinstance(kind, Int):
+        return UNKNOWN if isinstance(kind, Unknown) else UINT64
+    number = checker.constant(value)
+    if isinstance(number, int):
+        data = (number & ((1 << (8 * kind.width)) - 1)).to_bytes(kind.width, "little")
+        checker.set_constant(node, int.from_bytes(data, "big"))
+    return Int(kind.width, False)
+
+
+def named(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """strerror, signal_name, syscall_name."""
+    integer_argument(checker, node, arguments[0], f"the argument of {node.name}()")
+    return NAME

@@ -1,0 +1,299 @@
+"""The state of analysis, and the services that all rules share.
+
+A :class:`Checker` goes over the whole program several times. All passes but the last only find types (their
+messages are
+thrown away); the last one finds nothing new, reports, and fills the tables of the
+:class:`~pytrace.frontend.checked.CheckedProgram`. Rules are functions that take the checker and a node: expressions
+in
+``expressions``, ``operators``, ``access``, ``casts``, statements in ``statements``, builtins in ``builtins``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytrace.config import Config
+from pytrace.diagnostics import Diagnostics, InternalError, Note
+from pytrace.frontend import ast
+from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit
+from pytrace.frontend.conversions import (
+    UNKNOWN,
+    Unknown,
+    contains_unknown,
+    is_condition,
+    is_integer,
+    settle,
+)
+from pytrace.frontend.scopes import Scope
+from pytrace.frontend.slots import MapState, Slot, VariableState, new_variable
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
+from pytrace.source import Span
+from pytrace.types import VOID, Enum, Struct, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Definitions(Protocol):
+    """C definitions of the script, completed by the kernel's (``frontend.cdefs``)."""
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        """The ``struct`` or ``union`` of that name."""
+
+    def enum(self, name: str) -> Enum | None:
+        """The enumeration of that name."""
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration with a member of that name, and its value."""
+
+    def typedef(self, name: str) -> Type | None:
+        """What a typedef or C base type stands for."""
+
+    def macro(self, name: str) -> ast.Expr | None:
+        """The expression that an object-like macro stands for."""
+
+
+class Checker:
+    """One analysis."""
+
+    def __init__(
+        self,
+        options: CompileOptions,
+        kernel: KernelInfo,
+        definitions: Definitions,
+        config: Config,
+        diagnostics: Diagnostics,
+    ) -> None:
+        self.options = options
+        self.kernel = kernel
+        self.definitions = definitions
+        self.config = config
+        self.reported = diagnostics
+        self.diagnostics = Diagnostics()
+        self.program = CheckedProgram()
+        self.final = False
+        self.number = 0
+        self.unit: ProbeUnit | None = None
+        self.function: FunctionInfo | None = None
+        self.functions: dict[str, FunctionInfo] = {}
+        self.maps: dict[str, MapState] = {}
+        self.variables: dict[ast.Variable, VariableState] = {}
+        self.scope = Scope(None)
+        self.loops = 0
+        self.map_loops = 0
+        self.aggregate: ast.Expr | None = None
+        """The one call of count(), sum() … that is allowed now: the right side of a map's assignment."""
+        self.callees: list[tuple[FunctionInfo, Span]] = []
+        """Functions that the present body calls, and where."""
+        self.locking: Span | None = None
+        """Set while an operand of ``sizeof`` or the like is looked at: what it reads must keep its type."""
+
+    # ---------------------------------------------------------------------------------------- messages
+
+    def error(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
+    ) -> Type:
+        """Record an error; gives UNKNOWN, so that a rule can return it."""
+        self.diagnostics.error(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
+        return UNKNOWN
+
+    def warn(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
+    ) -> None:
+        """Record a warning."""
+        self.diagnostics.warn(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
+
+    # ---------------------------------------------------------------------------------------- passes
+
+    def begin_pass(self, *, final: bool) -> bool:
+        """Start a pass; True when the last one changed a type."""
+        self.number += 1
+        changed = self.number == 1
+        for slot in self._slots():
+            changed |= slot.begin(self.number)
+        self.final = final
+        self.diagnostics = self.reported if final else Diagnostics()
+        self.program = CheckedProgram(units=self.program.units)
+        for variable in self.variables.values():
+            variable.assigned = variable.read = False
+        for state in self.maps.values():
+            state.used = False
+        return changed
+
+    def _slots(self) -> Iterator[Slot]:
+        for state in self.maps.values():
+            yield from state.slots
+        for variable in self.variables.values():
+            yield variable.slot
+
+    # ---------------------------------------------------------------------------------------- expressions
+
+    def value(self, node: ast.Expr) -> Type:
+        """Type of an expression whose value is wanted; recorded for the generator."""
+        from pytrace.frontend.rules import EXPRESSIONS
+
+        rule: Callable[[Checker, Any], Type] | None = EXPRESSIONS.get(type(node))
+        if rule is None:
+            raise InternalError(f"no rule for {type(node).__name__}")
+        kind = rule(self, node)
+        if kind == VOID:
+            kind = self.error("this has no value", node.span)
+        self.program.types[node] = kind
+        return kind
+
+    def unevaluated(self, node: ast.Expr) -> Type:
+        """Type of an expression that is only asked for its type; locks what it reads."""
+        with self.lock(node.span):
+            return self.value(node)
+
+    @contextmanager
+    def lock(self, span: Span) -> Iterator[None]:
+        """What is read inside must keep its type from here on."""
+        before, self.locking = self.locking, span
+        try:
+            yield
+        finally:
+            self.locking = before
+
+    def constant(self, node: ast.Expr) -> int | bool | bytes | None:
+        """The value of an expression, when it is known."""
+        return self.program.constants.get(node)
+
+    def set_constant(self, node: ast.Expr, value: int | bool | bytes) -> None:
+        """Record that the value of *node* is known."""
+        self.program.constants[node] = value
+
+    def constant_integer(self, node: ast.Expr, what: str) -> int | None:
+        """The value of an expression that must be an integer constant; None after an error."""
+        kind = self.value(node)
+        found = self.constant(node)
+        if isinstance(found, int) and not isinstance(found, bool):
+            return found
+        if not isinstance(kind, Unknown):
+            self.error(f"{what} must be an integer constant", node.span)
+        return None
+
+    def constant_text(self, node: ast.Expr | ast.TypeExpr, what: str) -> bytes | None:
+        """The value of an expression that must be a string literal; None after an error."""
+        if isinstance(node, ast.StringLiteral):
+            # Formats and the like never reach the kernel, so the limit of string values does not hold for them.
+            return node.value
+        if isinstance(node, ast.Expr):
+            kind = self.value(node)
+            found = self.constant(node)
+            if isinstance(found, bytes):
+                return found
+            if isinstance(kind, Unknown):
+                return None
+        self.error(f"{what} must be a string literal", node.span)
+        return None
+
+    def integer(self, node: ast.Expr, what: str) -> Type:
+        """Type of an expression that must be an integer."""
+        kind = self.value(node)
+        if not is_integer(kind) and not isinstance(kind, Unknown):
+            return self.error(f"{what} must be an integer, not {settle(kind)}", node.span)
+        return kind
+
+    def condition(self, node: ast.Expr) -> bool | None:
+        """Check a condition; its value when it is known."""
+        kind = self.value(node)
+        found = self.constant(node)
+        if found is not None:
+            return bool(found)
+        if not is_condition(kind):
+            self.error(f"a condition must be an integer, bool or pointer, not {settle(kind)}", node.span)
+        return None
+
+    # ---------------------------------------------------------------------------------------- variables
+
+    def declare(self, node: ast.Variable, span: Span, *, declared: bool = False, loop: bool = False) -> VariableState:
+        """A new variable in the innermost scope."""
+        state = self.variables.get(node)
+        if state is None:
+            state = self.variables[node] = new_variable(node, span)
+        state.declared, state.loop = declared, loop
+        self.scope.names[node.name] = state
+        self.bind(node, state)
+        return state
+
+    def bind(self, node: ast.Variable, state: VariableState) -> None:
+        """Record which variable a node means."""
+        self.program.variables[node] = state.info
+        self.program.types[node] = state.slot.type
+
+    def put(self, state: VariableState, kind: Type, place: Span) -> bool:
+        """Assign a value of type *kind* to a variable; reports when it does not fit."""
+        slot = state.slot
+        mixed = slot.mixes_signs(kind)
+        state.assigned = True
+        if slot.takes(kind, place):
+            if mixed:
+                self.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
+            return True
+        self._misfit(f"${state.name}", slot, kind, place, state.span)
+        return False
+
+    def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
+        """Use *kind* as key or value (*what*) of a map; reports when it does not fit."""
+        mixed = slot.mixes_signs(kind)
+        if slot.takes(kind, place):
+            if mixed:
+                self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
+            return True
+        self._misfit(f"the {what} of {name}", slot, kind, place, None)
+        return False
+
+    def _misfit(self, what: str, slot: Slot, kind: Type, place: Span, declared: Span | None) -> None:
+        have = settle(slot.fixed if slot.fixed is not None else slot.found)
+        notes: list[tuple[str, Span]] = []
+        if slot.fixed is not None and declared is not None:
+            notes.append(("declared here", declared))
+        elif slot.locked is not None and slot.lock is not None:
+            have = slot.locked
+            notes.append(("its type is relied on here", slot.lock))
+        elif slot.first is not None:
+            notes.append(("first used here", slot.first))
+        self.error(f"{what} is {have}, this is {settle(kind)}", place, notes=notes, hints=_cast_hint(have, kind))
+
+    @contextmanager
+    def block(self) -> Iterator[Scope]:
+        """A scope for variables."""
+        self.scope = Scope(self.scope)
+        try:
+            yield self.scope
+        finally:
+            self.scope.close(self)
+            parent = self.scope.parent
+            if parent is None:
+                raise InternalError("scope without parent")
+            self.scope = parent
+
+    # ---------------------------------------------------------------------------------------- maps
+
+    def map(self, node: ast.MapRef) -> MapState:
+        """The state of a map."""
+        state = self.maps.get(node.name)
+        if state is None:
+            state = self.maps[node.name] = MapState(node.name)
+        state.used = True
+        if state.span is None:
+            state.span = node.span
+        return state
+
+    def settled(self, node: ast.Expr) -> Type:
+        """The real type of an expression that was looked at."""
+        return settle(self.program.types.get(node, UNKNOWN))
+
+    def known(self, kind: Type) -> bool:
+        """True when a type is known in all its parts."""
+        return not contains_unknown(kind)
+
+
+def _cast_hint(have: Type, kind: Type) -> tuple[str, ...]:
+    if is_integer(have) and is_integer(kind):
+        return (f"write ({have}) before the value if cutting it is what you want",)
+    return ()

@@ -1,0 +1,85 @@
+"""Compile-time arithmetic: what the machine would compute, done on Python integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.frontend.conversions import INT64_MIN, UINT64_MAX
+from pytrace.types import Int
+
+
+class FoldError(Exception):
+    """The result does not exist: division by zero, or more than 64 bits."""
+
+
+def wrap(value: int, kind: Int) -> int:
+    """*value* cut to the width of *kind* and read with its sign."""
+    value &= (1 << (8 * kind.width)) - 1
+    return value - (1 << (8 * kind.width)) if kind.signed and value > kind.high else value
+
+
+def _divide(a: int, b: int) -> int:
+    if b == 0:
+        raise FoldError("division by zero")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _modulo(a: int, b: int) -> int:
+    return a - b * _divide(a, b)
+
+
+def _left(a: int, b: int) -> int:
+    return a << (b & 63)
+
+
+def _right(a: int, b: int) -> int:
+    return a >> (b & 63)
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "/": _divide,
+    "%": _modulo,
+    "&": int.__and__,
+    "|": int.__or__,
+    "^": int.__xor__,
+    "<<": _left,
+    ">>": _right,
+}
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "==": int.__eq__,
+    "!=": int.__ne__,
+    "<": int.__lt__,
+    ">": int.__gt__,
+    "<=": int.__le__,
+    ">=": int.__ge__,
+}
+
+
+def arithmetic(operator: str, left: int, right: int, kind: Int | None) -> int:
+    """``left operator right``; cut to *kind*, or exact for literals (*kind* None).
+
+    Raises:
+        FoldError: division by zero, or a literal result that 64 bits do not hold.
+    """
+    value = _ARITHMETIC[operator](left, right)
+    if kind is not None:
+        return wrap(value, kind)
+    if not INT64_MIN <= value <= UINT64_MAX:
+        raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
+    return value
+
+
+def comparison(operator: str, left: int, right: int) -> bool:
+    """``left operator right`` by value."""
+    return _COMPARISONS[operator](left, right)
+
+
+def compare_bytes(operator: str, left: bytes, right: bytes) -> bool:
+    """``==`` or ``!=`` of two strings, up to their first NUL."""
+    equal = left.split(b"\0", 1)[0] == right.split(b"\0", 1)[0]
+    return equal if operator == "==" else not equal

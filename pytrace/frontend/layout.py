@@ -1,0 +1,72 @@
+"""Questions about types: ``sizeof``, ``offsetof``, ``typeinfo``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.diagnostics import did_you_mean
+from pytrace.frontend import ast
+from pytrace.frontend.conversions import UNKNOWN, Unknown, literal
+from pytrace.frontend.typenames import operand_type
+from pytrace.types import UINT32, UINT64, Array, Pointer, Record, String, Struct, Type
+
+if TYPE_CHECKING:
+    from pytrace.frontend.checker import Checker
+
+
+def size_of(checker: Checker, node: ast.Sizeof) -> Type:
+    """``sizeof(T or expression)``."""
+    kind = operand_type(checker, node.operand)
+    if isinstance(kind, Unknown):
+        return UINT64
+    checker.set_constant(node, kind.size)
+    return literal(kind.size)
+
+
+def offset_of(checker: Checker, node: ast.Offsetof) -> Type:
+    """``offsetof(T or expression, a.b[2].c)``."""
+    kind = operand_type(checker, node.operand)
+    if isinstance(kind, Unknown):
+        return UINT64
+    if isinstance(kind, Pointer) and isinstance(node.operand, ast.Expr):
+        kind = kind.target
+    offset = 0
+    for step in node.path:
+        name, *indices = step.replace("]", "").split("[")
+        if name:
+            if not isinstance(kind, Struct):
+                return checker.error(f"{kind} has no member {name!r}", node.span)
+            found = kind.find(name)
+            if found is None:
+                hints = did_you_mean(name, kind.names())
+                return checker.error(f"{kind} has no member {name!r}", node.span, hints=hints)
+            if found.bit_size:
+                return checker.error(f"{name!r} is a bitfield, which has no byte offset", node.span)
+            offset, kind = offset + found.offset, found.type
+        for text in indices:
+            if not isinstance(kind, Array) or not text.isdigit():
+                return checker.error(f"{kind} cannot be indexed by {text}", node.span)
+            kind = kind.element
+            offset += int(text) * kind.size
+    checker.set_constant(node, offset)
+    return literal(offset)
+
+
+def type_info(checker: Checker, node: ast.TypeInfo) -> Type:
+    """``typeinfo(x)``: a record of constants, in ``static[node]["values"]``."""
+    from pytrace.frontend.builtins.gates import unstable
+
+    if not unstable(checker, "typeinfo", node):
+        return UNKNOWN
+    kind = operand_type(checker, node.operand)
+    if isinstance(kind, Unknown):
+        return UNKNOWN
+    base, full = type_names(kind)
+    values = (0, base.encode(), full.encode())
+    checker.program.static[node] = {"values": values}
+    return Record(("btf_id", "base_type", "full_type"), (UINT32, String(len(base) + 1), String(len(full) + 1)))
+
+
+def type_names(kind: Type) -> tuple[str, str]:
+    """The kind of a type in one word, and its full name."""
+    return kind.tag, str(kind)

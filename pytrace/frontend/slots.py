@@ -1,0 +1,127 @@
+"""Typed places of a script (variables, map keys, map values) while their types are inferred.
+
+Each pass over the program collects anew what goes into a slot; a pass that ends with the types that it began with
+is the last
+but one, and the final pass reports what does not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pytrace.frontend import ast
+from pytrace.frontend.checked import VariableInfo
+from pytrace.frontend.conversions import UNKNOWN, Unknown, fits, settle, signs_differ, unify
+from pytrace.source import Span
+from pytrace.types import VOID, Bool, Enum, Int, Pointer, String, Type
+
+SETTLE_AFTER = 20
+"""After so many passes types only grow, so that inference ends."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One typed place."""
+
+    known: Type = UNKNOWN
+    """The type by the last complete pass."""
+    found: Type = UNKNOWN
+    """What this pass put in so far."""
+    fixed: Type | None = None
+    """Declared type."""
+    locked: Type | None = None
+    """Type that ``typeof`` or ``sizeof`` relied on."""
+    lock: Span | None = None
+    first: Span | None = None
+    """Where this pass put something in first."""
+
+    @property
+    def type(self) -> Type:
+        """What the slot has, as far as known."""
+        if self.fixed is not None:
+            return self.fixed
+        return self.found if isinstance(self.known, Unknown) else self.known
+
+    def takes(self, kind: Type, place: Span) -> bool:
+        """Put a value of type *kind* in; False when it does not fit."""
+        if isinstance(kind, Unknown):
+            return True
+        if self.fixed is not None:
+            return fits(kind, self.fixed)
+        if isinstance(kind, Pointer) and kind.trusted:
+            # The verifier forgets what a pointer points to once it has been stored.
+            kind = Pointer(kind.target, kind.space)
+        common = unify(self.found, kind)
+        if common is None or (self.locked is not None and settle(common) != self.locked):
+            return False
+        self.found = common
+        if self.first is None:
+            self.first = place
+        return True
+
+    def mixes_signs(self, kind: Type) -> bool:
+        """True when *kind* makes the slot an int64 although neither holds the other's values."""
+        scalars = Int | Enum | Bool
+        return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
+
+    def lock_now(self, place: Span) -> None:
+        """Remember that the type was relied on at *place*."""
+        if self.locked is None and not isinstance(self.type, Unknown):
+            self.locked, self.lock = settle(self.type), place
+
+    def begin(self, number: int) -> bool:
+        """Start pass *number*; True when the last one changed the type."""
+        found = self.found
+        if number > SETTLE_AFTER and not isinstance(found, Unknown):
+            found = unify(self.known, found) or found
+        changed = found != self.known
+        self.known, self.found, self.first = found, UNKNOWN, None
+        return changed
+
+
+@dataclass(slots=True)
+class VariableState:
+    """A scratch variable: what is known about one declaration."""
+
+    name: str
+    node: ast.Variable
+    slot: Slot
+    info: VariableInfo
+    span: Span
+    """Of the declaration: ``let $x`` or the first assignment."""
+    declared: bool = False
+    """By ``let``."""
+    assigned: bool = False
+    read: bool = False
+    loop: bool = False
+    """Set by a ``for``."""
+
+
+@dataclass(slots=True)
+class MapState:
+    """A map: what is known about it over the whole program."""
+
+    name: str
+    key: Slot = field(default_factory=Slot)
+    value: Slot = field(default_factory=Slot)
+    keyed: bool | None = None
+    keyed_at: Span | None = None
+    """Where its use with or without key was seen first."""
+    declaration: ast.MapDecl | None = None
+    used: bool = False
+    span: Span | None = None
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """Key and value."""
+        return self.key, self.value
+
+
+def new_variable(node: ast.Variable, span: Span) -> VariableState:
+    """The state of a variable that *node* declares."""
+    return VariableState(node.name, node, Slot(), VariableInfo(node.name, VOID, node.span), span)
+
+
+def flexible_string(kind: Type) -> bool:
+    """True for a declared ``string`` without capacity, which takes its size from the values."""
+    return isinstance(kind, String) and kind.capacity == 0

@@ -1,0 +1,404 @@
+"""Rules of statements and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytrace.builtin_table import Builtin
+from pytrace.frontend import ast, calls, expressions, operators
+from pytrace.frontend.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
+from pytrace.frontend.scopes import declare_new
+from pytrace.frontend.slots import flexible_string
+from pytrace.frontend.typenames import resolve
+from pytrace.source import Span
+from pytrace.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
+
+if TYPE_CHECKING:
+    from pytrace.frontend.checker import Checker
+    from pytrace.frontend.slots import MapState
+
+MAX_UNROLL = 100
+
+
+# ---------------------------------------------------------------------------------------------- blocks
+
+
+def check_block(checker: Checker, block: ast.Block, *, wanted: bool) -> Type:
+    """The statements of a block in a scope of its own; its value's type when the value is *wanted*, else VOID."""
+    with checker.block():
+        return check_body(checker, block, wanted=wanted)
+
+
+def check_body(checker: Checker, block: ast.Block, *, wanted: bool) -> Type:
+    """Like :func:`check_block`, in the present scope."""
+    for at, statement in enumerate(block.statements):
+        check_statement(checker, statement)
+        if _ends(checker, statement):
+            rest: list[ast.Node] = list(block.statements[at + 1 :])
+            if block.value is not None:
+                rest.append(block.value)
+            if rest:
+                checker.warn("this is never reached", rest[0].span)
+                checker.program.dead.update(rest)
+            return UNKNOWN if wanted else VOID
+    if block.value is None:
+        return checker.error("this block has no value at its end", block.span) if wanted else VOID
+    if not wanted:
+        effect(checker, block.value)
+        return VOID
+    return checker.value(block.value)
+
+
+def _ends(checker: Checker, statement: ast.Stmt) -> bool:
+    if isinstance(statement, ast.Return | ast.Break | ast.Continue):
+        return True
+    if not isinstance(statement, ast.ExprStmt):
+        return False
+    row = checker.program.calls.get(statement.value)
+    return isinstance(row, Builtin) and row.name == "exit"
+
+
+def check_statement(checker: Checker, node: ast.Stmt) -> None:
+    """One statement."""
+    STATEMENTS[type(node)](checker, node)
+
+
+# ---------------------------------------------------------------------------------------------- effects
+
+
+def _expression(checker: Checker, node: ast.ExprStmt) -> None:
+    effect(checker, node.value)
+
+
+def effect(checker: Checker, node: ast.Expr) -> None:
+    """An expression that is made for its effect."""
+    rule = _EFFECTS.get(type(node))
+    if rule is not None:
+        checker.program.types[node] = VOID
+        rule(checker, node)
+    elif isinstance(node, ast.Unary) and node.operator in ("++", "--"):
+        checker.value(node)
+    else:
+        checker.value(node)
+        if not isinstance(checker.program.types[node], Unknown):
+            checker.warn("the value of this is not used", node.span, hints=["write _ = … to say that you mean it"])
+
+
+def _call_effect(checker: Checker, node: ast.Call) -> None:
+    kind = calls.call(checker, node)
+    checker.program.types[node] = kind
+    calls.warn_discarded(checker, node, kind)
+
+
+def _name_effect(checker: Checker, node: ast.Identifier) -> None:
+    kind = expressions.identifier(checker, node)
+    checker.program.types[node] = kind
+    calls.warn_discarded(checker, node, kind)
+
+
+def _ternary_effect(checker: Checker, node: ast.Ternary) -> None:
+    decided = checker.condition(node.condition)
+    if node.then is not None and decided is not False:
+        effect(checker, node.then)
+    if decided is not True:
+        effect(checker, node.other)
+
+
+def _if_effect(checker: Checker, node: ast.If) -> None:
+    check_if(checker, node, wanted=False)
+
+
+def _block_effect(checker: Checker, node: ast.BlockExpr) -> None:
+    check_block(checker, node.block, wanted=False)
+
+
+_EFFECTS: dict[type[ast.Expr], Callable[[Checker, Any], None]] = {
+    ast.Call: _call_effect,
+    ast.Identifier: _name_effect,
+    ast.Ternary: _ternary_effect,
+    ast.If: _if_effect,
+    ast.BlockExpr: _block_effect,
+}
+
+
+# ---------------------------------------------------------------------------------------------- if
+
+
+def check_if(checker: Checker, node: ast.If, *, wanted: bool) -> Type:
+    """``if``, as a statement or (*wanted*) as a value."""
+    decided = checker.condition(node.condition)
+    if node.comptime and decided is None:
+        if not isinstance(checker.program.types[node.condition], Unknown):
+            checker.error("this condition cannot be decided at compile time", node.condition.span)
+        return UNKNOWN if wanted else VOID
+    if decided is not None:
+        return _decided_if(checker, node, decided=decided, wanted=wanted)
+    then = check_block(checker, node.then, wanted=wanted)
+    if node.other is None:
+        return checker.error("an if without else has no value", node.span) if wanted else VOID
+    other = _branch(checker, node.other, wanted=wanted)
+    if not wanted:
+        return VOID
+    return expressions.common_type(checker, node, (node.then.value or node.then, then), (node.other, other))
+
+
+def _decided_if(checker: Checker, node: ast.If, *, decided: bool, wanted: bool) -> Type:
+    chosen = node.then if decided else node.other
+    if chosen is None:
+        return checker.error("this if has no value: its condition is false", node.span) if wanted else VOID
+    kind = _branch(checker, chosen, wanted=wanted)
+    if wanted and isinstance(chosen, ast.Block) and not chosen.statements and chosen.value is not None:
+        value = checker.constant(chosen.value)
+        if value is not None:
+            checker.set_constant(node, value)
+    return kind
+
+
+def _branch(checker: Checker, node: ast.Block | ast.If, *, wanted: bool) -> Type:
+    if isinstance(node, ast.Block):
+        return check_block(checker, node, wanted=wanted)
+    kind = check_if(checker, node, wanted=wanted)
+    checker.program.types[node] = kind
+    return kind
+
+
+# ---------------------------------------------------------------------------------------------- variables
+
+
+def _let(checker: Checker, node: ast.Let) -> None:
+    kind = resolve(checker, node.type) if node.type is not None else None
+    given = checker.value(node.value) if node.value is not None else None
+    state = declare_new(checker, node.variable, _let_head(node), declared=True)
+    if kind is not None and (kind.aggregate or isinstance(kind, Void | Stats)):
+        checker.error(f"a variable cannot be {kind}", node.span)
+        return
+    if kind is not None and not isinstance(kind, Unknown) and not flexible_string(kind):
+        state.slot.fixed = kind
+    if given is None:
+        return
+    if kind is not None and flexible_string(kind) and not isinstance(given, String | Unknown):
+        checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
+        return
+    checker.put(state, given, node.span)
+
+
+def _let_head(node: ast.Let) -> Span:
+    """``let $x`` of a declaration."""
+    return replace(node.span, end=node.variable.span.end)
+
+
+def _assign(checker: Checker, node: ast.Assign) -> None:
+    target = node.target
+    if isinstance(target, ast.Variable):
+        _assign_variable(checker, node, target)
+    elif isinstance(target, ast.MapRef | ast.MapIndex):
+        _assign_map(checker, node, target)
+    else:
+        checker.value(node.value)
+        checker.error("only variables and maps can be assigned to", target.span)
+
+
+def _assign_variable(checker: Checker, node: ast.Assign, target: ast.Variable) -> None:
+    given = checker.value(node.value)
+    state = checker.scope.find(target.name)
+    if given.aggregate or isinstance(given, Stats):
+        checker.error(f"{settle(given)} cannot be kept in a variable", node.value.span)
+        return
+    if node.operator != "=":
+        current = checker.value(target)
+        if state is None:
+            return
+        stored = operators.compound(checker, node, current, given)
+        fixed = state.slot.fixed
+        if isinstance(fixed, Int) and is_integer(stored):
+            # ``$x += 1`` on a declared variable wraps around as in C.
+            stored = fixed
+        checker.put(state, stored, node.span)
+        return
+    if state is None:
+        state = checker.declare(target, node.span)
+    checker.put(state, given, node.span)
+    checker.bind(target, state)
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def _assign_map(checker: Checker, node: ast.Assign, target: ast.MapRef | ast.MapIndex) -> None:
+    if isinstance(target, ast.MapRef):
+        state = expressions.use_scalar(checker, target)
+    else:
+        state = expressions.use_keyed(checker, target)
+    if calls.is_aggregate_call(node.value):
+        _assign_aggregate(checker, node, target, state)
+        return
+    given = checker.value(node.value)
+    if state is None:
+        return
+    if node.operator != "=":
+        current = state.value.type
+        if current.aggregate:
+            checker.error(f"{state.name} is {current}, which only its function updates", node.span)
+            return
+        given = operators.compound(checker, node, current, given)
+    elif _copies_aggregate(checker, node, state):
+        return
+    if isinstance(given, Stats):
+        checker.error(f"{given} cannot be stored", node.span)
+        return
+    checker.put_map(state.name, state.value, given, node.span, "value")
+    checker.program.types[target] = state.value.type
+
+
+def _assign_aggregate(
+    checker: Checker, node: ast.Assign, target: ast.MapRef | ast.MapIndex, state: MapState | None
+) -> None:
+    checker.aggregate = node.value
+    kind = checker.value(node.value)
+    checker.aggregate = None
+    if state is None:
+        return
+    if node.operator != "=":
+        checker.error(f"{settle(kind)} is updated by a plain =", node.span)
+        return
+    checker.put_map(state.name, state.value, kind, node.value.span, "value")
+    checker.program.types[target] = state.value.type
+
+
+def _copies_aggregate(checker: Checker, node: ast.Assign, state: MapState) -> bool:
+    """Refuse ``@a = @b`` when @b is an aggregate and @a does not hold integers anyway."""
+    value = node.value
+    if not isinstance(value, ast.MapRef | ast.MapIndex):
+        return False
+    name = value.name if isinstance(value, ast.MapRef) else value.map.name
+    source = checker.maps[name].value.type
+    if not source.aggregate or isinstance(state.value.type, Int | Flexible | Bool):
+        return False
+    if checker.final or not isinstance(state.value.type, Unknown):
+        signed = expressions.read_type(source)
+        checker.error(
+            f"{name} is {source}, which cannot be copied",
+            node.span,
+            hints=[f"store its present value: ({signed}){value.span.text}"] if isinstance(signed, Int) else [],
+        )
+    return True
+
+
+# ---------------------------------------------------------------------------------------------- loops
+
+
+@contextmanager
+def _loop(checker: Checker, *, callback: bool) -> Iterator[None]:
+    checker.loops += 1
+    checker.map_loops += int(callback)
+    try:
+        yield
+    finally:
+        checker.loops -= 1
+        checker.map_loops -= int(callback)
+
+
+def _for(checker: Checker, node: ast.For) -> None:
+    if isinstance(node.source, ast.Range):
+        kind = _range(checker, node.source)
+    elif isinstance(node.source, ast.MapRef):
+        kind = _pairs(checker, node.source)
+    else:
+        kind = checker.error("for goes over a map or a range", node.source.span)
+    with checker.block():
+        state = declare_new(checker, node.variable, node.variable.span, loop=True)
+        checker.put(state, kind, node.variable.span)
+        checker.bind(node.variable, state)
+        with _loop(checker, callback=True):
+            check_block(checker, node.body, wanted=False)
+
+
+def _range(checker: Checker, node: ast.Range) -> Type:
+    for end in (node.start, node.stop):
+        checker.integer(end, "an end of a range")
+    return INT64
+
+
+def _pairs(checker: Checker, node: ast.MapRef) -> Type:
+    state = checker.map(node)
+    if state.keyed is False:
+        notes = [("used without key here", state.keyed_at)] if state.keyed_at is not None else []
+        return checker.error(f"{node.name} has no keys to go over", node.span, notes=notes)
+    key, value = state.key.type, state.value.type
+    if isinstance(key, Unknown) or isinstance(value, Unknown):
+        if checker.final:
+            return checker.error(f"undefined map {node.name}: nothing is ever stored in it", node.span)
+        return UNKNOWN
+    read = expressions.read_type(value)
+    if read is None or isinstance(read, Stats):
+        return checker.error(f"a loop cannot go over a map of {value}", node.span)
+    checker.program.types[node] = value
+    return Tuple((key, read))
+
+
+def _while(checker: Checker, node: ast.While) -> None:
+    checker.warn("while is deprecated", node.span, hints=["use for ($i : 0..N)"])
+    checker.condition(node.condition)
+    with _loop(checker, callback=False):
+        check_block(checker, node.body, wanted=False)
+
+
+def _unroll(checker: Checker, node: ast.Unroll) -> None:
+    count = checker.constant_integer(node.count, "the number of repetitions")
+    if count is not None and not 1 <= count <= MAX_UNROLL:
+        checker.error(f"unroll repeats 1 to {MAX_UNROLL} times, not {count}", node.span)
+    with _loop(checker, callback=False):
+        check_block(checker, node.body, wanted=False)
+
+
+def _jump(checker: Checker, node: ast.Break | ast.Continue) -> None:
+    if not checker.loops:
+        word = "break" if isinstance(node, ast.Break) else "continue"
+        checker.error(f"{word} outside of a loop", node.span)
+
+
+def _return(checker: Checker, node: ast.Return) -> None:
+    kind = checker.value(node.value) if node.value is not None else VOID
+    if isinstance(kind, Unknown):
+        return
+    if checker.function is not None:
+        wanted = checker.function.result
+        if kind != wanted and not (kind != VOID and wanted != VOID and fits(kind, wanted)):
+            notes = [("declared here", checker.function.span)]
+            checker.error(f"{checker.function.name}() returns {wanted}, this is {settle(kind)}", node.span, notes=notes)
+    elif kind != VOID and not is_integer(kind) and not isinstance(kind, Bool):
+        checker.error(f"a probe returns an integer, not {settle(kind)}", node.span)
+
+
+def _discard(checker: Checker, node: ast.Discard) -> None:
+    checker.value(node.value)
+
+
+def _import(checker: Checker, node: ast.Import) -> None:
+    if checker.config.unstable_import_statement == "error":
+        checker.error(
+            "import is only allowed at the start of a script",
+            node.span,
+            hints=["set unstable_import_statement = enable in the config block"],
+        )
+    elif checker.config.unstable_import_statement == "warn":
+        checker.warn("import inside a block is unstable", node.span)
+
+
+STATEMENTS: dict[type[ast.Stmt], Callable[[Checker, Any], None]] = {
+    ast.ExprStmt: _expression,
+    ast.Let: _let,
+    ast.Assign: _assign,
+    ast.Discard: _discard,
+    ast.For: _for,
+    ast.While: _while,
+    ast.Unroll: _unroll,
+    ast.Break: _jump,
+    ast.Continue: _jump,
+    ast.Return: _return,
+    ast.Import: _import,
+}
+"""Rules by node class."""

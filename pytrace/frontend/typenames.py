@@ -1,0 +1,210 @@
+"""From what is written as a type to the value type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytrace.diagnostics import did_you_mean
+from pytrace.frontend import ast
+from pytrace.frontend.conversions import UNKNOWN, Unknown, settle
+from pytrace.types import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    VOID,
+    Array,
+    Avg,
+    Buffer,
+    CgroupPath,
+    Count,
+    Hist,
+    Inet,
+    KSym,
+    LHist,
+    Mac,
+    Max,
+    Min,
+    Pointer,
+    Stack,
+    Stats,
+    String,
+    Struct,
+    Sum,
+    Timestamp,
+    TSeries,
+    Tuple,
+    Type,
+    Username,
+    USym,
+)
+
+if TYPE_CHECKING:
+    from pytrace.frontend.checker import Checker
+
+NAMED: dict[str, Type] = {
+    "void": VOID,
+    "bool": BOOL,
+    "int8": INT8,
+    "int16": INT16,
+    "int32": INT32,
+    "int64": INT64,
+    "uint8": UINT8,
+    "uint16": UINT16,
+    "uint32": UINT32,
+    "uint64": UINT64,
+    "inet": Inet(),
+    "macaddr_t": Mac(),
+    "timestamp": Timestamp(),
+    "username": Username(),
+    "cgroup_path_t": CgroupPath(),
+    "ksym_t": KSym(),
+    "usym_t": USym(),
+    "kstack_t": Stack(user=False),
+    "ustack_t": Stack(user=True),
+    "count_t": Count(),
+    "sum_t": Sum(),
+    "usum_t": Sum(signed=False),
+    "avg_t": Avg(),
+    "uavg_t": Avg(signed=False),
+    "min_t": Min(),
+    "umin_t": Min(signed=False),
+    "max_t": Max(),
+    "umax_t": Max(signed=False),
+    "stats_t": Stats(),
+    "ustats_t": Stats(signed=False),
+    "hist_t": Hist(),
+    "lhist_t": LHist(),
+    "tseries_t": TSeries(),
+}
+"""Types by the names that the language gives them; strings and buffers are in :func:`_named`."""
+
+C_NAMES: dict[str, Type] = {
+    "char": INT8,
+    "short": INT16,
+    "int": INT32,
+    "long": INT64,
+    "unsigned": UINT32,
+    "u8": UINT8,
+    "u16": UINT16,
+    "u32": UINT32,
+    "u64": UINT64,
+    "s8": INT8,
+    "s16": INT16,
+    "s32": INT32,
+    "s64": INT64,
+    "int8_t": INT8,
+    "int16_t": INT16,
+    "int32_t": INT32,
+    "int64_t": INT64,
+    "uint8_t": UINT8,
+    "uint16_t": UINT16,
+    "uint32_t": UINT32,
+    "uint64_t": UINT64,
+    "size_t": UINT64,
+    "ssize_t": INT64,
+    "uintptr_t": UINT64,
+}
+"""C names that mean the same everywhere, for kernels without type information."""
+
+_SIZED: dict[str, Callable[[int], Type]] = {"string": String, "buffer": Buffer, "inet": lambda _size: Inet()}
+
+
+def resolve(checker: Checker, node: ast.TypeExpr) -> Type:
+    """The value type that *node* names; UNKNOWN after an error.
+
+    A ``string`` without capacity is ``String(0)``, an array without count ``Array(element, 0)``: the user of the
+    type fills them in.
+    """
+    return _RULES[type(node)](checker, node)
+
+
+def _named(checker: Checker, node: ast.NamedType) -> Type:
+    sized = _SIZED.get(node.name)
+    if sized is not None and (node.capacity is not None or node.name != "inet"):
+        return sized(node.capacity or 0)
+    found = NAMED.get(node.name) or checker.definitions.typedef(node.name) or C_NAMES.get(node.name)
+    if found is None:
+        known = [*NAMED, *_SIZED, *C_NAMES]
+        checker.error(f"there is no type {node.name!r}", node.span, hints=did_you_mean(node.name, known))
+        return UNKNOWN
+    return found
+
+
+def _struct(checker: Checker, node: ast.StructTypeExpr) -> Type:
+    definitions = checker.definitions
+    found = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
+    if found is None:
+        # Suggestions need all names of the kernel, which take a while to read: only on the way to an error.
+        names = checker.kernel.type_names(node.kind)
+        checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=did_you_mean(node.name, names))
+        return UNKNOWN
+    return found
+
+
+def _pointer(checker: Checker, node: ast.PointerTypeExpr) -> Type:
+    target = node.target
+    if isinstance(target, ast.StructTypeExpr):
+        found = _pointee(checker, target, node)
+    else:
+        found = resolve(checker, target)
+    return UNKNOWN if isinstance(found, Unknown) else Pointer(found)
+
+
+def _pointee(checker: Checker, target: ast.StructTypeExpr, node: ast.PointerTypeExpr) -> Type:
+    definitions = checker.definitions
+    if target.kind == "enum":
+        return _struct(checker, target)
+    found: Struct | None = definitions.struct(target.kind, target.name)
+    if found is not None:
+        return found
+    names = checker.kernel.type_names(target.kind)
+    checker.error(f"unknown {target.kind} {target.name!r}", node.span, hints=did_you_mean(target.name, names))
+    return UNKNOWN
+
+
+def _array(checker: Checker, node: ast.ArrayTypeExpr) -> Type:
+    element = resolve(checker, node.element)
+    if isinstance(element, Unknown):
+        return UNKNOWN
+    if node.count is None:
+        return Array(element, 0)
+    count = checker.constant_integer(node.count, "the number of elements")
+    if count is None:
+        return UNKNOWN
+    if count < 1:
+        checker.error(f"an array cannot have {count} elements", node.count.span)
+        return UNKNOWN
+    return Array(element, count)
+
+
+def _tuple(checker: Checker, node: ast.TupleTypeExpr) -> Type:
+    members = tuple(resolve(checker, member) for member in node.members)
+    return UNKNOWN if any(isinstance(member, Unknown) for member in members) else Tuple(members)
+
+
+def _typeof(checker: Checker, node: ast.TypeofExpr) -> Type:
+    return operand_type(checker, node.operand)
+
+
+def operand_type(checker: Checker, operand: ast.Expr | ast.TypeExpr) -> Type:
+    """The type that ``typeof``, ``sizeof`` and the like are asked about; what they look at must not change later."""
+    if isinstance(operand, ast.TypeExpr):
+        return resolve(checker, operand)
+    return settle(checker.unevaluated(operand))
+
+
+_RULES: dict[type[ast.TypeExpr], Callable[[Checker, Any], Type]] = {
+    ast.NamedType: _named,
+    ast.StructTypeExpr: _struct,
+    ast.PointerTypeExpr: _pointer,
+    ast.ArrayTypeExpr: _array,
+    ast.TupleTypeExpr: _tuple,
+    ast.TypeofExpr: _typeof,
+}
