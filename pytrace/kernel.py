@@ -79,11 +79,15 @@ class UsdtProbe:
 
 @dataclass(frozen=True, slots=True)
 class UserParameter:
-    """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory."""
+    """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
+
+    *declaration* is its type as C text.
+    """
 
     name: str
     type: Type
     location: str
+    declaration: str = ""
 
 
 class KernelInfo(Protocol):

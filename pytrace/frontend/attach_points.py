@@ -87,14 +87,25 @@ def _block(probe: ast.Probe, scope: Scope) -> list[Match]:
         parts = points.split(attach_point, scope.options.positional, scope.diagnostics)
         if parts is None:
             continue
-        for point in _points(parts, attach_point.span, scope):
-            kinds.append((point.kind, point.span))
-            matches.extend(PROVIDERS[point.kind.name].expand(point, scope))
+        wanted = _points(parts, attach_point.span, scope)
+        kinds.extend((point.kind, point.span) for point in wanted)
+        matches.extend(_places(wanted, parts, attach_point.span, scope))
     for kind, span in kinds:
         if kind.name == "iter" and len(kinds) > 1:
             scope.error("an iter probe stands alone in its block", span, ["give it a block of its own"])
             return []
     return matches
+
+
+def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
+    """What one attach point stands for; a pattern as provider must find something in one of the kinds."""
+    scope.quiet = parts[0].wild
+    found = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
+    scope.quiet = False
+    if parts[0].wild and wanted and not found:
+        kinds = ", ".join(point.kind.name for point in wanted)
+        scope.missing(f"nothing matches this in any of {kinds}", span)
+    return found
 
 
 def _points(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
@@ -242,7 +253,7 @@ def _listed(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
         return found
     for row in PROBE_KINDS:
         point = Point(row, first, parts[1:], span)
-        if first.wild and _named(first.text, row) and PROVIDERS[row.name].fit(point):
+        if first.wild and not row.special and _named(first.text, row) and PROVIDERS[row.name].fit(point):
             found.extend(PROVIDERS[row.name].expand(point, scope))
     return found
 

@@ -72,12 +72,17 @@ def kernel_strings(kind: Type) -> Type:
     return kind
 
 
-def slots(name: str, prototype: FunctionPrototype, *, returns: bool) -> ProbeContext:
-    """The context of a fentry, fexit or raw tracepoint program: a ``u64`` (more for a struct) for each argument."""
+def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool = True) -> ProbeContext:
+    """The context of a fentry, fexit or raw tracepoint program: a ``u64`` (more for a struct) for each argument.
+
+    *known* says that the verifier lets a program follow pointer arguments without a check for null.
+    """
     arguments: list[ProbeArgument] = []
     at = 0
     for index, (parameter, kind) in enumerate(prototype.parameters):
-        arguments.append(ProbeArgument(parameter or f"arg{index}", trusted(kind), Slot(at)))
+        arguments.append(
+            ProbeArgument(parameter or f"arg{index}", trusted(kind) if known else in_space(kind), Slot(at))
+        )
         at += max(1, (kind.size + SLOT - 1) // SLOT)
     result = None
     if returns and not isinstance(prototype.result, Void):

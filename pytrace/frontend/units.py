@@ -80,7 +80,8 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
         arguments = context.arguments
     elif uses.fields:
         arguments = tuple(item for item in context.arguments if item.name in uses.fields)
-    positional = context.positional if uses.positional else ()
+    places = dict(enumerate(context.positional))
+    positional = tuple(places.get(number) for number in uses.positional)
     return (arguments, positional, context.result if "retval" in uses else None)
 
 
@@ -109,6 +110,8 @@ _SYMBOL_LENGTH = 60
 
 def _symbol(matches: list[Match], number: int) -> str:
     """A C name that says what the program serves; the number makes it unique."""
-    name = _NOT_C.sub("_", matches[0].probe.rpartition(":")[2] if ":" in matches[0].probe else "")[:_SYMBOL_LENGTH]
+    kind, first = matches[0].kind, matches[0].probe
+    place = first.rpartition(":")[2] if kind.user else first.partition(":")[2]
+    name = _NOT_C.sub("_", place)[-_SYMBOL_LENGTH:]
     middle = f"_{name}" if name and len(matches) == 1 else ""
-    return f"{matches[0].kind.name}{middle}_{number}"
+    return f"{kind.name}{middle}_{number}"

@@ -25,9 +25,9 @@ class Uses:
         return self.whole or bool(self.fields)
 
     @property
-    def positional(self) -> bool:
-        """Whether the body reads ``arg0`` …"""
-        return any(name.startswith("arg") and name[3:].isdigit() for name in self.names)
+    def positional(self) -> tuple[int, ...]:
+        """Numbers of the ``argN`` that the body reads."""
+        return tuple(sorted(int(name[3:]) for name in self.names if name.startswith("arg") and name[3:].isdigit()))
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

@@ -29,12 +29,14 @@ class Scope:
     config: Config
     diagnostics: Diagnostics
     listing: bool = False
+    quiet: bool = False
+    """Set while a pattern as provider is tried on one kind: what this kind lacks is no mistake."""
     names: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Names of test and bench probes seen so far."""
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a probe that cannot be attached, as the ``missing_probes`` key wants it."""
-        if self.listing or self.config.missing_probes == "ignore":
+        if self.listing or self.quiet or self.config.missing_probes == "ignore":
             return
         if self.config.missing_probes == "warn":
             self.diagnostics.warn(f"{message}; it is left out", span, hints=hints)
@@ -43,8 +45,13 @@ class Scope:
 
     def error(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a mistake in an attach point."""
-        if not self.listing:
+        if not self.listing and not self.quiet:
             self.diagnostics.error(message, span, hints=hints)
+
+    @property
+    def attaching(self) -> bool:
+        """Whether the probes will be attached, so that the kernel must be able to."""
+        return not self.listing and self.options.mode != "list"
 
     def feature(self, name: str) -> bool:
         """Whether the kernel has a feature that ``--no-feature`` does not hide."""

@@ -95,7 +95,7 @@ class Counter(Provider):
                 scope.error("the count must be positive", point.parts[1].span)
                 return []
             period, behind = number, f":{number}"
-        if self.feature and not scope.feature(self.feature):
+        if self.feature and scope.attaching and not scope.feature(self.feature):
             hints = ["software:cpu-clock and profile probes work without counters"]
             scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -69,7 +70,7 @@ class KernelProbe(Provider):
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if not 1 <= len(point.parts) <= 2 or not all(part.text for part in point.parts):
             return self.bad_shape(point, scope)
-        if not scope.listing and not self._possible(point, scope):
+        if scope.attaching and not self._possible(point, scope):
             return []
         target = point.parts[-1]
         if target.number and not target.quoted:
@@ -97,11 +98,14 @@ class KernelProbe(Provider):
             provider = "fexit" if not self.offsets else "fentry"
             return [f"{provider}:{name} traces the same function"]
         hints = ["tracepoint, rawtracepoint, uprobe, usdt and profile probes work here"]
-        if "*" not in name:
-            if scope.kernel.kernel_symbol(name) is None:
-                hints.extend(function_hints(name, scope, "{}"))
-            events = scope.kernel.tracepoints("*", f"*{name.removeprefix('do_').removeprefix('__')}*")[:3]
-            hints.extend(f"tracepoint:{group}:{event} may tell what you want to know" for group, event in events)
+        if "*" in name or not name:
+            return hints
+        reason = scope.kernel.untraceable_reason(name)
+        if reason == "missing":
+            hints.append(f"and it has no function {name!r}")
+            hints.extend(function_hints(name, scope, "{}"))
+        events = _related_events(name, self.offsets, scope)
+        hints.extend(f"{event} may tell what you want to know" for event in events)
         return hints
 
     def _address(self, point: Point, part: Part, scope: Scope) -> list[Match]:
@@ -214,6 +218,22 @@ class KernelProbe(Provider):
 def _plain(match: Match) -> bool:
     details = match.details
     return "function" in details and not details["offset"] and not details["module"]
+
+
+_SYSCALL = re.compile(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
+_AROUND = re.compile(r"^(?:__|do_|vfs_|ksys_|sys_)+")
+
+
+def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:
+    """Tracepoints that are near a function by name."""
+    call = _SYSCALL.fullmatch(name)
+    found: list[tuple[str, str]] = []
+    if call is not None:
+        found = scope.kernel.tracepoints("syscalls", f"sys_{'enter' if entry else 'exit'}_{call['name']}*")
+    stem = _AROUND.sub("", name)
+    if not found and len(stem) > 5:
+        found = scope.kernel.tracepoints("*", f"*{stem}")
+    return [f"tracepoint:{category}:{event}" for category, event in found[:2]]
 
 
 def _prototype(function: KernelFunction, scope: Scope) -> FunctionPrototype | None:

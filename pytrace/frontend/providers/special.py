@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.diagnostics import Note
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Point
-from pytrace.frontend.providers.base import Match, Provider, Scope
+from pytrace.frontend.providers.base import Match, Provider, Scope, matches_pattern
 from pytrace.frontend.uses import Uses
 
 SIGNALS = ("SIGUSR1",)
@@ -27,7 +27,7 @@ class Plain(_Special):
         return not point.parts
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if point.parts:
+        if point.parts and not scope.listing:
             return self.bad_shape(point, scope)
         return [Match(point.kind, point.kind.name, {}, point.span)]
 
@@ -41,6 +41,13 @@ class Self(_Special):
         return len(point.parts) == 2
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if scope.listing:
+            pattern = point.parts[-1].text if point.parts else "*"
+            return [
+                Match(point.kind, f"self:signal:{name}", {"signal": name}, point.span)
+                for name in SIGNALS
+                if matches_pattern(pattern, name)
+            ]
         if len(point.parts) != 2 or point.parts[0].text.lower() != "signal":
             return self.bad_shape(point, scope)
         signal = point.parts[1]

@@ -83,6 +83,24 @@ class Tracepoint(Provider):
         return contexts.tracepoint(category, event, fields, scope.config.max_strlen)
 
 
+# fmt: off
+NEVER_NULL = frozenset({
+    "sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking", "sched_migrate_task", "sched_process_exec",
+    "sched_process_exit", "sched_process_fork", "sched_process_free", "sched_stat_runtime", "sched_stat_wait",
+    "sched_stat_sleep", "sched_stat_iowait", "sched_stat_blocked", "task_newtask", "task_rename", "sys_enter",
+    "sys_exit", "block_rq_issue", "block_rq_complete", "block_rq_insert", "net_dev_queue", "net_dev_start_xmit",
+    "net_dev_xmit", "netif_rx", "netif_receive_skb", "consume_skb", "inet_sock_set_state", "irq_handler_entry",
+    "irq_handler_exit", "hrtimer_start", "hrtimer_expire_entry", "hrtimer_expire_exit", "hrtimer_cancel",
+    "workqueue_execute_start", "workqueue_execute_end",
+})
+# fmt: on
+"""Raw tracepoints whose pointer arguments the verifier never takes as possibly null.
+
+The kernel keeps a list of those that may be (``raw_tp_null_args`` in kernel/bpf/btf.c), which changes from version to
+version; where it does not matter much for speed, arguments are read through helpers, which always works.
+"""
+
+
 class RawTracepoint(Provider):
     """``rawtracepoint:[MODULE:]EVENT``, typed by BTF."""
 
@@ -139,4 +157,4 @@ class RawTracepoint(Provider):
         if prototype is None:
             scope.missing(f"BTF does not describe the arguments of {match.probe}", match.span)
             return ProbeContext()
-        return contexts.slots(match.probe, prototype, returns=False)
+        return contexts.slots(match.probe, prototype, returns=False, known=match.subject in NEVER_NULL)

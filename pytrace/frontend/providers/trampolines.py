@@ -35,7 +35,7 @@ class Trampoline(Provider):
         bpf = len(parts) > 1 and parts[0].text == "bpf"
         if not 1 <= len(parts) <= (3 if bpf else 2) or not all(part.text for part in parts):
             return self.bad_shape(point, scope)
-        if not scope.listing and not self._possible(point, scope):
+        if scope.attaching and not self._possible(point, scope):
             return []
         if bpf:
             return self._programs(point, scope)

@@ -46,7 +46,7 @@ class Watchpoint(Provider):
         if length not in LENGTHS:
             scope.error(f"a watchpoint has a length of 1, 2, 4 or 8 bytes, not {length}", parts[1].span)
             return []
-        if not scope.feature("watchpoint"):
+        if scope.attaching and not scope.feature("watchpoint"):
             scope.missing("watchpoint is not possible: this machine has no hardware breakpoints for perf", point.span)
             return []
         details = {"address": address, "length": length, "mode": mode}
