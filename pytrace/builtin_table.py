@@ -26,8 +26,8 @@ class Mode(Enum):
 class Builtin:
     """One row.
 
-    *signature* is what documentation and messages show. *least* … *most* is the number of arguments of a call (most None:
-    any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds that allow
+    *signature* is what documentation and messages show. *least* … *most* is the number of arguments of a call
+    (most None: any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds that allow
     it (None for all). *family* names the module of its check and emission.
     """
 

@@ -1,7 +1,8 @@
 """The compile cache: a script that was compiled before starts without the front end and without LLVM.
 
-An entry is the file form of a :class:`~pytrace.compiled.CompiledScript`, named by a digest of everything that the command
-line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked again on each use.
+An entry is the file form of a :class:`~pytrace.compiled.CompiledScript`, named by a digest of everything that the
+command line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked
+again on each use.
 Entries are only read from a directory that belongs to the user and that nobody else may write to.
 """
 
@@ -35,7 +36,8 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     """The digest that names the entry of a script *text* under *options*."""
     uname = os.uname()
     parts = [
-        pytrace.__version__, str(FORMAT), _package_stamp(), uname.release, uname.version, uname.machine, name, text, os.getcwd(),
+        pytrace.__version__, str(FORMAT), _package_stamp(), uname.release, uname.version, uname.machine,
+        name, text, os.getcwd(),
     ]  # fmt: skip
     for item in fields(options):
         value = getattr(options, item.name)

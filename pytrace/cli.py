@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (no traceback ever reaches a user)
         return _bug(error)
 
 

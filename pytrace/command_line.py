@@ -36,8 +36,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("command", "c", "cmd", "COMMAND", "run COMMAND, trace it and end with it", "process"),
     Option("follow", "", "follow", "", "with -p or -c: also the children that the process forks", "process"),
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
-    Option("usdt_file_activation", "", "usdt-file-activation", "", "raise USDT semaphores in all processes that map the file",
-           "process"),
+    Option("usdt_file_activation", "", "usdt-file-activation", "",
+           "raise USDT semaphores in all processes that map the file", "process"),
     Option("format", "f", "", "FORMAT", "output format: text or json", "output"),
     Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
     Option("buffering", "B", "", "MODE", "flush output: none, line or full", "output"),
@@ -47,9 +47,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("warnings", "k", "warnings", "", "also report failed memory reads and map look-ups", "output", repeat=True),
     Option("unsafe", "", "unsafe", "", "allow functions that change the system", "behaviour"),
     Option("probe_filter", "", "probe-filter", "REGEX", "keep only probes whose name contains a match", "behaviour"),
-    Option("no_feature", "", "no-feature", "LIST", "do without kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...",
-           "behaviour", repeat=True),
-    Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE", "behaviour"),
+    Option("no_feature", "", "no-feature", "LIST",
+           "do without kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...", "behaviour", repeat=True),
+    Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE",
+           "behaviour"),
     Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True),
     Option("no_cache", "", "no-cache", "", "compile again, and do not keep the result", "behaviour"),
     Option("dry_run", "", "dry-run", "", "stop after attaching", "behaviour"),
@@ -60,7 +61,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("info", "", "info", "", "what this build and this kernel can do", "mode"),
     Option("help", "h", "help", "", "this text", "mode"),
     Option("version", "V", "version", "", "version", "mode"),
-    Option("debug", "d", "debug", "STAGES", "show stages: all, ast, types, ir, ir-opt, asm, libbpf, verifier", "debug", repeat=True),
+    Option("debug", "d", "debug", "STAGES", "show stages: all, ast, types, ir, ir-opt, asm, libbpf, verifier", "debug",
+           repeat=True),
     Option("emit_elf", "", "emit-elf", "FILE", "write the BPF object to FILE and stop", "debug"),
     Option("emit_llvm", "", "emit-llvm", "FILE", "write FILE.original.ll and FILE.optimized.ll", "debug"),
     Option("verify_llvm_ir", "", "verify-llvm-ir", "", "check the LLVM code", "debug"),
@@ -142,7 +144,8 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
     if row is None:
         matches = [long for long in _LONG if long.startswith(name)]
         if len(matches) > 1:
-            raise TraceError(f"option --{name} is ambiguous", hints=("could be " + ", ".join(f"--{m}" for m in matches),))
+            hint = "could be " + ", ".join(f"--{match}" for match in matches)
+            raise TraceError(f"option --{name} is ambiguous", hints=(hint,))
         if not matches:
             near = similar(name, _LONG)
             hints = ("did you mean " + " or ".join(f"--{m}" for m in near) + "?",) if near else ()
@@ -208,7 +211,8 @@ def help_text() -> str:
         for row in OPTIONS:
             if row.group != group or row.hidden:
                 continue
-            names = ", ".join(text for text in (f"-{row.short}" if row.short else "", f"--{row.long}" if row.long else "") if text)
+            short, long = f"-{row.short}" if row.short else "", f"--{row.long}" if row.long else ""
+            names = ", ".join(text for text in (short, long) if text)
             left = f"{names} {row.argument}".rstrip()
             gap = "\n" + " " * 32 if len(left) > 28 else " " * (30 - len(left))
             parts.append(f"  {left}{gap}{row.help}\n")

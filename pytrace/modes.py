@@ -37,7 +37,7 @@ def run(line: CommandLine) -> int:
         return _run_compiled_file(script, options)
     compile_options = request.compile_options(line, options, script)
     if script.wants_help:
-        return _script_help(script, compile_options)
+        return _script_help(script)
     return _run_script(line, script, compile_options, options)
 
 
@@ -135,7 +135,7 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
     return 0
 
 
-def _script_help(script: Script, compile_options: CompileOptions) -> int:
+def _script_help(script: Script) -> int:
     from pytrace.frontend import parameters, parser
 
     diagnostics = Diagnostics()

@@ -46,7 +46,8 @@ class ProbeKind:
 
     *program_type* is the libbpf name of the program type (``kprobe``, ``tracepoint``, ``raw_tracepoint``, ``tracing``,
     ``perf_event``); *attach_type* the expected attach type of ``tracing`` programs. *space* is where bare pointers
-    point in this probe. *backwards*: several blocks on one event attach last to first, so that they run in source order.
+    point in this probe. *backwards*: several blocks on one event attach last to first, so that they run in source
+    order.
     """
 
     name: str
@@ -70,11 +71,16 @@ class ProbeKind:
 _K, _U = AddressSpace.KERNEL, AddressSpace.USER
 
 PROBE_KINDS: tuple[ProbeKind, ...] = (
-    ProbeKind("begin", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, "before anything is attached", special=True),
-    ProbeKind("end", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, "after everything is detached", special=True),
-    ProbeKind("self", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, "a signal to the tracer itself", special=True),
-    ProbeKind("test", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, "a test of --test", special=True),
-    ProbeKind("bench", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, "a benchmark of --bench", special=True),
+    ProbeKind("begin", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+              "before anything is attached", special=True),
+    ProbeKind("end", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+              "after everything is detached", special=True),
+    ProbeKind("self", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+              "a signal to the tracer itself", special=True),
+    ProbeKind("test", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+              "a test of --test", special=True),
+    ProbeKind("bench", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+              "a benchmark of --bench", special=True),
     ProbeKind("kprobe", ("k",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, "kernel function entry or offset",
               wildcards=True, backwards=True),
     ProbeKind("kretprobe", ("kr",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, "kernel function return",
@@ -85,12 +91,13 @@ PROBE_KINDS: tuple[ProbeKind, ...] = (
               wildcards=True, backwards=True, user=True, returns=True),
     ProbeKind("usdt", ("U",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, "user static tracepoint",
               wildcards=True, backwards=True, user=True),
-    ProbeKind("tracepoint", ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED, "kernel static tracepoint",
+    ProbeKind("tracepoint", ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED,
+              "kernel static tracepoint",
               wildcards=True),
     ProbeKind("rawtracepoint", ("rt",), "tracing", Context.SLOTS, _K, PidFilter.INJECTED,
               "kernel static tracepoint, raw arguments", attach_type="trace_raw_tp", wildcards=True),
-    ProbeKind("fentry", ("f", "kfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, "kernel function entry with typed arguments",
-              attach_type="trace_fentry", wildcards=True, backwards=True),
+    ProbeKind("fentry", ("f", "kfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED,
+              "kernel function entry with typed arguments", attach_type="trace_fentry", wildcards=True, backwards=True),
     ProbeKind("fexit", ("fr", "kretfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED,
               "kernel function return with typed arguments", attach_type="trace_fexit", wildcards=True, backwards=True,
               returns=True),

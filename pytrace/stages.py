@@ -42,8 +42,10 @@ def typed(checked: CheckedProgram) -> str:
     for info in checked.maps.values():
         key = "" if info.key is None else f"[{info.key}]"
         parts.append(f"map {info.name}{key}: {info.value} ({info.kind}, {info.max_entries})\n")
-    for function in checked.functions:
-        parts.append(f"fn {function.name}: {function.result}\n{tree(function.body, checked.types)}")
+    parts.extend(
+        f"fn {function.name}: {function.result}\n{tree(function.body, checked.types)}"
+        for function in checked.functions
+    )
     for unit in checked.units:
         names = ", ".join(target.probe for target in unit.targets)
         parts.append(f"program {unit.symbol} ({names})\n{tree(unit.body, checked.types)}")
@@ -57,9 +59,8 @@ def _lines(value: Any, types: Mapping[Any, Any], depth: int) -> Iterator[str]:
         if field.name == "span" or field.name.endswith("_span") or field.name == "head":
             continue
         part = getattr(value, field.name)
-        for item in part if isinstance(part, tuple) else (part,):
-            if hasattr(item, "__dataclass_fields__"):
-                children.append(item)
+        items = part if isinstance(part, tuple) else (part,)
+        children.extend(item for item in items if hasattr(item, "__dataclass_fields__"))
         if not hasattr(part, "__dataclass_fields__") and not _holds_nodes(part):
             attributes.append(f"{field.name}={part!r}")
     shown = f" {' '.join(attributes)}" if attributes else ""

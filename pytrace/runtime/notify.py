@@ -13,8 +13,8 @@ ATTACHED_HOOKS = ("__PYTRACE_NOTIFY_PROBES_ATTACHED", "__BPFTRACE_NOTIFY_PROBES_
 def systemd(state: str) -> None:
     """Send *state* (``READY=1``, ``STOPPING=1``) to the service manager, if one waits for it.
 
-    The protocol is one datagram to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract name space
-    (sd_notify(3)).
+    The protocol is one datagram to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract
+    name space (sd_notify(3)).
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

@@ -1,8 +1,8 @@
 """The live side of a run: load, begin, attach, read, end — and leave nothing behind.
 
 Everything that a session opens is closed by one :class:`ExitStack`, in order, also on Ctrl-C, on SIGTERM and when
-attaching fails.  However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends the same way:
-probes are detached, end probes run, waiting events are printed, then the maps.
+attaching fails.  However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends
+the same way: probes are detached, end probes run, waiting events are printed, then the maps.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Live:
         self._signals = signals
         self._options = options
         self._counters = CounterReader(loaded)
-        self._symbols = _symbols(loaded, options, traced, stack)
+        self._symbols = _symbols(loaded, options, stack)
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self._renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
         stack.callback(self._renderer.close)
@@ -238,16 +238,11 @@ class _Live:
             ready = self._loop.wait(REPORT_EVERY, drained)
             self._symbols.poll()
             drained = self._drain()
-            for number in self._signals.take():
-                self._run_signal(number)
+            for _ in self._signals.take():
+                self._run_all("self")
             if self._target is not None and self._target in ready:
                 return
             self._report_losses()
-
-    def _run_signal(self, number: int) -> None:
-        for program in self._session.programs("self"):
-            self._loaded.run(program.symbol)
-        self._drain()
 
     def _drain(self) -> int:
         count = self._ring.drain(self._renderer.handlers)
@@ -287,10 +282,8 @@ def _show_verifier(symbol: str, text: str) -> None:
     sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
 
 
-def _symbols(
-    loaded: LoadedScript, options: RunOptions, traced: child.Child | None, stack: ExitStack
-) -> Symbolizer:
-    """The symboliser that the config asks for; it follows processes when values of the script name user addresses."""
+def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Symbolizer:
+    """The symboliser that the config asks for."""
     config = loaded.manifest.config
     symbols = Symbolizer(
         cache=str(config.get("cache_user_symbols") or "PER_PID"),

@@ -13,7 +13,8 @@ _FORWARDED = (signal.SIGUSR1,)
 class Signals:
     """While entered, SIGINT and SIGTERM ask for the end of the run, and SIGUSR1 is handed on.
 
-    A second SIGINT or SIGTERM breaks off whatever is going on (``KeyboardInterrupt``); what is open is closed all the same.
+    A second SIGINT or SIGTERM breaks off whatever is going on (``KeyboardInterrupt``); what is open is closed all the
+    same.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class Signals:
         taken, self._forwarded = self._forwarded, []
         return taken
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if number in _FORWARDED:
             self._forwarded.append(number)
             return
