@@ -11,6 +11,7 @@ from enum import Enum
 from pytrace.diagnostics import TraceError
 
 _BLOCK = 1 << 16
+_MOST_PARTS = 4096
 
 
 class Flush(Enum):
@@ -49,7 +50,6 @@ class Output:
         self._messages = messages
         self._flush = flush
         self._parts: list[bytes] = []
-        self._held = 0
         self._owned = False
 
     @classmethod
@@ -73,8 +73,9 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Print *data*."""
-        self._parts.append(data)
-        if self._flush is Flush.NONE:
+        parts = self._parts
+        parts.append(data)
+        if self._flush is Flush.NONE or len(parts) > _MOST_PARTS:
             self.flush()
 
     def extend(self, parts: Iterable[bytes]) -> None:
@@ -84,6 +85,8 @@ class Output:
                 self.write(part)
         else:
             self._parts.extend(parts)
+            if len(self._parts) > _MOST_PARTS:
+                self.flush()
 
     def end_batch(self) -> None:
         """All events that were waiting have been handled: let their output be seen, as the policy asks."""
