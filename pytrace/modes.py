@@ -24,7 +24,7 @@ def run(line: CommandLine) -> int:
     """Do what the command line asks for; the exit status."""
     options = request.run_options(line)
     if line.flag("info"):
-        from pytrace.runtime import info
+        from pytrace import info
 
         sys.stdout.write(info.report(options.disabled))
         return 0

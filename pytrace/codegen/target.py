@@ -54,3 +54,8 @@ def assembly(module: llvm.ModuleRef) -> str:
 def elf(module: llvm.ModuleRef) -> bytes:
     """ELF object bytes."""
     return bytes(_machine().emit_object(module))
+
+
+def llvm_version() -> str:
+    """Version of the LLVM that llvmlite brings (``22.1.0``)."""
+    return ".".join(str(part) for part in llvm.llvm_version_info)
