@@ -46,6 +46,7 @@ class Command(IntEnum):
     LINK_CREATE = 28
     LINK_GET_FD_BY_ID = 30
     LINK_GET_NEXT_ID = 31
+    ENABLE_STATS = 32
     ITER_CREATE = 33
     LINK_DETACH = 34
 
@@ -321,3 +322,18 @@ def link_info(descriptor: int) -> tuple[int, int, int]:
     """Type (``enum bpf_link_type``), id and program id of a link."""
     kind, number, program = struct.unpack_from("=III", info(descriptor, 12))
     return kind, number, program
+
+
+_RUN_TIME_AT = 192
+"""Where ``run_time_ns`` and ``run_cnt`` lie in ``struct bpf_prog_info`` (``include/uapi/linux/bpf.h``)."""
+
+
+def enable_statistics() -> int:
+    """Have the kernel time all programs while the descriptor that this gives is open (Linux 5.8)."""
+    return command(Command.ENABLE_STATS, struct.pack("=I", 0))[0]
+
+
+def run_statistics(program: int) -> tuple[int, int]:
+    """Nanoseconds that a program ran while statistics were on, and how often."""
+    nanoseconds, count = struct.unpack_from("=QQ", info(program, _RUN_TIME_AT + 16), _RUN_TIME_AT)
+    return nanoseconds, count
