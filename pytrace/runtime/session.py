@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pytrace.compiled import CompiledScript, ProgramSpec
 from pytrace.diagnostics import TraceError
 from pytrace.request import RunOptions
-from pytrace.runtime import attach, child, notify, privileges
+from pytrace.runtime import attach, child, notify, privileges, testing
 from pytrace.runtime.attach import Attached, AttachOptions
 from pytrace.runtime.counters import CounterReader
 from pytrace.runtime.loader import LoadedScript, LoadOptions, load
@@ -69,7 +69,9 @@ class Session:
         traced = child.start(options.command, stack) if options.command is not None else None
         loaded = load(self._script, options=self._load_options(), stack=stack)
         self._fill_session_data(loaded, traced)
-        live = _Live(self, stack, loaded, output, traced, signals)
+        live = LiveSession(self, stack, loaded, output, traced, signals)
+        if self._options.mode in ("test", "bench"):
+            return testing.run(live)
         return live.run()
 
     def _open_output(self, stack: ExitStack) -> Output:
@@ -114,7 +116,7 @@ class Session:
         return self._options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
 
 
-class _Live:
+class LiveSession:
     """A session whose programs are loaded."""
 
     def __init__(
@@ -129,16 +131,16 @@ class _Live:
         manifest, options = loaded.manifest, session.options
         self._session = session
         self._stack = stack
-        self._loaded = loaded
-        self._output = output
+        self.loaded = loaded
+        self.output = output
         self._child = traced
         self._signals = signals
-        self._options = options
+        self.options = options
         self._counters = CounterReader(loaded)
         self._symbols = _symbols(loaded, options, stack)
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
-        self._renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
-        stack.callback(self._renderer.close)
+        self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
+        stack.callback(self.renderer.close)
         self._ring = RingReader(loaded.map_fd(manifest.ring), stack)
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
@@ -149,43 +151,48 @@ class _Live:
         """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
         if self._child is not None:
             return self._child.fileno()
-        if self._options.pid is None:
+        if self.options.pid is None:
             return None
         try:
-            descriptor = os.pidfd_open(self._options.pid)
+            descriptor = os.pidfd_open(self.options.pid)
         except OSError as error:
-            raise TraceError(f"cannot trace process {self._options.pid}: {error.strerror}") from error
+            raise TraceError(f"cannot trace process {self.options.pid}: {error.strerror}") from error
         self._stack.callback(os.close, descriptor)
         return descriptor
 
     # ---- the run
 
+    def programs(self, kind: str) -> list[ProgramSpec]:
+        """Programs of one probe kind, in source order."""
+        return self._session.programs(kind)
+
     def run(self) -> int:
+        """Begin, attach, wait, end; the exit status."""
         self._run_all("begin")
         if not self._ended:
             attached = self._attach()
             self._announce(attached)
             if self._child is not None:
                 self._child.release()
-            if not self._options.dry_run:
+            if not self.options.dry_run:
                 self._read_iterators(attached)
                 self._wait()
         return self._finish()
 
     @property
     def _ended(self) -> bool:
-        return self._renderer.state.exit_requested or self._signals.ending or self._output.broken
+        return self.renderer.state.exit_requested or self._signals.ending or self.output.broken
 
     def _run_all(self, kind: str) -> None:
         """Run the programs of *kind* one after another, and print what they sent."""
         for program in self._session.programs(kind):
-            self._loaded.run(program.symbol)
-            self._drain()
+            self.loaded.run(program.symbol)
+            self.drain()
             if self._ended and kind == "begin":
                 return
 
     def _attach(self) -> list[Attached]:
-        config, options = self._loaded.manifest.config, self._options
+        config, options = self.loaded.manifest.config, self.options
         pid = self._child.pid if self._child is not None else options.pid
         attach_options = AttachOptions(
             pid=pid if options.pid is not None or options.follow else None,
@@ -194,10 +201,10 @@ class _Live:
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,
         )
-        done = attach.attach_all(self._loaded, self._loaded.manifest.programs, attach_options, self._links)
+        done = attach.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
         if done.failures and attach_options.missing_probes == "warn" and options.warnings:
             for failure in done.failures:
-                self._output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
+                self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
         return list(done.attached)
 
     def _announce(self, attached: list[Attached]) -> None:
@@ -209,10 +216,10 @@ class _Live:
         count = len(attached) + by_hand
         if not count:
             raise TraceError("nothing could be attached", hints=_mode_hints(self._session))
-        self._renderer.attached(count)
+        self.renderer.attached(count)
         for item in attached:
             if item.note:
-                self._output.message(f"{item.note}\n")
+                self.output.message(f"{item.note}\n")
         notify.attached_hooks()
         notify.systemd("READY=1")
 
@@ -223,8 +230,8 @@ class _Live:
             if item.iterator is None:
                 continue
             for text in iterator.read(item.iterator):
-                self._output.write(text)
-            self._drain()
+                self.output.write(text)
+            self.drain()
 
     def _wait(self) -> None:
         """Handle events until something ends the run."""
@@ -237,41 +244,42 @@ class _Live:
         while not self._ended and not self._session.over_at_once:
             ready = self._loop.wait(REPORT_EVERY, drained)
             self._symbols.poll()
-            drained = self._drain()
+            drained = self.drain()
             for _ in self._signals.take():
                 self._run_all("self")
             if self._target is not None and self._target in ready:
                 return
             self._report_losses()
 
-    def _drain(self) -> int:
-        count = self._ring.drain(self._renderer.handlers)
-        self._renderer.end_batch()
+    def drain(self) -> int:
+        """Handle all events that wait, and let their output be seen; gives their number."""
+        count = self._ring.drain(self.renderer.handlers)
+        self.renderer.end_batch()
         return count
 
     def _report_losses(self) -> None:
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_EVERY
-            self._renderer.losses(self._counters.totals())
+            self.renderer.losses(self._counters.totals())
 
     # ---- the end
 
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
         self._links.close()
-        self._drain()
-        if not self._options.dry_run:
-            self._renderer.resume()
+        self.drain()
+        if not self.options.dry_run:
+            self.renderer.resume()
             self._run_all("end")
         totals = self._counters.totals()
-        self._renderer.losses(totals)
-        if not self._options.dry_run:
-            self._renderer.print_maps()
-        self._renderer.summary(totals)
+        self.renderer.losses(totals)
+        if not self.options.dry_run:
+            self.renderer.print_maps()
+        self.renderer.summary(totals)
         for text in self._symbols.notices():
-            self._output.message(f"WARNING: {text}\n")
-        return self._renderer.state.exit_code
+            self.output.message(f"WARNING: {text}\n")
+        return self.renderer.state.exit_code
 
 
 def _to_stderr(text: str) -> None:
