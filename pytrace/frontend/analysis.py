@@ -13,6 +13,7 @@ from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 from pytrace.frontend.checker import Checker, Definitions
 from pytrace.frontend.conversions import UNKNOWN, Unknown, contains_unknown, settle
+from pytrace.frontend.depth import run_deep
 from pytrace.frontend.resources import declare_map, finish_maps
 from pytrace.frontend.scopes import Scope
 from pytrace.frontend.slots import Slot, VariableState
@@ -37,16 +38,20 @@ def analyse(
 ) -> CheckedProgram:
     """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
     checker = Checker(options, kernel, definitions, config, diagnostics)
+    return run_deep(lambda: _analyse(checker, units, program), checker.program, diagnostics, program.span)
+
+
+def _analyse(checker: Checker, units: list[ProbeUnit], program: ast.Program) -> CheckedProgram:
     checker.program.units = list(units)
     functions = _functions(checker, program)
     declarations = [item for item in program.items if isinstance(item, ast.MapDecl)]
     for _ in range(MAX_PASSES):
-        if not checker.begin_pass(final=False):
+        if not checker.begin_pass():
             break
         _check_all(checker, functions, declarations)
     else:
         raise InternalError("type inference does not end")
-    checker.begin_pass(final=True)
+    checker.make_final()
     _report_functions(checker, program)
     _check_all(checker, functions, declarations)
     return _finish(checker, program)
@@ -166,11 +171,13 @@ def _check_unit(checker: Checker, unit: ProbeUnit) -> None:
 def _finish(checker: Checker, program: ast.Program) -> CheckedProgram:
     checked = checker.program
     finish_maps(checker)
-    if not checker.diagnostics.failed:
-        _check_complete(checker)
     for state in checker.variables.values():
         kind = settle(state.slot.fixed if state.slot.fixed is not None else state.slot.found)
         state.info.type = INT64 if isinstance(kind, Unknown) else kind
+    for variable, info in checked.variables.items():
+        checked.types[variable] = info.type
+    if not checker.diagnostics.failed:
+        _check_complete(checker)
     checked.types = {node: settle(kind) for node, kind in checked.types.items()}
     checked.functions = list(checker.functions.values())
     checked.config = asdict(checker.config)

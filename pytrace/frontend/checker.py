@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, InternalError, Note
 from pytrace.frontend import ast
-from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit
+from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, ProbeUnit
 from pytrace.frontend.conversions import (
     UNKNOWN,
     Unknown,
@@ -103,25 +103,31 @@ class Checker:
     def warn(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> None:
-        """Record a warning."""
+        """Record a warning; the library's own code gives none."""
+        if span.source.name.startswith(LIBRARY_PREFIX):
+            return
         self.diagnostics.warn(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
 
     # ---------------------------------------------------------------------------------------- passes
 
-    def begin_pass(self, *, final: bool) -> bool:
+    def begin_pass(self) -> bool:
         """Start a pass; True when the last one changed a type."""
         self.number += 1
         changed = self.number == 1
         for slot in self._slots():
             changed |= slot.begin(self.number)
-        self.final = final
-        self.diagnostics = self.reported if final else Diagnostics()
+        self.diagnostics = Diagnostics()
         self.program = CheckedProgram(units=self.program.units)
         for variable in self.variables.values():
             variable.assigned = variable.read = False
         for state in self.maps.values():
             state.used = False
         return changed
+
+    def make_final(self) -> None:
+        """The pass that has begun is the final one: all types are known."""
+        self.final = True
+        self.diagnostics = self.reported
 
     def _slots(self) -> Iterator[Slot]:
         for state in self.maps.values():

@@ -197,7 +197,11 @@ def _cast_place(node: ast.Expr) -> Span:
 
 def cast_span(node: ast.Cast) -> Span:
     """The ``(T)`` of a cast."""
-    text = node.span.source.text[node.span.start : node.operand.span.start]
+    inner = node.operand.span
+    if inner.source is not node.span.source or not node.span.start < inner.start <= node.span.end:
+        # The operand came in through a macro's parameter.
+        return node.type.span
+    text = node.span.source.text[node.span.start : inner.start]
     return replace(node.span, end=node.span.start + len(text.rstrip()))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
-from pytrace.frontend.slots import VariableState
+from pytrace.frontend.slots import HYGIENE, VariableState, shown_name
 from pytrace.source import Span
 
 if TYPE_CHECKING:
@@ -61,18 +61,19 @@ def declare_new(
     found = checker.scope.find(node.name)
     if found is not None and found.node is not node:
         same = node.name in checker.scope.names
-        message = f"${node.name} is declared already"
+        message = f"${shown_name(node.name)} is declared already"
         if not same:
-            message = f"${node.name} would hide a variable of an outer block"
+            message = f"${shown_name(node.name)} would hide a variable of an outer block"
         checker.error(message, span, notes=[("first declared here", found.span)], hints=["use another name"])
     return checker.declare(node, span, declared=declared, loop=loop)
 
 
 def unknown_variable(checker: Checker, node: ast.Variable) -> None:
     """Report that a variable is read that does not exist."""
-    notes, hints = [], did_you_mean("$" + node.name, ("$" + name for name in checker.scope.visible()))
+    name = shown_name(node.name)
+    notes, hints = [], did_you_mean("$" + name, ("$" + item for item in checker.scope.visible() if HYGIENE not in item))
     scope = checker.scope
     if node.name in scope.ended:
         notes.append(("it exists only in this block", scope.ended[node.name].span))
-        hints = (f"declare it before the block: let ${node.name};",)
-    checker.error(f"undefined variable ${node.name}", node.span, notes=notes, hints=hints)
+        hints = (f"declare it before the block: let ${name};",)
+    checker.error(f"undefined variable ${name}", node.span, notes=notes, hints=hints)

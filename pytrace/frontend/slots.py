@@ -15,6 +15,9 @@ from pytrace.frontend.conversions import UNKNOWN, Unknown, fits, settle, signs_d
 from pytrace.source import Span
 from pytrace.types import VOID, Bool, Enum, Int, Pointer, String, Type
 
+HYGIENE = "#"
+"""Stands between a variable's name and the number of the expansion that it belongs to; no script can write it."""
+
 SETTLE_AFTER = 20
 """After so many passes types only grow, so that inference ends."""
 
@@ -117,9 +120,15 @@ class MapState:
         return self.key, self.value
 
 
+def shown_name(name: str) -> str:
+    """A variable's name as the script has it."""
+    return name.partition(HYGIENE)[0]
+
+
 def new_variable(node: ast.Variable, span: Span) -> VariableState:
     """The state of a variable that *node* declares."""
-    return VariableState(node.name, node, Slot(), VariableInfo(node.name, VOID, node.span), span)
+    name = shown_name(node.name)
+    return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
 
 
 def flexible_string(kind: Type) -> bool:
