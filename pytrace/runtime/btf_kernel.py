@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -187,11 +188,11 @@ class KernelTypes:
             found += [(reader.btf.name, event) for event in events]
         return found
 
-    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
-        """Parameters of a raw tracepoint, without the context pointer that probes never see.
+    def raw_tracepoint(self, event: str) -> tuple[TypeReader, int, list[str]] | None:
+        """Who defines a raw tracepoint, its ``FUNC_PROTO``, and the names of its parameters after the context.
 
-        The typedef is used as it is on every kernel; since 6.17 ``__bpf_trace_EVENT`` names the parameters, which the
-        typedef's prototype does not.
+        The types are those of the typedef ``btf_trace_EVENT``, which the kernel itself goes by. Parameters of a
+        function pointer may have no names in BTF; then a function that was made for the tracepoint gives them.
         """
         found = self.find(f"btf_trace_{event}", Kind.TYPEDEF)
         if found is None:
@@ -199,30 +200,36 @@ class KernelTypes:
         reader, type_id = found
         words, at = reader.place(type_id)
         pointer, inside = reader.place(words[at + 2])
-        prototype = reader.prototype_of(event, pointer[inside + 2], type_id, skip=1)
-        return self._with_names(reader, prototype, event)
+        proto_id = pointer[inside + 2]
+        names = [name for name, _ in reader.parameters(proto_id)[1:]]
+        for source in ("__bpf_trace", "__traceiter", "__probestub"):
+            if all(names):
+                break
+            function = reader.btf.find(f"{source}_{event}", Kind.FUNC)
+            if function:
+                others = [name for name, _ in reader.prototype(function, skip=1).parameters]
+                names = others if len(others) == len(names) else names
+        return reader, proto_id, [name or f"arg{number}" for number, name in enumerate(names)]
 
-    def _with_names(self, reader: TypeReader, prototype: FunctionPrototype, event: str) -> FunctionPrototype:
-        """Parameters of a function pointer have no names in BTF; the functions made for the tracepoint have."""
-        if not any(name.startswith("arg") for name, _ in prototype.parameters):
-            return prototype
-        for source in (f"__traceiter_{event}", f"__bpf_trace_{event}", f"__probestub_{event}"):
-            found = reader.btf.find(source, Kind.FUNC)
-            if not found:
-                continue
-            named = reader.prototype(found, skip=1).parameters
-            if len(named) == len(prototype.parameters):
-                pairs = tuple((name, kind) for (name, _), (_, kind) in zip(named, prototype.parameters, strict=True))
-                return FunctionPrototype(
-                    event, prototype.module, pairs, prototype.result, prototype.variadic, prototype.btf_id
-                )
-        return prototype
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        """Parameters of a raw tracepoint, without the context pointer that probes never see."""
+        found = self.raw_tracepoint(event)
+        if found is None:
+            return None
+        reader, proto_id, names = found
+        type_id = reader.btf.find(f"btf_trace_{event}", Kind.TYPEDEF)
+        made = reader.prototype_of(event, proto_id, type_id, skip=1)
+        pairs = zip(names, made.parameters, strict=True)
+        return replace(made, parameters=tuple((name, kind) for name, (_, kind) in pairs))
 
     def iterators(self) -> dict[str, Struct]:
         """BPF iterator targets by name; the context struct is what ``bpf_iter_TARGET`` points to."""
         found = {}
         for reader in self.readers():
             for name in reader.btf.strings_with_prefix("bpf_iter__"):
+                if "__" in name.removeprefix("bpf_iter__"):
+                    # `…__safe_trusted` and such are for the verifier's eyes.
+                    continue
                 type_id = reader.btf.find(name, Kind.STRUCT)
                 kind = reader.type(type_id) if type_id else None
                 if isinstance(kind, Struct):

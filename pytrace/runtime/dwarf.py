@@ -13,7 +13,7 @@ from typing import Any
 
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UserParameter
-from pytrace.runtime.dwarf_types import DwarfTypes
+from pytrace.runtime.dwarf_types import DwarfTypes, type_text
 from pytrace.runtime.elf import EM_AARCH64, EM_X86_64, ElfFile
 from pytrace.types import Array, Pointer, Struct, Type
 
@@ -119,7 +119,7 @@ class DebugInfo:
             if location is None:
                 location = by_convention
             if location:
-                yield UserParameter(name, kind, location)
+                yield UserParameter(name, kind, location, type_text(_described(child, "DW_AT_type")))
 
     def _register_at(self, die: Any, address: int) -> str | None:
         """The register that DWARF says a parameter is in at the entry; None when it says memory, empty for nowhere.

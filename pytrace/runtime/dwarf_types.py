@@ -148,6 +148,33 @@ class DwarfTypes:
         return place_field(_name(die), kind, start, bits, size)
 
 
+_WORDS = {
+    "DW_TAG_structure_type": "struct ",
+    "DW_TAG_union_type": "union ",
+    "DW_TAG_enumeration_type": "enum ",
+}
+_BEHIND = {"DW_TAG_pointer_type": " *", "DW_TAG_reference_type": " &", "DW_TAG_rvalue_reference_type": " &&"}
+_BEFORE = {"DW_TAG_const_type": "const ", "DW_TAG_volatile_type": "volatile "}
+
+
+def type_text(die: Any) -> str:
+    """The type of what a DIE describes, as C text: ``const char *``."""
+    if "DW_AT_type" not in die.attributes:
+        return "void"
+    target = die.get_DIE_from_attribute("DW_AT_type")
+    if target.tag in _BEFORE:
+        inner = type_text(target)
+        # The qualifier of a pointer stands behind the star.
+        return f"{inner} {_BEFORE[target.tag].strip()}" if inner.endswith("*") else _BEFORE[target.tag] + inner
+    if target.tag in _BEHIND:
+        return type_text(target) + _BEHIND[target.tag]
+    if target.tag == "DW_TAG_array_type":
+        return f"{type_text(target)}[]"
+    if target.tag == "DW_TAG_subroutine_type":
+        return f"{type_text(target)} ()"
+    return _WORDS.get(target.tag, "") + (_name(target) or "{…}")
+
+
 def _number(die: Any, attribute: str) -> int:
     found = die.attributes.get(attribute)
     return int(found.value) if found is not None and isinstance(found.value, int) else 0

@@ -302,6 +302,16 @@ class SymbolTable:
         strings, find = self._strings, self._strings.find
         return [strings[at : find(b"\0", at)] for at in self._names]
 
+    def matching_names(self, pattern: str) -> list[bytes]:
+        """Names that a ``*`` pattern accepts, without symbol versions."""
+        names = self.names()
+        if b"@" in self._strings:
+            names = [name.partition(b"@")[0] for name in names]
+        if pattern == "*":
+            return names
+        accepts = re.compile(within(pattern, rb"@")).fullmatch
+        return [name for name in names if accepts(name)]
+
     def match(self, pattern: str) -> list[Symbol]:
         """Functions whose name a ``*`` pattern accepts."""
         if exact(pattern):

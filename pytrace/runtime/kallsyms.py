@@ -18,8 +18,6 @@ from pytrace.runtime.patterns import exact, within
 KERNEL_HALF = 1 << 63
 """Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
 
-_TEXT_TYPES = rb"[tTwW]"
-
 
 @dataclass(frozen=True, slots=True)
 class KernelPlace:
@@ -99,18 +97,21 @@ class Kallsyms:
             return None
         return int(self.text[self.text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
 
-    def functions(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
-        """``(name, module)`` of code symbols by ``*`` patterns; *module* empty for any, ``vmlinux`` for the kernel."""
-        name = within(pattern)
-        line = rb"(?m)^[0-9a-f]+ " + _TEXT_TYPES + rb" (" + name + rb")(?:\t\[([^\]]*)\])?$"
+    def functions(self, pattern: str, module: str = "", without: str = "") -> list[tuple[str, str]]:
+        """``(name, module)`` of code symbols by ``*`` patterns; *module* empty for any, ``vmlinux`` for the kernel.
+
+        *without* is the source of an expression for the starts of names that are left out.
+        """
+        owner = r"(?:\t\[(.*)\])?"
         if module == "vmlinux":
-            line = rb"(?m)^[0-9a-f]+ " + _TEXT_TYPES + rb" (" + name + rb")()$"
+            owner = "()"
         elif module:
-            line = rb"(?m)^[0-9a-f]+ " + _TEXT_TYPES + rb" (" + name + rb")\t\[(" + within(module, rb"\s\]") + rb")\]$"
+            owner = r"\t\[(" + within(module, rb"\s\]").decode() + r")\]"
+        barred = f"(?!{without})" if without else ""
+        line = rf"(?m) [tTwW] {barred}({within(pattern).decode()}){owner}$"
         if exact(pattern):
-            return self._exact_functions(pattern, line)
-        found = dict.fromkeys(match.group(1, 2) for match in re.finditer(line, self.text))
-        return [(name.decode(), (where or b"").decode()) for name, where in found]
+            return self._exact_functions(pattern, line.encode())
+        return list(dict.fromkeys(re.findall(line, self.text.decode())))
 
     def _exact_functions(self, name: str, line: bytes) -> list[tuple[str, str]]:
         """The lines of one name: found by plain search, checked by the expression."""
@@ -119,8 +120,7 @@ class Kallsyms:
         needle = b" " + name.encode()
         at = self.text.find(needle)
         while at >= 0:
-            start = self.text.rfind(b"\n", 0, at) + 1
-            match = accepts.match(self.text, start)
+            match = accepts.match(self.text, at - 2)
             if match:
                 found[match.group(1).decode(), (match.group(2) or b"").decode()] = None
             at = self.text.find(needle, at + 1)

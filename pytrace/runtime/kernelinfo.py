@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pytrace.runtime.tracefs import TraceableFunctions, Tracepoints
     from pytrace.runtime.user_binary import UserBinaries
 
+_STUBS = "__pfx_|__cfi_|__SCT__|__SCK__|__pi_"
+"""Starts of names in kallsyms that are no functions: padding, type checks, static calls, code before relocation."""
+
 
 class LiveKernel:
     """Facts about the running kernel and the user binaries of this machine.
@@ -53,6 +56,7 @@ class LiveKernel:
         self._disabled = frozenset(disabled)
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
+        self._function_names: dict[tuple[str, str], list[tuple[str, str]]] = {}
 
     def dependencies(self) -> tuple[Fact, ...]:
         """The facts that the answers so far depend on."""
@@ -184,21 +188,30 @@ class LiveKernel:
 
         return tracefs.blacklist()
 
-    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+    def kernel_function_names(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
+        """``(name, module)`` of the functions that :meth:`kernel_functions` gives, for long lists."""
         from pytrace.runtime import tracefs
 
+        key = (pattern, module)
+        if key in self._function_names:
+            return self._function_names[key]
         wild = "*" in pattern
         if wild or module:
             self._depend_on_modules()
         if self._traceable is not None:
             pairs = self._traceable.match(pattern, module)
         else:
-            pairs = [pair for pair in self.kallsyms.functions(pattern, module) if not tracefs.never_traceable(pair[0])]
-            # Symbols of BPF programs and of the linker's own stubs are no functions of the kernel.
-            pairs = [pair for pair in pairs if pair[1] != "bpf" and not pair[0].startswith(("__pfx_", "__cfi_"))]
+            pairs = self.kallsyms.functions(pattern, module, without=rf"{_STUBS}|{tracefs.NEVER}")
+            pairs = [pair for pair in pairs if pair[1] != "bpf"]
         if wild:
             pairs = [pair for pair in pairs if ".part." not in pair[0]]
-        return [KernelFunction(name, where) for name, where in pairs if name not in self._blacklist]
+        if self._blacklist:
+            pairs = [pair for pair in pairs if pair[0] not in self._blacklist]
+        self._function_names[key] = pairs
+        return pairs
+
+    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+        return [KernelFunction(name, owner) for name, owner in self.kernel_function_names(pattern, module)]
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         return self.kallsyms.function_size(name, module)
@@ -295,6 +308,11 @@ class LiveKernel:
                     if symbol["st_shndx"] != "SHN_UNDEF":
                         return int(symbol["st_value"])
         return None
+
+    def user_symbol_names(self, path: str, pattern: str) -> list[str]:
+        """Names of the functions that :meth:`user_symbols` gives, sorted, each once."""
+        self._depend(facts.file_fact(path.partition("!/")[0]))
+        return self._binaries.binary(path).function_names(pattern)
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         self._depend(facts.file_fact(path.partition("!/")[0]))

@@ -91,7 +91,7 @@ _SIGNED_NAMES = frozenset(("char", "short", "int", "long", "signed"))
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """A C type as a format file spells it: kind word, name without qualifiers, stars, and whether it says ``__user``."""
+    """A C type as a format file spells it: kind word, name without qualifiers, stars, and if it says ``__user``."""
 
     kind: str
     name: str
@@ -205,8 +205,10 @@ def _target_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -
 
 # ---------------------------------------------------------------------------------------------- functions
 
-_NEVER = re.compile(rb"(?:arch_cpu_idle|default_idle|bpf_dispatcher_xdp_func)$|rcu_|__ftrace_invalid_address__")
-"""Functions that are left out although the kernel lists them: probing them harms it, or they are no functions."""
+NEVER = r"(?:arch_cpu_idle|default_idle|bpf_dispatcher_xdp_func)(?!\w)|rcu_|__ftrace_invalid_address__"
+"""Source of an expression for functions that are left out although the kernel lists them: probing them harms it, or
+they are no functions.
+"""
 
 _CHUNK = 1 << 18
 
@@ -262,14 +264,14 @@ class TraceableFunctions:
             where = rb"()"
         elif module:
             where = rb"[ \t]+\[(" + within(module, rb"\s\]") + rb")\]"
-        line = re.compile(rb"\n(" + within(pattern) + rb")" + where + rb"[ \t]*(?=\n)")
+        line = re.compile(rb"\n((?!" + NEVER.encode() + rb")" + within(pattern) + rb")" + where + rb"[ \t]*(?=\n)")
         found = dict.fromkeys(match.group(1, 2) for match in line.finditer(text))
-        return [(name.decode(), (owner or b"").decode()) for name, owner in found if not _NEVER.match(name)]
+        return [(name.decode(), (owner or b"").decode()) for name, owner in found]
 
 
 def never_traceable(name: str) -> bool:
-    """Whether a function is kept out of every list (see :data:`_NEVER`)."""
-    return _NEVER.match(name.encode()) is not None
+    """Whether a function is kept out of every list (see :data:`NEVER`)."""
+    return re.match(NEVER, name) is not None
 
 
 def blacklist(path: str = BLACKLIST) -> frozenset[str]:

@@ -64,6 +64,13 @@ class Binary:
                 found.setdefault((symbol.name, symbol.address), symbol)
         return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
 
+    def function_names(self, pattern: str) -> list[str]:
+        """Names of functions by ``*`` pattern, sorted, each once."""
+        found: set[bytes] = set()
+        for table in self.tables:
+            found.update(table.matching_names(pattern))
+        return [name.decode(errors="surrogateescape") for name in sorted(found)]
+
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""
         for table in self.tables:

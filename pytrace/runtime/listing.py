@@ -1,0 +1,322 @@
+"""``-l``: which probes there are, and with ``-v`` what arguments they have; definitions of kernel types.
+
+One row for each probe kind in :data:`ROWS`; a row turns the parts of a pattern into places. Lists of the kernel are
+long, so a place is only a name and what is needed to look up its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytrace import perf_events
+from pytrace.compiled import Target
+from pytrace.diagnostics import TraceError, similar
+from pytrace.probes import probe_kind, probe_names
+from pytrace.runtime import arguments
+from pytrace.runtime.patterns import matching
+
+if TYPE_CHECKING:
+    from pytrace.runtime.kernelinfo import LiveKernel
+
+KERNEL_KINDS = ("kprobe", "tracepoint", "software", "hardware", "fentry", "iter", "rawtracepoint")
+"""What is listed, in this order, when no provider is named."""
+USER_KINDS = ("uprobe", "usdt")
+TYPE_WORDS = ("struct", "union", "enum")
+_UNITS = ("hz", "us", "ms", "s")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a row is asked: the parts behind the provider, the process of ``-p``, and where facts come from."""
+
+    kernel: LiveKernel
+    kind: str
+    parts: tuple[str, ...]
+    pid: int | None = None
+    verbose: bool = False
+
+
+Place = tuple[str, Mapping[str, Any]]
+"""One line of a listing: the probe's name, and the details of :class:`pytrace.compiled.Target` (only with ``-v``).
+
+A plain tuple: there may be 200,000 of them.
+"""
+
+_NO_DETAILS: Mapping[str, Any] = {}
+
+
+def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, verbose: bool = False) -> str:
+    """The text of ``-l`` with an optional pattern (or several, separated by commas).
+
+    Raises:
+        TraceError: the pattern names a provider that does not exist, or a place that is not there.
+    """
+    if operand is None and pid is None:
+        patterns = ["*"]
+    else:
+        patterns = [part.strip() for part in (operand or "*:*").split(",")]
+    lines: dict[str, None] = {}
+    for pattern in patterns:
+        word, _, rest = pattern.partition(" ")
+        if word in TYPE_WORDS and rest.strip():
+            lines.update(dict.fromkeys(_types(kernel, word, rest.strip(), verbose)))
+        else:
+            lines.update(dict.fromkeys(_probes(kernel, pattern, pid, verbose)))
+    return _text(lines)
+
+
+def targets(kernel: LiveKernel, found: Iterable[tuple[str, Target]], *, verbose: bool = False) -> str:
+    """The text of ``-l`` for the places of a script: kind and target of each."""
+    if not verbose:
+        return _text(dict.fromkeys(target.probe for _, target in found))
+    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.details)) for kind, target in found))
+
+
+def _text(lines: Mapping[str, None]) -> str:
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def _entry(kernel: LiveKernel, kind: str, place: Place) -> str:
+    probe, details = place
+    return "\n".join([probe, *(f"    {line}" for line in arguments.of(kernel, kind, details))])
+
+
+# ---------------------------------------------------------------------------------------------- patterns
+
+
+def _probes(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool) -> Iterator[str]:
+    provider, parts = _split(pattern)
+    for kind, its_parts in _kinds(provider, parts, pid):
+        places = ROWS[kind](Question(kernel, kind, its_parts, pid, verbose))
+        if verbose:
+            yield from (_entry(kernel, kind, place) for place in places)
+        else:
+            yield from (place[0] for place in places)
+
+
+def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """Provider and the other parts, split at colons outside quotes; a lone part that names no provider is an event."""
+    parts, current, quoted = [], "", False
+    characters = iter(pattern)
+    for character in characters:
+        if character == "\\" and quoted:
+            current += next(characters, "")
+        elif character == '"':
+            quoted = not quoted
+        elif character == ":" and not quoted:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    parts.append(current)
+    if len(parts) == 1 and probe_kind(parts[0]) is None:
+        return "*", (parts[0],)
+    return parts[0], tuple(parts[1:])
+
+
+def _kinds(provider: str, parts: tuple[str, ...], pid: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The rows to ask: one for a name, several for a pattern."""
+    row = probe_kind(provider)
+    if row is not None:
+        yield row.name, parts
+        return
+    if "*" not in provider:
+        near = similar(provider, probe_names())
+        hints = (f"did you mean {' or '.join(near)}?",) if near else (f"providers are {', '.join(probe_names())}",)
+        raise TraceError(f"there is no probe provider {provider!r}", hints=hints)
+    user = pid is not None or any("/" in part for part in parts[:1])
+    for kind in matching(provider, USER_KINDS if user else KERNEL_KINDS):
+        yield kind, parts
+
+
+# ---------------------------------------------------------------------------------------------- kernel kinds
+
+
+def _owner_and_name(question: Question) -> tuple[str, str]:
+    """``[module:]name`` patterns; everything when a part is left out."""
+    parts = [part or "*" for part in question.parts] or ["*"]
+    return ("", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _kernel_functions(question: Question) -> Iterable[Place]:
+    module, name = _owner_and_name(question)
+    kind, pairs = question.kind, question.kernel.kernel_function_names(name.partition("+")[0], module)
+    if not question.verbose and not module:
+        return [(f"{kind}:{function}", _NO_DETAILS) for function, _ in pairs]
+    return [
+        (f"{kind}:{_prefix(owner) if module else ''}{function}", {"function": function, "module": owner})
+        for function, owner in pairs
+    ]
+
+
+def _prefix(owner: str) -> str:
+    return f"{owner or 'vmlinux'}:"
+
+
+def _trampolines(question: Question) -> Iterable[Place]:
+    if question.parts[:1] == ("bpf",):
+        return _program_functions(question)
+    module, name = _owner_and_name(question)
+    types = question.kernel.types
+    if types is None:
+        return ()
+    traceable = {pair[0] for pair in question.kernel.kernel_function_names(name, module)}
+    kind, verbose = question.kind, question.verbose
+    return [
+        (f"{kind}:{owner}:{function}", {"function": function, "module": owner} if verbose else _NO_DETAILS)
+        for owner, function in types.function_names(name, module)
+        if function in traceable
+    ]
+
+
+def _program_functions(question: Question) -> Iterator[Place]:
+    """``bpf:[id:]name``: functions of the BPF programs that are loaded."""
+    parts = [part or "*" for part in question.parts[1:]] or ["*"]
+    wanted = parts[0] if len(parts) > 1 else "*"
+    for number, function in question.kernel.bpf_programs(parts[-1]):
+        if matching(wanted, [str(number)]):
+            yield f"{question.kind}:bpf:{number}:{function}", {"program_id": number, "function": function}
+
+
+def _tracepoints(question: Question) -> Iterator[Place]:
+    category, event = _owner_and_name(question)
+    for group, name in question.kernel.tracepoints(category or "*", event):
+        yield f"tracepoint:{group}:{name}", {"category": group, "event": name}
+
+
+def _raw_tracepoints(question: Question) -> Iterator[Place]:
+    module, event = _owner_and_name(question)
+    for owner, name in question.kernel.raw_tracepoints(event):
+        if not module or matching(module, [owner]):
+            yield f"rawtracepoint:{owner}:{name}", {"event": name, "module": owner}
+
+
+def _iterators(question: Question) -> Iterator[Place]:
+    names = question.kernel.iterators()
+    for name in matching((question.parts or ("*",))[0] or "*", names):
+        yield f"iter:{name}", {"iterator": name}
+
+
+def _events(question: Question) -> Iterator[Place]:
+    table = perf_events.SOFTWARE if question.kind == "software" else perf_events.HARDWARE
+    for name in matching((question.parts or ("*",))[0] or "*", perf_events.names(table)):
+        yield f"{question.kind}:{name}:", {"event": name}
+
+
+def _timers(question: Question) -> Iterator[Place]:
+    for unit in matching((question.parts or ("*",))[0] or "*", _UNITS):
+        yield f"{question.kind}:{unit}:", _NO_DETAILS
+
+
+def _special(question: Question) -> Iterator[Place]:
+    yield question.kind, _NO_DETAILS
+
+
+def _signals(question: Question) -> Iterator[Place]:
+    kind, name = ([part or "*" for part in question.parts] + ["*", "*"])[:2]
+    if matching(kind, ["signal"]) and matching(name, ["SIGUSR1"]):
+        yield "self:signal:SIGUSR1", {"signal": "SIGUSR1"}
+
+
+def _nothing(_question: Question) -> Iterator[Place]:
+    """Kinds whose places are addresses or belong to a script (``watchpoint``, ``test``, ``bench``)."""
+    yield from ()
+
+
+# ---------------------------------------------------------------------------------------------- user kinds
+
+
+def _binaries(question: Question, target: str) -> list[str]:
+    found = question.kernel.binaries(target, question.pid)
+    if not found:
+        what = target or "a process without -p"
+        raise TraceError(f"there is no binary {what!r}", hints=("give a path, a program, a library, or *",))
+    return found
+
+
+def _functions(question: Question) -> Iterable[Place]:
+    """``[binary:][cpp:]function``; without a binary the program of ``-p``."""
+    target, pattern, cpp = _user_parts(question)
+    for path in _binaries(question, target):
+        if not question.kernel.executable(path):
+            raise TraceError(f"{path} is not an ELF program or library")
+        if cpp:
+            for symbol, name in question.kernel.cpp_symbols(path, pattern):
+                yield f'{question.kind}:{path}:cpp:"{name}"', {"path": path, "symbol": symbol.name}
+        elif question.verbose:
+            for name in question.kernel.user_symbol_names(path, pattern):
+                yield f"{question.kind}:{path}:{name}", {"path": path, "symbol": name}
+        else:
+            before = f"{question.kind}:{path}:"
+            yield from [(before + name, _NO_DETAILS) for name in question.kernel.user_symbol_names(path, pattern)]
+
+
+def _user_parts(question: Question) -> tuple[str, str, bool]:
+    parts = question.parts
+    if question.pid is not None and len(parts) < 2 and not any("/" in part for part in parts):
+        return "", (parts or ("*",))[0] or "*", False
+    if not parts:
+        raise TraceError(f"{question.kind} needs a binary", hints=(f"{question.kind}:/path/to/program", "-p PID"))
+    if len(parts) > 2 and parts[1] == "cpp":
+        return parts[0], parts[2] or "*", True
+    return parts[0], (parts[-1] if len(parts) > 1 else "*") or "*", False
+
+
+def _static_probes(question: Question) -> Iterator[Place]:
+    """``binary:[provider:]name``; with ``-p`` the binary may be left out and means everything that is mapped."""
+    parts = list(question.parts)
+    if question.pid is not None and (not parts or parts[0] in ("", "*")):
+        parts = ["*", *parts[1:]]
+    if not parts:
+        raise TraceError("usdt needs a binary", hints=("usdt:/path/to/program", "usdt:* -p PID"))
+    target, names = parts[0], [part or "*" for part in parts[1:]] or ["*"]
+    provider, name = ("*", names[0]) if len(names) == 1 else (names[0], names[1])
+    for path in _binaries(question, target):
+        seen = set()
+        for probe in question.kernel.usdt_probes(path, provider, name) if question.kernel.executable(path) else ():
+            text = f"usdt:{path}:{probe.provider}:{probe.name}"
+            if text not in seen:
+                seen.add(text)
+                yield text, {"path": path, "provider": probe.provider, "name": probe.name}
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+def _types(kernel: LiveKernel, word: str, pattern: str, verbose: bool) -> Iterator[str]:
+    """``struct X``: the names that match, with *verbose* their definitions."""
+    found = matching(pattern, kernel.type_names(word)) if "*" in pattern else [pattern]
+    for name in sorted(found):
+        lines = arguments.definition(kernel, word, name)
+        if not lines:
+            near = similar(name, kernel.type_names(word))
+            hints = (f"did you mean {' or '.join(f'{word} {item}' for item in near)}?",) if near else ()
+            raise TraceError(f"the kernel has no {word} {name!r}", hints=hints)
+        yield "\n".join([*lines, ""]) if verbose else f"{word} {name}"
+
+
+ROWS: dict[str, Callable[[Question], Iterable[Place]]] = {
+    "kprobe": _kernel_functions,
+    "kretprobe": _kernel_functions,
+    "tracepoint": _tracepoints,
+    "software": _events,
+    "hardware": _events,
+    "fentry": _trampolines,
+    "fexit": _trampolines,
+    "iter": _iterators,
+    "rawtracepoint": _raw_tracepoints,
+    "profile": _timers,
+    "interval": _timers,
+    "uprobe": _functions,
+    "uretprobe": _functions,
+    "usdt": _static_probes,
+    "self": _signals,
+    "begin": _special,
+    "end": _special,
+    "test": _nothing,
+    "bench": _nothing,
+    "watchpoint": _nothing,
+}
+"""What lists each probe kind."""
