@@ -79,8 +79,11 @@ def _word_closes(text: str, match: re.Match[str], place: Place, *, ternary: bool
     return starts_probe(text, match.start(), ternary=ternary)
 
 
-def starts_probe(text: str, at: int, *, ternary: bool = False) -> bool:
-    """Whether the head of a probe begins at the word at *at*, where an operand could stand as well."""
+def starts_probe(text: str, at: int, *, ternary: bool = False, named: bool = True) -> bool:
+    """Whether the head of a probe begins at the word at *at*, where an operand could stand as well.
+
+    *ternary*: a colon may belong to a ``?``. *named*: ``name=`` counts as a beginning.
+    """
     word = _WORD.match(text, at)
     if word is None:
         return False
@@ -92,7 +95,7 @@ def starts_probe(text: str, at: int, *, ternary: bool = False) -> bool:
     if behind.lastgroup == "colon":
         return not ternary
     if behind.lastgroup == "name":
-        return True
+        return named
     if word.group().lower() in _BARE_PROBES:
         return True
     return behind.group("open") == "{"

@@ -70,6 +70,8 @@ def p_entries(p: Rule) -> None:
     | entries SEMI
     | entries error RESYNC"""
     p[0] = [] if len(p) == 1 else p[1]
+    if len(p) == 4:
+        p.parser.errok()
     if len(p) == 3 and isinstance(p[2], ast.ConfigEntry):
         p[0].append(p[2])
 
@@ -209,6 +211,8 @@ def p_statements(p: Rule) -> None:
     | statements statement
     | statements error RESYNC"""
     p[0] = [] if len(p) == 1 else p[1]
+    if len(p) == 4:
+        p.parser.errok()  # the next error is reported, however near
     if len(p) == 3 and p[2] is not None:
         p[0].append(p[2])
 

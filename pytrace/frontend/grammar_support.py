@@ -24,6 +24,7 @@ class Rule(Protocol):
     """PLY's production: ``p[0]`` is the result, ``p[1]`` … the parts."""
 
     lexer: ItemTokens
+    parser: Any
 
     def __getitem__(self, index: int) -> Any: ...
 

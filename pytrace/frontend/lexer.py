@@ -103,6 +103,8 @@ class Lexer:
             self.position = match.end()
             match = _COMMENT.match(text, self.position)
             if match is None:
+                if text.startswith("/*", self.position):
+                    self._open_comment("/*", Span(self.source, self.position, self.position + 2))
                 return self.position
             self.comments[match.start()] = match.end()
             self.position = match.end()

@@ -7,6 +7,7 @@ and PLY's parser build its tree.  Mistakes are recorded as diagnostics; the resu
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from pytrace.diagnostics import Diagnostics, Note
@@ -90,6 +91,22 @@ def _grammar_parser() -> Any:
     return _parser
 
 
+@dataclass(slots=True)
+class Piece:
+    """One root item or C part with the tokens that it was made from, for the formatter; *head* is where it starts."""
+
+    head: Span
+    node: ast.RootItem | ast.CPart
+    structure: Structure | None
+
+
+def parse_pieces(source: Source, diagnostics: Diagnostics) -> tuple[ast.Program, list[Piece], dict[int, int]]:
+    """The tree of a script with all its pieces in source order, and where its comments are."""
+    run = _ProgramParser(source, diagnostics)
+    program = run.run()
+    return program, run.pieces, run.lexer.comments
+
+
 class _ProgramParser:
     """One run over a script."""
 
@@ -102,6 +119,7 @@ class _ProgramParser:
         self.items: list[ast.RootItem] = []
         self.body: Span | None = None
         """The first item behind the preamble."""
+        self.pieces: list[Piece] = []
 
     def run(self) -> ast.Program:
         shebang = _SHEBANG.match(self.text)
@@ -126,6 +144,7 @@ class _ProgramParser:
             self.c_parts.append(part)
             first_line = part.span.text.split("{")[0].split("\n")[0].rstrip()
             self._check_early("C definitions", Span(self.source, at, at + len(first_line)))
+            self.pieces.append(Piece(part.span, part, None))
             return
         match = _ITEM.match(self.text, at)
         if match is None:
@@ -148,6 +167,7 @@ class _ProgramParser:
         node = run_grammar(Item(structure, head, points))
         if node is not None:
             self.items.append(node)
+            self.pieces.append(Piece(head, node, structure))
 
     # ------------------------------------------------------------------------------------------ kinds
 

@@ -25,6 +25,7 @@ _CANDIDATES = (
     "COMMA", "SEMI", "COLON", "ASSIGN", "RANGE", "PLUS", "TIMES", "EQ", "LAND", "LET", "IF", "ELSE", "PREDICATE_CLOSE",
 )  # fmt: skip
 _MOST_NAMED = 4
+_WORD_OPERATORS = {"and": "LAND", "or": "LOR"}
 
 
 class AbandonedItem(Exception):
@@ -71,6 +72,10 @@ class Item:
             return None  # now PLY drops what it read of the statement
         at = self.index - 1
         before = self.tokens[at - 1] if at else None
+        meant = _WORD_OPERATORS.get(token.text) if token.type == "IDENT" else None
+        if meant is not None and self._accepts(meant):
+            self.error(f"unexpected '{token.text}'", token.span, *hints_for(self.tokens, at, ""))
+            return self._go_on(Token(meant, token.text, token.span), None)
         if before is not None and self._misses_semicolon(before, token, at):
             self.error(f"expected ';' before {found_name(token)}", token.span, *hints_for(self.tokens, at, "SEMI"))
             return self._go_on(Token("SEMI", "", _behind(before)), token)
@@ -142,7 +147,7 @@ class Item:
     def _report(self, token: Token, at: int) -> None:
         expected = self._expected()
         message = f"unexpected {found_name(token)}" + (f", expected {expected}" if expected else "")
-        self.error(message, token.span, *hints_for(self.tokens, at, ""))
+        self.error(message, token.span, *hints_for(self.tokens, at, expected))
 
     def _report_end(self) -> None:
         end = self.tokens[-1]
@@ -150,7 +155,7 @@ class Item:
             return  # reported when it was put in
         place = _behind(end)
         expected = self._expected()
-        self.error("unexpected end" + (f", expected {expected}" if expected else ""), place, *hints_for(self.tokens, len(self.tokens), ""))
+        self.error(f"expected {expected or 'more'}", place, *hints_for(self.tokens, len(self.tokens), expected))
 
 
 def _behind(token: Token) -> Span:

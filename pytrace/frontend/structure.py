@@ -33,7 +33,7 @@ class Frame:
 
     def __init__(self, kind: str, opener: Token | None, role: str = "") -> None:
         self.kind = kind
-        """``( [ { <``, ``head`` (before the body of an item) or ``predicate``."""
+        """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
         self.opener = opener
         self.role = role
         """Of a block: ``item``, ``body`` (of a statement's header), ``statement`` (a bare block), ``config``, ``operand``."""
@@ -66,6 +66,10 @@ class Structure:
         """For each token, how many blocks are open around it."""
         self.direct: list[bool] = []
         """For each token, whether the innermost bracket around it is a block."""
+        self.starts: set[int] = set()
+        """Indices of the tokens that start a statement."""
+        self.roles: dict[int, str] = {}
+        """Roles of the blocks, by the index of the opening token."""
         self.stack: list[Frame] = []
         self._blocks = 0
         self._done = False
@@ -111,7 +115,7 @@ class Structure:
         """All tokens of a text that is one expression or type."""
         self._put(first)
         self._last = ""
-        self.stack.append(Frame("(", None))
+        self.stack.append(Frame("loose", None))
         while True:
             token = self.lexer.token()
             if token.type == "EOF":
@@ -148,13 +152,16 @@ class Structure:
 
     def _start_statement(self, frame: Frame, token: Token) -> None:
         text = self.lexer.source.text
-        if token.type == "IDENT" and self._is_probe_head(text, token):
-            self._missing_end(frame, token)
+        if token.type == "IDENT" and self.stack[0].kind == "head" and self._is_probe_head(text, token):
+            self._close_all(token, report=True)
+            self.lexer.seek(token.span.start)
+            self._done = True
             return
         frame.start = False
         frame.ternary = 0
         frame.statement = token.type
         frame.first = len(self.tokens)
+        self.starts.add(frame.first)
 
     def _is_probe_head(self, text: str, token: Token) -> bool:
         """Whether a statement cannot start here but a probe can: an end was forgotten."""
@@ -162,17 +169,16 @@ class Structure:
         line = text.rfind("\n", 0, start) + 1
         if text[line:start].strip():
             return False
-        return angles.starts_probe(text, start) and text[token.span.end : token.span.end + 1] in (":", " ", "{", "\t", "\n")
-
-    def _missing_end(self, frame: Frame, token: Token) -> None:
-        self._close_all(token, report=True)
-        self.lexer.seek(token.span.start)
-        self._done = True
+        return angles.starts_probe(text, start, named=False)
 
     # ------------------------------------------------------------------------------------------ brackets
 
     def _open(self, kind: str, token: Token, role: str = "") -> Frame:
         frame = Frame(kind, token, role)
+        if role:
+            if role == "body" and not (self.stack[-1].block and self.stack[-1].statement in _BODY_STATEMENTS):
+                role = "value"
+            self.roles[len(self.tokens)] = role
         self._put(token)
         self.stack.append(frame)
         if frame.block:
@@ -242,7 +248,7 @@ class Structure:
             self._pop(token)
             return
         for outer in reversed(self.stack):
-            if outer.kind == wanted and outer.opener is not None:
+            if outer.kind == wanted:
                 while self.stack[-1] is not outer:
                     self._close_top(token, report=True)
                 self._pop(token)
@@ -310,26 +316,23 @@ class Structure:
         if frame.kind == "predicate":
             self._predicate_end(frame, token)
             return
-        if frame.kind == "head":
+        if frame.opener is None or frame.kind == "head":
             self.stack.pop()
             return
         kind, closer = _CLOSER[frame.kind]
-        if report and frame.opener is not None:
+        if report:
             where = token.span if token.text else place
             what = "the end of the text" if token.type == "EOF" else f"'{token.text}'"
             self.lexer.diagnostics.error(
                 f"syntax: expected '{closer}', found {what}", where,
                 hints=(f"add '{closer}'",), notes=(Note(f"'{frame.opener.text}' was opened here", frame.opener.span),),
             )  # fmt: skip
-        if frame.opener is None:
-            self.stack.pop()
-            return
         self._pop(Token(kind, "", place))
 
     def _close_brackets(self, token: Token) -> None:
         """Close parentheses and brackets down to the block around them, with one message."""
         report = True
-        while self.stack[-1].kind in ("(", "[") and self.stack[-1].opener is not None:
+        while self.stack[-1].kind in ("(", "["):
             self._close_top(token, report=report)
             report = False
 
@@ -342,12 +345,11 @@ class Structure:
     # ------------------------------------------------------------------------------------------ places
 
     def _semicolon(self, frame: Frame, token: Token) -> None:
-        if frame.kind in ("(", "[") and len(self.stack) > 1:
+        if frame.kind in ("(", "["):
             self._close_brackets(token)
             frame = self.stack[-1]
         if frame.kind == "predicate":
-            self._predicate_end(frame, token)
-            frame = self.stack[-1]
+            frame = self._without_body(token)
         self._put(token)
         if frame.block and frame.role != "config":
             frame.start = True
@@ -387,6 +389,16 @@ class Structure:
                 self.stack.pop()
                 token.type = "PREDICATE_CLOSE"
         self._put(token)
+
+    def _without_body(self, token: Token) -> Frame:
+        """A predicate is followed by statements without a brace: put its end and the brace in."""
+        self.lexer.error(
+            "expected a block behind the predicate, found ';'", token.span, "write /condition/ { … }"
+        )
+        self.stack.pop()
+        place = _before(token)
+        self._put(Token("PREDICATE_CLOSE", "", place))
+        return self._open("{", Token("LBRACE", "", place), "item")
 
     # ------------------------------------------------------------------------------------------ angle blocks
 

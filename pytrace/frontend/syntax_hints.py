@@ -17,6 +17,7 @@ _WORDS = {
     "foreach": "write for ($kv : @map) { … }",
     "switch": "there is no 'switch': write if … else if … else",
     "do": "there is no 'do': write while (condition) { … }",
+    "in": "write ':' between the variable and what is looped over",
     "var": "write 'let $name = value', or '$name = value'",
     "function": "functions are written 'fn name($a : type) : type { … }' outside of probes",
     "def": "functions are written 'fn name($a : type) : type { … }' outside of probes",
@@ -26,7 +27,7 @@ _WORDS = {
 
 
 def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...]:
-    """Hints for an error at index *at* of an item's tokens; *expected* is ``SEMI`` where a semicolon was missed."""
+    """Hints for an error at index *at* of an item's tokens; *expected* says what was expected, or is ``SEMI`` where a semicolon was missed."""
     token = tokens[at] if at < len(tokens) else None
     before = tokens[at - 1] if at else None
     for word in (token, before, _statement_start(tokens, at)):
@@ -37,7 +38,8 @@ def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...
     if token is None:
         return ()
     rule = _RULES.get(token.type)
-    return rule(tokens, at) if rule is not None else ()
+    hints = rule(tokens, at) if rule is not None else ()
+    return hints or (("add ',' in front of it",) if "','" in expected and token.type in _OPERANDS else ())
 
 
 def _statement_start(tokens: Sequence[Token], at: int) -> Token | None:
@@ -62,18 +64,12 @@ def _not(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
 def _string(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     if at and tokens[at - 1].type == "STRING":
         return ("strings next to each other are not joined: write one string",)
-    return _operand(tokens, at)
+    return ()
 
 
-def _operand(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    depth = 0
-    for index in range(at - 1, max(-1, at - 200), -1):
-        kind = tokens[index].type
-        depth += (kind in ("RPAREN", "RBRACKET")) - (kind in ("LPAREN", "LBRACKET"))
-        if depth < 0:
-            return ("add ',' between arguments",)
-        if kind in ("SEMI", "LBRACE", "RBRACE"):
-            return ()
+def _variable(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
+    if tokens[0].type == "MAP_ITEM":
+        return ("outside of probes, 'let' declares maps only: let @name = hash(100);",)
     return ()
 
 
@@ -90,20 +86,20 @@ def _brace(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
 def _map(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     if at and tokens[at - 1].type == "LET":
         return ("maps are declared outside of probes: let @name = hash(100);",)
-    return _operand(tokens, at)
+    return ()
 
 
 def _type_word(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     return ("a type stands in parentheses, as in (struct name *)value",)
 
 
+_OPERANDS = frozenset({"IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM"})
+
 _RULES: dict[str, Callable[[Sequence[Token], int], tuple[str, ...]]] = {
     "ASSIGN": _assign,
     "NOT": _not,
     "STRING": _string,
-    "IDENT": _operand,
-    "INT": _operand,
-    "VARIABLE": _operand,
+    "VARIABLE": _variable,
     "MAP": _map,
     "ELSE": _else,
     "LBRACE": _brace,

@@ -95,7 +95,5 @@ def found_name(token: Token) -> str:
     """What messages call a token that they found."""
     if not token.text:
         return "the end of the text" if token.type == "EOF" else kind_name(token.type)
-    if token.type == "STRING":
-        return "a string"
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
-    return f"'{text}'"
+    return f"the string {text}" if token.type == "STRING" else f"'{text}'"

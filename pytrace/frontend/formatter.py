@@ -1,0 +1,100 @@
+"""The formatter of ``--fmt``.
+
+It works on the tokens, so that numbers, strings, parentheses and comments stay as they were written, and changes only what is
+between them:
+
+- four spaces for each block; one statement a line; a block's brace stands at the end of its header's line;
+- a value's block (``$a = if (c) { 1 } else { 2 }``) stays on one line when it was on one;
+- blanks around binary operators, behind commas, behind ``if`` and its kin; none behind unary operators and inside brackets;
+- a line break inside a statement stays where it was, with one level of indentation more;
+- up to one empty line stays; probes, macros and functions have one around them;
+- attach points share a line of up to 100 columns, else each has its own;
+- ``;`` is put behind assignments, declarations and jumps that lack it.
+
+Comments stay where they were: alone on a line, or behind what they follow.  C parts stay as they are.
+"""
+
+from __future__ import annotations
+
+from pytrace.diagnostics import Diagnostics, InternalError
+from pytrace.frontend import ast, parser, visitor
+from pytrace.frontend.parser import Piece
+from pytrace.frontend.printing import INDENT, ItemPrinter, Lines
+from pytrace.source import Source
+
+_WIDTH = 100
+_BODIES = (ast.Probe, ast.Macro, ast.Function)
+
+
+def format_source(source: Source, diagnostics: Diagnostics) -> str:
+    """The script in the one style; unchanged when it has syntax errors, which are recorded.
+
+    Raises InternalError when the result would not mean the same, which is checked.
+    """
+    known = len(diagnostics.errors)
+    program, pieces, comments = parser.parse_pieces(source, diagnostics)
+    if len(diagnostics.errors) > known:
+        return source.text
+    text = _Formatter(source, program, comments).run(pieces)
+    again = Diagnostics()
+    if not visitor.same(parser.parse(Source(source.name, text), again), program) or again.items:
+        raise InternalError("the formatted script does not mean the same")
+    return text
+
+
+class _Formatter:
+    """One run over a script."""
+
+    def __init__(self, source: Source, program: ast.Program, comments: dict[int, int]) -> None:
+        self.source = source
+        self.program = program
+        self.lines = Lines(source.text, sorted(comments.items()))
+
+    def run(self, pieces: list[Piece]) -> str:
+        lines = self.lines
+        if self.program.shebang is not None:
+            lines.write(self.program.shebang.rstrip())
+            lines.passed(len(self.program.shebang))
+            lines.break_line()
+        before: Piece | None = None
+        for piece in pieces:
+            start = piece.head.start
+            apart = before is not None and (isinstance(before.node, _BODIES) or isinstance(piece.node, _BODIES))
+            lines.between(start, blank=apart)
+            self._piece(piece)
+            before = piece
+        lines.between(len(self.source.text), blank=False, end=True)
+        return lines.text()
+
+    def _piece(self, piece: Piece) -> None:
+        lines = self.lines
+        node = piece.node
+        if isinstance(node, ast.CPart):
+            lines.write_verbatim(node.text, node.span.end)
+            return
+        assert piece.structure is not None
+        if isinstance(node, ast.Probe):
+            self._attach_points(node)
+        else:
+            lines.write(piece.head.text)
+            lines.passed(piece.head.end)
+        ItemPrinter(lines, piece.structure).run()
+
+    def _attach_points(self, node: ast.Probe) -> None:
+        lines = self.lines
+        texts = [f"{point.name}={point.text}" if point.name else point.text for point in node.attach_points]
+        commented = lines.comment_before(node.attach_points[-1].span.start)
+        split = commented or len(", ".join(texts)) > _WIDTH
+        for index, (point, text) in enumerate(zip(node.attach_points, texts, strict=True)):
+            last = index == len(texts) - 1
+            lines.comments_to(point.span.start, 0)
+            lines.write(text if last else text + ",")
+            lines.passed(point.span.end)
+            if not last and split:
+                lines.trailing_comments(node.attach_points[index + 1].span.start)
+                lines.break_line()
+            elif not last:
+                lines.space()
+
+
+__all__ = ["INDENT", "format_source"]

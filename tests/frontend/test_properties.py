@@ -1,0 +1,78 @@
+"""Properties of the syntax stage on generated input."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytrace.diagnostics import Diagnostics, render_all
+from pytrace.frontend import formatter, parser, visitor
+from pytrace.source import Source
+from tests.frontend.programs import EXPRESSIONS, PIECES, PROGRAMS
+
+QUICK = settings(
+    max_examples=100, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)  # fmt: skip
+
+
+@QUICK
+@given(PROGRAMS)
+def test_generated_programs_parse_and_format(text: str) -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", text), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    formatted = formatter.format_source(Source("t", text), diagnostics)
+    again = parser.parse(Source("t", formatted), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items) + formatted
+    assert visitor.same(program, again)
+    assert formatter.format_source(Source("t", formatted), diagnostics) == formatted
+
+
+@QUICK
+@given(EXPRESSIONS)
+def test_generated_expressions_parse(text: str) -> None:
+    diagnostics = Diagnostics()
+    assert parser.parse_expression(Source("t", text), diagnostics) is not None
+    assert not diagnostics.items
+
+
+def parse_everything(text: str) -> None:
+    diagnostics = Diagnostics()
+    source = Source("t", text)
+    program = parser.parse(source, diagnostics)
+    parser.parse_expression(source, diagnostics)
+    parser.parse_type(source, diagnostics)
+    render_all(diagnostics.items)
+    for node in visitor.walk(program):
+        assert 0 <= node.span.start <= node.span.end <= len(text)
+    for item in diagnostics.items:
+        assert 0 <= item.span.start <= item.span.end <= len(text)
+
+
+@settings(QUICK, max_examples=200)
+@given(st.text(max_size=60))
+def test_any_text_gives_diagnostics_only(text: str) -> None:
+    parse_everything(text)
+
+
+@settings(QUICK, max_examples=300)
+@given(st.lists(PIECES, max_size=30).map(" ".join))
+def test_any_tokens_give_diagnostics_only(text: str) -> None:
+    parse_everything("begin { " + text)
+    parse_everything(text)
+
+
+@settings(QUICK, max_examples=100)
+@given(PROGRAMS, st.data())
+def test_damaged_programs_give_diagnostics_only(text: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    piece = data.draw(PIECES)
+    parse_everything(text[:at] + piece + text[at + data.draw(st.integers(0, 5)) :])
+    parse_everything(text[:at])
+
+
+@settings(QUICK, max_examples=60)
+@given(st.binary(max_size=80))
+def test_any_bytes_give_diagnostics_only(data: bytes) -> None:
+    parse_everything(data.decode("utf-8", "surrogateescape"))
