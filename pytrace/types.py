@@ -9,7 +9,7 @@ Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum as PyEnum
 from typing import Any, ClassVar, cast
@@ -687,6 +687,18 @@ ALL: tuple[type[Type], ...] = (
 """Every concrete type; a renderer, decoder or LLVM table that lacks one of them is incomplete."""
 
 _BY_TAG: dict[str, type[Type]] = {kind.tag: kind for kind in ALL}
+
+
+def parts(roots: Iterable[Type]) -> Iterator[Type]:
+    """*roots* and all types that values of them hold (not what pointers point to)."""
+    for kind in roots:
+        yield kind
+        if isinstance(kind, Array):
+            yield from parts((kind.element,))
+        elif isinstance(kind, Tuple | Record):
+            yield from parts(kind.members)
+        elif isinstance(kind, Struct):
+            yield from parts(field.type for field in kind.fields)
 
 
 # ---------------------------------------------------------------------------------------------- serialisable form

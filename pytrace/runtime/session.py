@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from pytrace.compiled import CompiledScript, ProgramSpec
+from pytrace.compiled import CompiledScript, Manifest, ProgramSpec
 from pytrace.diagnostics import TraceError
 from pytrace.request import RunOptions
 from pytrace.runtime import attach, child, notify, privileges, testing
@@ -27,6 +27,7 @@ from pytrace.runtime.ringbuffer import EventLoop, RingReader
 from pytrace.runtime.signals import Signals
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from pytrace.terminal import colour
+from pytrace.types import Stack, USym, parts
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
@@ -138,6 +139,7 @@ class LiveSession:
         self.options = options
         self._counters = CounterReader(loaded)
         self._symbols = _symbols(loaded, options, stack)
+        self._follow_mappings()
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
         stack.callback(self.renderer.close)
@@ -159,6 +161,17 @@ class LiveSession:
             raise TraceError(f"cannot trace process {self.options.pid}: {error.strerror}") from error
         self._stack.callback(os.close, descriptor)
         return descriptor
+
+    def _follow_mappings(self) -> None:
+        """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
+        if not _shows_user_addresses(self.loaded.manifest):
+            return
+        pid = self._child.pid if self._child is not None else self.options.pid
+        try:
+            self._symbols.start(None if pid is None else [pid])
+        except TraceError as error:
+            if self.options.warnings:
+                self.output.message(f"WARNING: {error.message}\n")
 
     # ---- the run
 
@@ -288,6 +301,12 @@ def _to_stderr(text: str) -> None:
 
 def _show_verifier(symbol: str, text: str) -> None:
     sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
+
+
+def _shows_user_addresses(manifest: Manifest) -> bool:
+    roots = [kind for event in manifest.events for kind in event.args]
+    roots += [kind for item in manifest.maps for kind in (item.key, item.value) if kind is not None]
+    return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
 
 
 def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Symbolizer:
