@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 
 class Cgroups:
@@ -22,6 +20,8 @@ class Cgroups:
         The unified hierarchy comes first under the name ``unified``, then those of version 1 by name. A cgroup that
         no hierarchy has (it was removed) gives an empty text.
         """
+        import fnmatch
+
         found = []
         for name, root in self._hierarchies():
             if not pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")):
@@ -33,8 +33,9 @@ class Cgroups:
     def _hierarchies(self) -> tuple[tuple[str, str], ...]:
         if self._roots is None:
             unified, named = [], []
-            for line in Path(self._mounts).read_text().splitlines():
-                fields = line.split()
+            with open(self._mounts) as file:
+                lines = [line.split() for line in file]
+            for fields in lines:
                 if len(fields) > 2 and fields[2] == "cgroup2":
                     unified.append(("unified", fields[1]))
                 elif len(fields) > 2 and fields[2] == "cgroup":

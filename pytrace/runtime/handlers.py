@@ -7,7 +7,6 @@ event is done when the handler is made.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 
 from pytrace.events import EventSpec
@@ -125,6 +124,8 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _system(context: Context, spec: EventSpec) -> RunHandler:
+    import subprocess
+
     text = _text_of(context, spec)
 
     def handle(data: bytes, offset: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from pytrace.types import Hist, LHist
 
@@ -151,6 +150,8 @@ def quantiles(form: Shape, counts: Sequence[int], percents: Sequence[str]) -> li
 
     The p-th percentile is the least value such that at least p percent of all values are not greater.
     """
+    from fractions import Fraction
+
     total = sum(counts)
     found = []
     for percent in percents:

@@ -12,12 +12,15 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pytrace import types
-from pytrace.runtime import histogram, tseries
 from pytrace.runtime.text import STATS, Form, TextForms, stats_members
 from pytrace.runtime.values import named_fields
+
+if TYPE_CHECKING:
+    # Loaded only by scripts that have such maps.
+    from pytrace.runtime import histogram, tseries
 
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
@@ -171,12 +174,16 @@ def _extreme(value: tuple[int, int]) -> bytes:
 
 
 def _hist(_forms: JsonForms, kind: types.Type) -> Form:
+    from pytrace.runtime import histogram
+
     shape = histogram.shape(cast("types.Hist | types.LHist", kind))
     return lambda counts: histogram_form(shape, counts)
 
 
 def histogram_form(shape: histogram.Shape, counts: Sequence[int], div: int = 1) -> bytes:
     """An array of buckets; an open end has no ``min`` or no ``max``, which are both inclusive."""
+    from pytrace.runtime import histogram
+
     found = []
     for bucket in histogram.used(shape, counts):
         items = []
@@ -206,12 +213,16 @@ def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
 
 
 def _tseries(_forms: JsonForms, kind: types.Type) -> Form:
+    from pytrace.runtime import tseries
+
     series = cast(types.TSeries, kind)
     return lambda value: series_form(tseries.whole(series, value))
 
 
 def series_form(series: tseries.Series) -> bytes:
     """An array of intervals that have a value."""
+    from pytrace.runtime import tseries
+
     found = [
         b'{"interval_start":%s,"value":%s}' % (quoted(tseries.moment(start)), number(value))
         for start, value in series.points

@@ -1,19 +1,24 @@
-"""Maps as they print: copies of all CPUs merged, entries ordered, text and JSON."""
+"""Maps as they print: entries ordered and cut, text and JSON, snapshots, percentiles."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pytrace import types
 from pytrace.compiled import MapSpec
 from pytrace.diagnostics import InternalError
-from pytrace.runtime import histogram, jsonout, tseries
+from pytrace.runtime import jsonout
 from pytrace.runtime.jsonout import JsonForms
-from pytrace.runtime.text import Form, TextForms, truncated
-from pytrace.runtime.values import Decode, Decoders, named_fields
+from pytrace.runtime.merging import BUCKETED, OTHER, ROWS, Merge, divided, itself
+from pytrace.runtime.text import Form, TextForms
+from pytrace.runtime.values import Decode, Decoders
+
+if TYPE_CHECKING:
+    # Loaded only by scripts that have such maps.
+    from pytrace.runtime import histogram, tseries
 
 
 class Reader(Protocol):
@@ -51,163 +56,6 @@ class Shown:
 Entry = tuple[Any, Any]
 """Decoded key (None for an unkeyed map) and merged value."""
 
-Merge = Callable[[bytes], Any]
-Sort = Callable[[Any], Any]
-
-
-# ---------------------------------------------------------------------------------------------- merging and order
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What differs between types of map values.
-
-    *merge* makes the function that joins the copies of all CPUs; *rank* is what entries are ordered by before the key
-    (None: by key alone). *subtract* takes an earlier merged value off a later one where that makes sense.
-    """
-
-    merge: Callable[[types.Type, int, Decoders], Merge]
-    rank: Sort | None = None
-    subtract: Callable[[Any, Any], Any] | None = None
-    json_type: str = "map"
-
-
-def _wrapped(signed: bool) -> Callable[[int], int]:
-    if signed:
-        return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
-    return lambda value: value & ((1 << 64) - 1)
-
-
-def _single(kind: types.Type, _size: int, decoders: Decoders) -> Merge:
-    decode = decoders.decoder(kind)
-    return lambda data: decode(data, 0)
-
-
-def _words(data_size: int, code: str) -> Callable[[bytes], tuple[int, ...]]:
-    return struct.Struct(f"={data_size // 8}{code}").unpack
-
-
-def _number(kind: types.Type, size: int, decoders: Decoders) -> Merge:
-    if size <= max(8, kind.size):
-        return _single(kind, size, decoders)
-    # A plain number in a per-CPU map: each copy takes 8 bytes.
-    number = cast(types.Int, kind)
-    wrap = _wrapped(number.signed)
-    one = decoders.decoder(kind)
-    return lambda data: wrap(sum(one(data, at) for at in range(0, size, 8)))
-
-
-def _count(_kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    words = _words(size, "Q")
-    return lambda data: sum(words(data))
-
-
-def _sum(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    signed = cast(types.Sum, kind).signed
-    wrap, words = _wrapped(signed), _words(size, "q" if signed else "Q")
-    return lambda data: wrap(sum(words(data)))
-
-
-def _pairs(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    signed = cast(types.Avg, kind).signed
-    wrap, words = _wrapped(signed), struct.Struct("=" + ("qQ" if signed else "QQ") * (size // 16)).unpack
-
-    def merge(data: bytes) -> tuple[int, int]:
-        found = words(data)
-        return wrap(sum(found[::2])), sum(found[1::2])
-
-    return merge
-
-
-def _extreme(choose: Callable[[Iterable[int]], int]) -> Callable[[types.Type, int, Decoders], Merge]:
-    def row(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-        code = "qQ" if cast(types.Min, kind).signed else "QQ"
-        words = struct.Struct("=" + code * (size // 16)).unpack
-
-        def merge(data: bytes) -> tuple[int, int]:
-            found = words(data)
-            known = [value for value, seen in zip(found[::2], found[1::2], strict=True) if seen]
-            return (choose(known), 1) if known else (0, 0)
-
-        return merge
-
-    return row
-
-
-def _buckets(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    count = cast("types.Hist | types.LHist", kind).buckets
-    words = _words(size, "Q")
-
-    def merge(data: bytes) -> tuple[int, ...]:
-        found = words(data)
-        return tuple(map(sum, zip(*(found[at : at + count] for at in range(0, len(found), count)), strict=True)))
-
-    return merge
-
-
-def _series(kind: types.Type, _size: int, _decoders: Decoders) -> Merge:
-    one = struct.Struct(f"=Q{'q' if cast(types.TSeries, kind).signed else 'Q'}Q")
-    return lambda data: tuple(item for item in one.iter_unpack(data) if item[0])
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _average(value: tuple[int, int]) -> int:
-    return truncated(*value)
-
-
-def _minus(new: int, old: int) -> int:
-    return new - old
-
-
-def _all_minus(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
-    return tuple(first - second for first, second in zip(new, old, strict=True))
-
-
-_ROWS: dict[type[types.Type], Row] = {
-    types.Int: Row(_number, _itself),
-    types.Enum: Row(_single, _itself),
-    types.Count: Row(_count, _itself, _minus),
-    types.Sum: Row(_sum, _itself, _minus),
-    types.Min: Row(_extreme(min), lambda value: value[0]),
-    types.Max: Row(_extreme(max), lambda value: value[0]),
-    types.Avg: Row(_pairs, _average, _all_minus, "stats"),
-    types.Stats: Row(_pairs, _average, _all_minus, "stats"),
-    types.Hist: Row(_buckets, sum, _all_minus, "hist"),
-    types.LHist: Row(_buckets, sum, _all_minus, "hist"),
-    types.TSeries: Row(_series, lambda value: max((item[0] for item in value), default=0), None, "tseries"),
-}
-_OTHER = Row(_single)
-
-_BUCKETED = (types.Hist, types.LHist, types.TSeries)
-
-
-def divided(kind: types.Type, div: int) -> Callable[[Any], Any]:
-    """How ``div`` changes a decoded value: numbers at any nesting, rounded towards zero; the rest stays."""
-    if isinstance(kind, types.Int | types.Count | types.Sum):
-        return lambda value: truncated(value, div)
-    if isinstance(kind, types.Min | types.Max):
-        return lambda value: (truncated(value[0], div), value[1])
-    if isinstance(kind, types.Avg):
-        return lambda value: (truncated(truncated(*value), div), 1)
-    if isinstance(kind, types.Hist):
-        return lambda value: tuple(count // div for count in value)
-    if isinstance(kind, types.Array):
-        element = divided(kind.element, div)
-        return lambda value: tuple(element(item) for item in value)
-    if isinstance(kind, types.Tuple | types.Record):
-        parts = [divided(member, div) for member in kind.members]
-    elif isinstance(kind, types.Struct):
-        parts = [divided(field.type, div) for field in named_fields(kind)]
-    else:
-        return _itself
-    return lambda value: tuple(part(item) for part, item in zip(parts, value, strict=True))
-
-
-# ---------------------------------------------------------------------------------------------- one map
-
 
 class MapView:
     """One map: reading, merging and printing."""
@@ -218,7 +66,7 @@ class MapView:
         self._decoders = decoders
         self._texts = texts
         self._jsons = jsons
-        self._row = _ROWS.get(type(spec.value), _OTHER)
+        self._row = ROWS.get(type(spec.value), OTHER)
         self._merges: dict[int, Merge] = {}
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Any = None
@@ -255,14 +103,14 @@ class MapView:
                 self._baseline = value
         if not always and not (written and fresh):
             return []
-        if isinstance(self.spec.value, _BUCKETED) and not written:
+        if isinstance(self.spec.value, BUCKETED) and not written:
             return []
         return [(None, shown_value)]
 
     def _keyed(self, clear: bool) -> list[Entry]:
         read = self._reader.snapshot_and_clear if clear else self._reader.items
         pairs = read(self.spec)
-        if isinstance(self.spec.value, _BUCKETED):
+        if isinstance(self.spec.value, BUCKETED):
             return self._bucketed(pairs, self.spec.value)
         if not pairs:
             return []
@@ -303,10 +151,10 @@ class MapView:
         direction, by = order.startswith("-"), order.removeprefix("-")
         rank = self._row.rank
         if by == "value" and rank is None:
-            rank = _itself
+            rank = itself
         if by == "key" or rank is None:
             found.sort(key=lambda entry: entry[0], reverse=direction)
-        elif rank is _itself:
+        elif rank is itself:
             found.sort(key=lambda entry: (entry[1], entry[0]), reverse=direction)
         else:
             chosen = rank
@@ -332,11 +180,11 @@ class MapView:
         entries = self.entries(shown, always=always)
         value = self._text_form(shown, entries)
         if self.spec.key is None:
-            opening = b":\n" if isinstance(self.spec.value, _BUCKETED) else b": "
+            opening = b":\n" if isinstance(self.spec.value, BUCKETED) else b": "
             return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
         key = self._texts.key(self.spec.key)
         line = self._name.replace(b"%", b"%%") + (
-            b"[%s]:\n%s\n" if isinstance(self.spec.value, _BUCKETED) else b"[%s]: %s\n"
+            b"[%s]:\n%s\n" if isinstance(self.spec.value, BUCKETED) else b"[%s]: %s\n"
         )
         return b"".join([line % (key(name), value(item)) for name, item in entries])
 
@@ -357,9 +205,13 @@ class MapView:
     def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.spec.value
         if isinstance(kind, types.TSeries):
+            from pytrace.runtime import tseries
+
             make = self._window(kind, entries)
             return lambda value: tseries.text(make(value))
         if isinstance(kind, types.Hist):
+            from pytrace.runtime import histogram
+
             shape = histogram.shape(kind)
             return lambda value: histogram.text(shape, value, shown.div)
         return _with_div(self._texts.form(kind), kind, shown.div)
@@ -370,6 +222,8 @@ class MapView:
             make = self._window(kind, entries)
             return lambda value: jsonout.series_form(make(value))
         if isinstance(kind, types.Hist):
+            from pytrace.runtime import histogram
+
             shape = histogram.shape(kind)
             return lambda value: jsonout.histogram_form(shape, value, shown.div)
         return _with_div(self._jsons.form(kind), kind, shown.div)
@@ -377,6 +231,8 @@ class MapView:
     @staticmethod
     def _window(kind: types.TSeries, entries: list[Entry]) -> Callable[[Any], tseries.Series]:
         """All series of a map end with the last interval that any of them has."""
+        from pytrace.runtime import tseries
+
         last = max((item[0] - 1 for _, value in entries for item in value), default=0)
         return lambda value: tseries.window(kind, tseries.merged(kind, value), last)
 
@@ -384,6 +240,8 @@ class MapView:
 
     def quantiles_text(self, percents: Sequence[str]) -> bytes:
         """Percentiles of a hist map, a line for each."""
+        from pytrace.runtime import histogram
+
         shape = self._shape()
         parts = []
         for name, counts in self.entries():
@@ -394,6 +252,8 @@ class MapView:
 
     def quantiles_json(self, percents: Sequence[str]) -> bytes:
         """Percentiles of a hist map as one line of JSON."""
+        from pytrace.runtime import histogram
+
         shape = self._shape()
         found = [
             (name, jsonout.quantile_form(histogram.quantiles(shape, counts, percents)))
@@ -409,6 +269,8 @@ class MapView:
         return jsonout.line("quantiles", jsonout.mapping([(self._name, data)]))
 
     def _shape(self) -> histogram.Shape:
+        from pytrace.runtime import histogram
+
         kind = self.spec.value
         if not isinstance(kind, types.Hist | types.LHist):
             raise InternalError(f"percentiles of {self.spec.name}, which is no histogram")

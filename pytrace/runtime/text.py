@@ -7,12 +7,10 @@ they are, whatever their encoding.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
 from typing import Any, cast
 
 from pytrace import types
-from pytrace.runtime import histogram, tseries
 from pytrace.runtime.names import Names
 from pytrace.runtime.values import named_fields
 
@@ -87,6 +85,8 @@ def truncated(total: int, count: int) -> int:
 
 def inet(value: tuple[int, bytes]) -> bytes:
     """An address in the usual notation."""
+    import socket
+
     family, address = value
     if family not in (socket.AF_INET, socket.AF_INET6):
         return b""
@@ -190,11 +190,15 @@ def _extreme(value: tuple[int, int]) -> bytes:
 
 
 def _hist(_forms: TextForms, kind: types.Type) -> Form:
+    from pytrace.runtime import histogram
+
     shape = histogram.shape(cast("types.Hist | types.LHist", kind))
     return lambda counts: histogram.text(shape, counts)
 
 
 def _tseries(_forms: TextForms, kind: types.Type) -> Form:
+    from pytrace.runtime import tseries
+
     series = cast(types.TSeries, kind)
     return lambda value: tseries.text(tseries.whole(series, value))
 

@@ -42,13 +42,27 @@ FRAMES = (0, (0x1000, 0x2000, 0x3000), 0)
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        (StackMode.BPFTRACE, b"\n        do_work+16\n        [inlined] helper+4@src/a.c:12\n        main+8@src/b.c:30\n"
-                             b"        0x3000\n"),
-        (StackMode.PERF, b"\n\t1000 do_work+16 ([kernel])\n\t2000 helper+4 (inlined)\n\t2000 main+8 (/bin/prog)\n"
-                         b"\t3000 0x3000 ([unknown])\n"),
+        (
+            StackMode.BPFTRACE,
+            b"""
+        do_work+16
+        [inlined] helper+4@src/a.c:12
+        main+8@src/b.c:30
+        0x3000
+""",
+        ),
+        (
+            StackMode.PERF,
+            b"""
+\t1000 do_work+16 ([kernel])
+\t2000 helper+4 (inlined)
+\t2000 main+8 (/bin/prog)
+\t3000 0x3000 ([unknown])
+""",
+        ),
         (StackMode.RAW, b"\n1000\n2000\n3000\n"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("user", [False, True])
 def test_stack_modes(names: Names, mode: StackMode, user: bool, expected: bytes) -> None:
     text = names.stack(Stack(user, 127, mode))

@@ -14,7 +14,20 @@ from pytrace.diagnostics import InternalError
 from pytrace.runtime import gfp, jsonout, printf
 from pytrace.runtime.printf import Spec
 from pytrace.types import (
-    BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, Buffer, Enum, Pointer, String, Tuple,
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    Buffer,
+    Enum,
+    Pointer,
+    String,
+    Tuple,
 )  # fmt: skip
 from tests.support.encode import Cut, Run
 
@@ -165,7 +178,8 @@ def test_any_strings_survive_text_and_json(texts: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (0xCC0, b"GFP_KERNEL"), (0x820, b"GFP_ATOMIC"), (0xC40, b"GFP_NOFS"), (0xC00, b"GFP_NOIO"), (0x800, b"GFP_NOWAIT"),
+        (0xCC0, b"GFP_KERNEL"), (0x820, b"GFP_ATOMIC"), (0xC40, b"GFP_NOFS"), (0xC00, b"GFP_NOIO"),
+        (0x800, b"GFP_NOWAIT"),
         (0x100CC0, b"GFP_USER"), (0x400CC0, b"GFP_KERNEL_ACCOUNT"), (0x1, b"GFP_DMA"), (0x100, b"__GFP_ZERO"),
         (0xDC0, b"GFP_KERNEL|__GFP_ZERO"), (0x2CC0 | 1 << 40, b"GFP_KERNEL|__GFP_NOWARN|0x10000000000"),
         (0x1C2CCA & ~0xC00, b"GFP_TRANSHUGE_LIGHT"),

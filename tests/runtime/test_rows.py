@@ -12,8 +12,29 @@ import pytest
 
 from pytrace import types
 from pytrace.types import (
-    BOOL, INT8, INT16, INT32, INT64, UINT8, UINT64, Array, Avg, Buffer, Count, Enum, Hist, Inet, LHist, Max, Min, Pointer,
-    Record, Stats, String, Sum, Tuple,
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT64,
+    Array,
+    Avg,
+    Buffer,
+    Count,
+    Enum,
+    Hist,
+    Inet,
+    LHist,
+    Max,
+    Min,
+    Pointer,
+    Record,
+    Stats,
+    String,
+    Sum,
+    Tuple,
 )  # fmt: skip
 from tests.support.encode import Run
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytrace import types
 from pytrace.runtime import jsonout, text, values
-from pytrace.runtime.mapview import divided
+from pytrace.runtime.merging import divided
 from pytrace.runtime.values import Decoders
 from tests.support.encode import encode
 from tests.support.encode import handled as encoded
@@ -72,7 +72,10 @@ def nested(inner: st.SearchStrategy[tuple[types.Type, Any]]) -> st.SearchStrateg
         return types.Struct("struct", "s", row.size, fields), tuple(value for _, value in parts)
 
     return st.one_of(
-        members.map(as_tuple), members.map(as_record), st.builds(as_array, inner, st.integers(0, 3)), members.map(as_struct)
+        members.map(as_tuple),
+        members.map(as_record),
+        st.builds(as_array, inner, st.integers(0, 3)),
+        members.map(as_struct),
     )
 
 

@@ -93,7 +93,9 @@ _ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.Max: _pair,
     types.Hist: lambda _kind, value: struct.pack(f"={len(value)}Q", *value),
     types.LHist: lambda _kind, value: struct.pack(f"={len(value)}Q", *value),
-    types.TSeries: lambda kind, value: b"".join(struct.pack("=QqQ" if kind.signed else "=QQQ", *item) for item in value),
+    types.TSeries: lambda kind, value: b"".join(
+        struct.pack("=QqQ" if kind.signed else "=QQQ", *item) for item in value
+    ),
 }
 
 
@@ -213,7 +215,8 @@ class Run:
 
     def move(self, identity: int, column: int) -> None:
         """Let an event come from another column of the script."""
-        self.specs[identity] = replace(self.specs[identity], location=replace(PLACE, column=column, end_column=column + 7))
+        place = replace(PLACE, column=column, end_column=column + 7)
+        self.specs[identity] = replace(self.specs[identity], location=place)
 
     def scalar(self, name: str, kind: types.Type, *copies: Any) -> MapSpec:
         """Add an unkeyed map that was written."""
