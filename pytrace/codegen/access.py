@@ -18,7 +18,12 @@ def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
     """What a pointer points to, as a value of *kind*."""
     if not isinstance(pointer, Pointer):
         raise InternalError(f"{pointer} is no pointer")
-    return at_address(e, memory.number(e, operand), kind, pointer.space, _direct(operand, pointer))
+    return at_address(e, _address(e, operand), kind, pointer.space, _direct(operand, pointer))
+
+
+def _address(e: Emitter, operand: Operand) -> Value:
+    """A pointer to be followed: the register itself while plain loads may follow it."""
+    return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
 
 
 def _direct(operand: Operand, pointer: Pointer) -> bool:
@@ -68,7 +73,9 @@ def field(e: Emitter, node: ast.FieldAccess) -> Operand:
 
 
 def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
-    address = memory.number(e, base)
+    if isinstance(base, Scalar) and base.pointer:
+        return Memory(base.pointer, pointer.target, 8, context=True)
+    address = _address(e, base)
     direct = _direct(base, pointer)
     if pointer.space is AddressSpace.BPF and direct:
         return Memory(e.b.pointer(address), pointer.target, 8)
@@ -87,8 +94,9 @@ def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
     align = memory._natural(whole.align, path.offset)
     pointer = e.b.offset(whole.pointer, path.offset)
     if path.type.scalar:
-        return memory.load(e, pointer, path.type, align)
-    return Memory(pointer, path.type, align)
+        got = memory.load(e, pointer, path.type, align)
+        return contexts.typed(e, got.value, path.type) if whole.context else got
+    return Memory(pointer, path.type, align, whole.context)
 
 
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:

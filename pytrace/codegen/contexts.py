@@ -55,6 +55,29 @@ def function_argument(e: Emitter, index: int) -> Value:
     return memory.read_scalar(e, address, UINT64, e.space).value
 
 
+def typed(e: Emitter, value: Value, kind: Type) -> Scalar:
+    """A scalar from the context, which may be a pointer that the verifier knows by type.
+
+    Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of iterators,
+    which are null at the end.
+    """
+    if not isinstance(kind, Pointer):
+        return Scalar(value, kind)
+    if kind.trusted and e.program.unit.kind.name != "iter":
+        return Scalar(value, kind, direct=True)
+    return Scalar(e.launder(value), kind)
+
+
+def function_address(e: Emitter) -> Value:
+    """Address of the function that is traced."""
+    if not e.program.unit.kind.user:
+        return e.b.helper("get_func_ip", e.raw_context)
+    # Kernels before 6.7 give 0 for uprobes.
+    told = e.b.helper("get_func_ip", e.raw_context)
+    here = register(e, registers(e).pc)
+    return e.b.select(e.b.icmp("eq", told, "0"), here, told)
+
+
 def slot(e: Emitter, index: int) -> Value:
     """Element *index* of a context that is an array of ``u64``."""
     return e.b.load(e.b.offset(e.context, 8 * index))
@@ -73,8 +96,7 @@ def _by_register(e: Emitter, value: Value, kind: Type) -> Operand:
 def _context_field(e: Emitter, place: ContextField, kind: Type) -> Operand:
     pointer = e.b.offset(e.context, place.offset)
     if kind.scalar and place.offset % kind.size == 0:
-        direct = isinstance(kind, Pointer) and kind.trusted
-        return Scalar(memory.load(e, pointer, kind).value, kind, direct)
+        return typed(e, memory.load(e, pointer, kind).value, kind)
     address = e.b.add(e.b.address(e.raw_context), str(place.offset))
     if kind.scalar:
         return memory.read_scalar(e, address, kind, AddressSpace.KERNEL)
@@ -94,9 +116,7 @@ def _data_loc(e: Emitter, place: DataLoc, kind: Type) -> Operand:
 
 def _slot(e: Emitter, place: Slot, kind: Type) -> Operand:
     value = slot(e, place.index)
-    if isinstance(kind, Pointer):
-        return Scalar(value, kind, direct=kind.trusted)
-    return _by_register(e, value, kind)
+    return typed(e, value, kind) if isinstance(kind, Pointer) else _by_register(e, value, kind)
 
 
 def _argument(e: Emitter, place: Argument, kind: Type) -> Operand:
@@ -165,7 +185,7 @@ def positional(e: Emitter, index: int) -> Value:
         kind = Int(place.size, place.signed)
         return memory.number(e, _location(e, place, kind))
     if unit.context.slots:
-        return slot(e, index)
+        return e.launder(slot(e, index))
     return function_argument(e, index)
 
 

@@ -142,6 +142,17 @@ class DebugInfo:
         self.fill(retained, "!{" + ", ".join(variables) + "}")
         return node
 
+    def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> str:
+        """Declaration of a function of the kernel, which libbpf finds in the kernel's BTF by name."""
+        kinds = {"ptr": self.void_pointer, "i32": self.int, "void": "null"}
+        listed = ", ".join([kinds[result], *(kinds[item] for item in parameters)])
+        signature = self.add(f"!DISubroutineType(types: {self.add(f'!{{{listed}}}')})")
+        file = self.file(self._main)
+        return self.add(
+            f'!DISubprogram(name: "{name}", scope: {file}, file: {file}, line: 1, type: {signature}, '
+            "flags: DIFlagPrototyped, spFlags: DISPFlagOptimized)"
+        )
+
     def location(self, scope: str, span: Span, source: Source) -> str:
         """The instruction suffix for a place in the script; *source* is the file of the function *scope*."""
         first = span.first

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from pytrace.codegen import memory
 from pytrace.codegen.ir import Block, Builder, FunctionText, Value
-from pytrace.codegen.layout import Layout
-from pytrace.codegen.module import PERCPU, Module
+from pytrace.codegen.layout import SESSION, Layout
+from pytrace.codegen.module import PERCPU, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Scalar
 from pytrace.codegen.scratch import Scratch, area_name
 from pytrace.diagnostics import InternalError
@@ -41,6 +41,7 @@ class Script:
     stack_limit: int
     map_indexes: dict[str, int]
     counting: str = ""
+    uses_session: bool = False
 
     def counting_callback(self) -> Value:
         """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""
@@ -286,6 +287,17 @@ class Emitter:
         if self._cell is None:
             self._cell = self.b.alloca(8)
         return self._cell
+
+    def session(self, name: str) -> Value:
+        """Place of a number that the session writes before programs run (``start``, ``cpid``, ``tai``)."""
+        self.script.uses_session = True
+        return self.b.offset(f"@{SHARED}", SESSION[name])
+
+    def launder(self, value: Value) -> Value:
+        """The same number, without what the verifier knows about it: a pointer becomes an integer to compute with."""
+        place = self.scratch(8)
+        self.b.emit(f"store volatile i64 {value}, ptr {place}, align 8")
+        return self.b.define(f"load volatile i64, ptr {place}, align 8")
 
     # ------------------------------------------------------------------ variables
 

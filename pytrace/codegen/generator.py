@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pytrace.codegen import calls, maps, memory, statements, target
 from pytrace.codegen.emitter import Emitter, Program, Script
-from pytrace.codegen.layout import Layout
-from pytrace.codegen.module import RING, Module
+from pytrace.codegen.layout import SESSION, Layout
+from pytrace.codegen.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.operands import Operand
 from pytrace.codegen.regions import called_functions, shared_variables
 from pytrace.codegen.scratch import Scratch
@@ -82,7 +82,7 @@ def _zero_shared(e: Emitter) -> None:
 
 def _filter(e: Emitter, pid: int) -> None:
     """``-p``: leave unless the process is the wanted one."""
-    from pytrace.codegen.builtins.process import process_ids
+    from pytrace.codegen.builtins.process_family import process_ids
 
     ours, on = process_ids(e, "tracer"), e.b.block()
     other = e.b.block()
@@ -132,6 +132,7 @@ def _manifest(script: Script) -> Manifest:
         config=dict(checked.config),
         ring=RING,
         counters=script.layout.manifest_counters(),
+        extra={"session": {"section": SHARED_SECTION, **SESSION}} if script.uses_session else {},
     )
 
 

@@ -13,6 +13,11 @@ FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 
+SESSION = {"start": 0, "cpid": 8, "tai": 16}
+"""Numbers at the start of the shared section that the session writes: boot time of the start, process id of the child,
+and what to add to the boot clock for atomic time."""
+
+
 def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
@@ -38,6 +43,7 @@ class Layout:
         layout.counters = [("lost", n) for n in range(units)] + [("map_full", n) for n in range(maps)]
         layout.counters += [("helper", n) for n in range(units)]
         layout.percpu = 8 * len(layout.counters)
+        layout.shared = CACHE_LINE
         for info in checked.maps.values():
             if info.key is None:
                 layout._place(info)

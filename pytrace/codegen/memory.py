@@ -102,6 +102,8 @@ def read_scalar(e: Emitter, address: Value, kind: Type, space: AddressSpace) -> 
 def number(e: Emitter, operand: Operand) -> Value:
     """The register of a scalar operand, wherever it lies."""
     match operand:
+        case Scalar(direct=True):
+            return e.launder(operand.value)
         case Scalar():
             return operand.value
         case Memory():
@@ -243,8 +245,10 @@ def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:
         if isinstance(operand.type, Array):
             whole = place(e, operand)
             return load(e, whole.pointer, kind, whole.align)
-        direct = isinstance(operand, Scalar) and operand.direct and isinstance(kind, Pointer)
-        return Scalar(fit(e, number(e, operand), kind), kind, direct)
+        if isinstance(operand, Scalar) and operand.direct and isinstance(kind, Pointer):
+            if kind.trusted or kind.space is AddressSpace.BPF:
+                return Scalar(operand.value, kind, direct=True)
+        return Scalar(fit(e, number(e, operand), kind), kind)
     if operand.type == kind:
         return operand
     if isinstance(kind, Struct) and isinstance(operand, Memory | Remote):

@@ -45,6 +45,7 @@ class Module:
         self._constants: dict[bytes, int] = {}
         self._blob = bytearray(8)
         self._late: dict[str, int] = {}
+        self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
         raw = licence.encode() + b"\0"
         self._globals.append(
@@ -92,6 +93,13 @@ class Module:
             self._blob += data + bytes(-len(data) % 8)
         return f"getelementptr (i8, ptr @constants, i64 {self._constants[data]})"
 
+    def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> None:
+        """Declare a function of the kernel (kfunc); LLVM types as text."""
+        if name in self._kernel_functions:
+            return
+        info = self.debug.kernel_function(name, parameters, result)
+        self._kernel_functions[name] = f'declare !dbg {info} {result} @{name}({", ".join(parameters)}) section ".ksyms"\n'
+
     def zeros(self, size: int) -> str:
         """Read-only zero bytes, at least *size* of them."""
         self._zeros = max(self._zeros, size)
@@ -133,6 +141,7 @@ class Module:
             f'@llvm.compiler.used = appending global [{count} x ptr] [{kept}], section "llvm.metadata"\n',
             *(function.text() for function in self.functions),
             _DECLARATIONS,
+            *self._kernel_functions.values(),
             self.debug.text(),
         ]
         text = "\n".join(parts)

@@ -21,6 +21,8 @@ class Scalar:
     type: Type
     direct: bool = False
     """A pointer that plain loads may follow (BTF-typed, or into the program's own memory)."""
+    pointer: Value = ""
+    """For ``ctx``: the same address as a ``ptr`` for loads from the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Memory:
     pointer: Value
     type: Type
     align: int = 8
+    context: bool = False
+    """The probe's context, from which pointers come that the verifier knows by type."""
 
 
 @dataclass(frozen=True, slots=True)

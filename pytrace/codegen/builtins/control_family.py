@@ -1,0 +1,58 @@
+"""Builtins that change what the system does."""
+
+from __future__ import annotations
+
+from pytrace.codegen import events, memory
+from pytrace.codegen.builtins import Emission
+from pytrace.codegen.builtins.symbol_family import argument
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.operands import Nothing, Operand, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.types import BOOL, VOID, AddressSpace, Pointer
+
+WRITE_MOST = 4096
+"""Most bytes that one write_user moves."""
+
+
+def _override(e: Emitter, node: ast.Call) -> Operand:
+    e.b.helper("override_return", e.raw_context, argument(e, node))
+    return Nothing(VOID)
+
+
+def _signal(helper: str) -> Emission:
+    def emit(e: Emitter, node: ast.Call) -> Operand:
+        known = e.checked.static.get(node, {}).get("signal")
+        number = str(known) if known is not None else argument(e, node)
+        got = e.b.helper(helper, number)
+        events.check_helper(e, node, f"bpf_{helper}", got)
+        return Nothing(VOID)
+
+    return emit
+
+
+def _write_user(e: Emitter, node: ast.Call) -> Operand:
+    """The source is read into the program's memory first: the helper takes nothing else."""
+    target = argument(e, node, 0)
+    source = node.args[1]
+    if not isinstance(source, ast.Expr):
+        raise InternalError("write_user takes a pointer")
+    kind = e.type(source)
+    length = e.b.at_most(argument(e, node, 2), WRITE_MOST)
+    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
+    where = AddressSpace.KERNEL if space is AddressSpace.BPF else space
+    address = argument(e, node, 1)
+    with e.temporaries():
+        copy = e.scratch(WRITE_MOST)
+        e.b.helper(memory.read_helper(where), copy, length, address)
+        got = e.b.helper("probe_write_user", e.b.pointer(target), copy, length)
+    events.check_helper(e, node, "bpf_probe_write_user", got)
+    return Scalar(e.b.number(e.b.icmp("eq", got, "0")), BOOL)
+
+
+EMIT: dict[str, Emission] = {
+    "override": _override,
+    "signal": _signal("send_signal"),
+    "signal_thread": _signal("send_signal_thread"),
+    "write_user": _write_user,
+}

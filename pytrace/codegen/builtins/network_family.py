@@ -1,0 +1,81 @@
+"""Builtins about networks."""
+
+from __future__ import annotations
+
+from pytrace.codegen import memory
+from pytrace.codegen.builtins import Emission
+from pytrace.codegen.builtins.symbol_family import argument
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.types import UINT64, Inet, Mac, Pointer
+
+AF_INET, AF_INET6 = 2, 10
+MAC = 6
+
+
+def _bytes_of(e: Emitter, node: ast.Expr) -> Operand:
+    """What an address argument means: the array itself, or what a pointer points to."""
+    operand = e.value(node)
+    kind = operand.type
+    if isinstance(kind, Pointer):
+        return Remote(memory.number(e, operand), kind.target, memory.resolve_space(e, kind.space))
+    return operand
+
+
+def _put(e: Emitter, operand: Operand, pointer: Value, size: int) -> None:
+    if isinstance(operand, Remote):
+        memory.read(e, pointer, size, operand.address, operand.space)
+    elif isinstance(operand, Scalar):
+        e.b.store(operand.value, pointer, 8 * size, 4)
+    else:
+        whole = e.place(operand)
+        memory.copy(e, pointer, whole.pointer, size, 1)
+
+
+def _macaddr(e: Emitter, node: ast.Call) -> Operand:
+    if not isinstance(node.args[0], ast.Expr):
+        raise InternalError("macaddr takes an address")
+    source = _bytes_of(e, node.args[0])
+    return Made(Mac(), lambda pointer: _put(e, source, pointer, MAC))
+
+
+def _ntop(e: Emitter, node: ast.Call) -> Operand:
+    """``u32`` family and 16 bytes of address."""
+    facts = e.checked.static[node]
+    source = _bytes_of(e, facts["address"])
+    known = facts.get("family")
+    family = str(known) if known is not None else argument(e, node, 0)
+
+    def write(pointer: Value) -> None:
+        memory.zero(e, pointer, Inet().size, 4)
+        e.b.store(family, pointer, 32)
+        place = e.b.offset(pointer, 4)
+        if known is not None or isinstance(source, Scalar):
+            _put(e, source, place, 4 if known == AF_INET or isinstance(source, Scalar) else 16)
+            return
+        short, long, done = e.b.block(), e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("eq", family, str(AF_INET)), short, long)
+        for block, size in ((short, 4), (long, _long_size(source))):
+            e.b.start(block)
+            _put(e, source, place, size)
+            e.b.jump(done)
+        e.b.start(done)
+
+    return Made(Inet(), write)
+
+
+def _long_size(source: Operand) -> int:
+    """An address of the family given at run time may lie in an array that has room for an IPv4 address only."""
+    return min(16, source.type.size) if isinstance(source, Memory) else 16
+
+
+def _socket_cookie(e: Emitter, node: ast.Call) -> Operand:
+    """The helper takes a pointer that the verifier knows by its type."""
+    return Scalar(e.b.helper("get_socket_cookie", argument(e, node)), UINT64)
+
+
+EMIT: dict[str, Emission] = {"macaddr": _macaddr, "ntop": _ntop, "socket_cookie": _socket_cookie}
+

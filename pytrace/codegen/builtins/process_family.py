@@ -1,0 +1,195 @@
+"""Builtins about the current task, processor and cgroup."""
+
+from __future__ import annotations
+
+from pytrace.codegen import events, memory
+from pytrace.codegen.builtins import Emission
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Made, Operand, Remote, Scalar
+from pytrace.diagnostics import InternalError, TraceError
+from pytrace.frontend import ast
+from pytrace.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String, Type
+
+Node = ast.Call | ast.Identifier
+COMM = 16
+
+
+def process_ids(e: Emitter, namespace: str) -> tuple[Value, Value]:
+    """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
+    place = getattr(e.script.kernel, "pid_namespace", None) if namespace == "tracer" else None
+    if place is None:
+        both = e.b.helper("get_current_pid_tgid")
+        return e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF))
+    # struct bpf_pidns_info: thread id, then process id; zero for tasks outside of the namespace.
+    cell = e.cell
+    e.b.store("0", cell)
+    e.b.helper("get_ns_current_pid_tgid", str(place[0]), str(place[1]), cell, "8")
+    return e.b.load(e.b.offset(cell, 4), 32), e.b.load(cell, 32)
+
+
+def _pid(e: Emitter, node: Node) -> Operand:
+    namespace = str(e.checked.static.get(node, {}).get("namespace", "tracer"))
+    return Scalar(process_ids(e, namespace)[0], e.type(node))
+
+
+def _tid(e: Emitter, node: Node) -> Operand:
+    namespace = str(e.checked.static.get(node, {}).get("namespace", "tracer"))
+    return Scalar(process_ids(e, namespace)[1], e.type(node))
+
+
+def _uid(e: Emitter, node: Node) -> Operand:
+    both = e.b.helper("get_current_uid_gid")
+    return Scalar(e.b.op("and", both, str(0xFFFFFFFF)), e.type(node))
+
+
+def _gid(e: Emitter, node: Node) -> Operand:
+    return Scalar(e.b.op("lshr", e.b.helper("get_current_uid_gid"), "32"), e.type(node))
+
+
+def _username(e: Emitter, node: Node) -> Operand:
+    uid = e.b.op("and", e.b.helper("get_current_uid_gid"), str(0xFFFFFFFF))
+    return Made(e.type(node), lambda pointer: e.b.store(uid, pointer))
+
+
+def _comm(e: Emitter, node: Node) -> Operand:
+    if isinstance(node, ast.Call) and node.args:
+        return _comm_of(e, node)
+
+    def write(pointer: Value) -> None:
+        got = e.b.helper("get_current_comm", pointer, str(COMM))
+        events.check_helper(e, node, "bpf_get_current_comm", got)
+
+    return Made(e.type(node), write)
+
+
+def _comm_of(e: Emitter, node: ast.Call) -> Operand:
+    """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
+    if not e.script.kernel.feature("task_from_pid"):
+        raise TraceError("comm() of another process needs a kernel with bpf_task_from_pid")
+    argument = node.args[0]
+    kind = e.type(node)
+    if not isinstance(argument, ast.Expr):
+        raise InternalError("comm takes a process id")
+    number = e.number(argument)
+
+    def write(pointer: Value) -> None:
+        memory.zero(e, pointer, kind.size)
+        e.module.kernel_function("bpf_task_from_pid", ("i32",), "ptr")
+        e.module.kernel_function("bpf_task_release", ("ptr",), "void")
+        cut = e.b.define(f"trunc i64 {number} to i32")
+        task = e.b.define(f"call ptr @bpf_task_from_pid(i32 {cut})")
+        there, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.is_null(task), done, there)
+        e.b.start(there)
+        address = e.b.add(e.b.address(task), str(task_field(e, "comm")[0]))
+        e.b.helper("probe_read_kernel", pointer, str(COMM), address)
+        e.b.emit(f"call void @bpf_task_release(ptr {task})")
+        e.b.jump(done)
+        e.b.start(done)
+
+    return Made(kind, write)
+
+
+def _cpu(e: Emitter, node: Node) -> Operand:
+    return Scalar(e.cpu, e.type(node))
+
+
+def _plain(helper: str) -> Emission:
+    def emit(e: Emitter, node: Node) -> Operand:
+        return Scalar(memory.fit(e, e.b.helper(helper), e.type(node)), e.type(node))
+
+    return emit
+
+
+def _curtask(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if isinstance(kind, Pointer) and kind.trusted:
+        return Scalar(e.b.helper("get_current_task_btf"), kind, direct=True)
+    return Scalar(e.b.helper("get_current_task"), kind)
+
+
+def _cpid(e: Emitter, node: Node) -> Operand:
+    pid = e.b.load(e.session("cpid"))
+    missing, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", pid, "0"), missing, done, likely=False)
+    e.b.start(missing)
+    events.report(e, node, "no_child")
+    e.b.jump(done)
+    e.b.start(done)
+    return Scalar(pid, e.type(node))
+
+
+# ---------------------------------------------------------------------------------------------- other tasks
+
+
+def task_field(e: Emitter, name: str) -> tuple[int, Type]:
+    """Offset and type of a member of ``struct task_struct``."""
+    struct = e.script.kernel.struct("struct", "task_struct")
+    field = struct.find(name) if struct is not None else None
+    if field is None:
+        raise TraceError("this needs the kernel's type information (BTF) of struct task_struct")
+    return field.offset, field.type
+
+
+def _task(e: Emitter, node: Node) -> Value:
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Expr):
+        return e.number(node.args[0])
+    return e.b.helper("get_current_task")
+
+
+def _related(e: Emitter, node: Node, link: str) -> Value:
+    offset, _ = task_field(e, link)
+    address = e.b.add(_task(e, node), str(offset))
+    return memory.read_scalar(e, address, UINT64, AddressSpace.KERNEL).value
+
+
+def _related_number(link: str, member: str) -> Emission:
+    def emit(e: Emitter, node: Node) -> Operand:
+        address = e.b.add(_related(e, node, link), str(task_field(e, member)[0]))
+        return Scalar(memory.read_scalar(e, address, INT32, AddressSpace.KERNEL).value, e.type(node))
+
+    return emit
+
+
+def _related_comm(link: str) -> Emission:
+    def emit(e: Emitter, node: Node) -> Operand:
+        address = e.b.add(_related(e, node, link), str(task_field(e, "comm")[0]))
+        return Remote(address, String(COMM), AddressSpace.KERNEL)
+
+    return emit
+
+
+def _cgroup_path(e: Emitter, node: ast.Call) -> Operand:
+    if not isinstance(node.args[0], ast.Expr):
+        raise InternalError("cgroup_path takes an id")
+    number = e.number(node.args[0])
+    name = str(e.checked.static[node]["filter"])
+
+    def write(pointer: Value) -> None:
+        e.b.store(number, pointer)
+        e.b.store(name, e.b.offset(pointer, 8), 32)
+        e.b.store("0", e.b.offset(pointer, 12), 32)
+
+    return Made(CgroupPath(), write)
+
+
+EMIT: dict[str, Emission] = {
+    "cgroup": _plain("get_current_cgroup_id"),
+    "cgroup_path": _cgroup_path,
+    "comm": _comm,
+    "cpid": _cpid,
+    "cpu": _cpu,
+    "curtask": _curtask,
+    "gid": _gid,
+    "leader_comm": _related_comm("group_leader"),
+    "leader_tid": _related_number("group_leader", "pid"),
+    "numaid": _plain("get_numa_node_id"),
+    "pcomm": _related_comm("real_parent"),
+    "pid": _pid,
+    "ppid": _related_number("real_parent", "tgid"),
+    "rand": _plain("get_prandom_u32"),
+    "tid": _tid,
+    "uid": _uid,
+    "username": _username,
+}

@@ -1,0 +1,49 @@
+"""Stacks, copied by ``bpf_get_stack`` to where they are wanted."""
+
+from __future__ import annotations
+
+from pytrace.codegen import memory
+from pytrace.codegen.builtins import Emission
+from pytrace.codegen.builtins.process_family import process_ids
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Made, Operand
+from pytrace.diagnostics import InternalError, TraceError
+from pytrace.frontend import ast
+from pytrace.types import Stack, StackMode
+
+Node = ast.Call | ast.Identifier
+
+USER_STACK = 1 << 8
+USER_BUILD_ID = 1 << 11
+
+
+def _stack(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Stack):
+        raise InternalError("not a stack")
+    flags = (USER_STACK if kind.user else 0) | (USER_BUILD_ID if kind.mode is StackMode.BUILD_ID else 0)
+    room = kind.limit * kind.frame_size
+    context = e.raw_context
+    tgid = process_ids(e, "init")[0] if kind.user else "0"
+
+    def write(pointer: Value) -> None:
+        # The kernel leaves what is behind the last frame as it was, and keys must not differ there.
+        memory.zero(e, pointer, kind.size)
+        got = e.b.helper("get_stack", context, e.b.offset(pointer, kind.header), str(room), str(flags))
+        frames = e.b.op("udiv", got, str(kind.frame_size))
+        count = e.b.select(e.b.icmp("slt", got, "0"), got, frames)
+        e.b.store(count, pointer, 32)
+        e.b.store(tgid, e.b.offset(pointer, 4), 32)
+
+    return Made(kind, write)
+
+
+def _dwarf(e: Emitter, node: Node) -> Operand:
+    raise TraceError(
+        "dw_ustack() is not available: this build has no unwinder for DWARF tables",
+        hints=("ustack() follows frame pointers",),
+    )
+
+
+EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "ustack": _stack}

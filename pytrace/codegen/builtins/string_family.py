@@ -1,0 +1,359 @@
+"""Strings, buffers and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen import compare, events, loops, memory, names
+from pytrace.codegen.builtins import Emission
+from pytrace.codegen.builtins.symbol_family import argument
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.diagnostics import InternalError
+from pytrace.frontend import ast
+from pytrace.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String, Struct
+
+NEEDLE_INLINE = 32
+"""Needles up to this size are compared without an inner loop."""
+
+
+def _expr(node: ast.Call, index: int) -> ast.Expr:
+    item = node.args[index]
+    if not isinstance(item, ast.Expr):
+        raise InternalError(f"{node.name} takes values")
+    return item
+
+
+def source_of(e: Emitter, operand: Operand) -> tuple[Value, AddressSpace]:
+    """Address and space of text that an argument stands for: a pointer's target, an integer's, or the text itself."""
+    kind = operand.type
+    if isinstance(kind, Pointer):
+        space = AddressSpace.KERNEL if kind.space is AddressSpace.BPF else memory.resolve_space(e, kind.space)
+        return memory.number(e, operand), space
+    if kind.scalar:
+        return memory.number(e, operand), e.space
+    if isinstance(operand, Remote):
+        return operand.address, operand.space
+    return e.b.address(e.place(operand).pointer), AddressSpace.KERNEL
+
+
+# ---------------------------------------------------------------------------------------------- str and buf
+
+
+def _str(e: Emitter, node: ast.Call) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, String):
+        raise InternalError("str gives a string")
+    address, space = source_of(e, e.value(_expr(node, 0)))
+    if len(node.args) > 1:
+        return _str_of_length(e, node, kind, address, space)
+
+    def write(pointer: Value) -> None:
+        memory.read_string(e, pointer, kind.capacity, address, space)
+
+    def tail(pointer: Value, limit: int) -> Value:
+        return memory.string_tail(e, pointer, min(limit, kind.capacity), address, space, min(limit, kind.capacity))
+
+    return Made(kind, write, tail)
+
+
+def _str_of_length(e: Emitter, node: ast.Call, kind: String, address: Value, space: AddressSpace) -> Operand:
+    """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut."""
+    wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity - 1)
+    helper = memory.read_helper(memory.resolve_space(e, space), string=True)
+
+    def write(pointer: Value) -> None:
+        memory.zero(e, pointer, kind.capacity, 8 if kind.capacity % 8 == 0 else 1)
+        e.b.helper(helper, pointer, e.b.add(wanted, "1"), address)
+
+    def tail(pointer: Value, limit: int) -> Value:
+        room = e.b.at_most(e.b.add(wanted, "1"), min(limit, kind.capacity))
+        return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
+
+    return Made(kind, write, tail)
+
+
+def _buf(e: Emitter, node: ast.Call) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Buffer):
+        raise InternalError("buf gives a buffer")
+    operand = e.value(_expr(node, 0))
+    if isinstance(operand.type, Buffer):
+        whole = e.place(operand)
+        address, space = e.b.address(e.b.offset(whole.pointer, Buffer.header)), AddressSpace.KERNEL
+    else:
+        address, space = source_of(e, operand)
+    known = e.checked.static.get(node, {}).get("length")
+    if known is not None:
+        length: Value = str(min(int(known), kind.capacity))
+    else:
+        length = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
+    helper = memory.read_helper(memory.resolve_space(e, space))
+
+    def copy(pointer: Value) -> None:
+        got = e.b.helper(helper, pointer, length, address)
+        events.check_helper(e, node, f"bpf_{helper}", got, level=2)
+
+    def write(pointer: Value) -> None:
+        memory.zero(e, pointer, kind.size, 4)
+        e.b.store(length, pointer, 32)
+        copy(e.b.offset(pointer, Buffer.header))
+
+    def tail(pointer: Value, limit: int) -> Value:
+        copy(pointer)
+        return length
+
+    return Made(kind, write, tail)
+
+
+def _path(e: Emitter, node: ast.Call) -> Operand:
+    """``bpf_d_path``, which takes a typed pointer and programs on the kernel's list only."""
+    kind = e.type(node)
+    operand = e.value(_expr(node, 0))
+    address = operand.address if isinstance(operand, Remote) else memory.number(e, operand)
+
+    def write(pointer: Value) -> None:
+        memory.zero(e, pointer, kind.size, 8 if kind.size % 8 == 0 else 1)
+        got = e.b.helper("d_path", address, pointer, str(kind.size))
+        events.check_helper(e, node, "bpf_d_path", got)
+
+    return Made(kind, write)
+
+
+# ---------------------------------------------------------------------------------------------- asking strings
+
+
+def _text(e: Emitter, node: ast.Expr) -> Memory:
+    """A string argument in the program's memory, aligned."""
+    operand = e.value(node)
+    kind = operand.type
+    if isinstance(kind, String):
+        return e.place(operand)
+    if isinstance(kind, Array):
+        return e.place(compare_view(operand, kind.size))
+    address, space = source_of(e, operand)
+    capacity = int(e.checked.config.get("max_strlen", 1024))
+    pointer = e.scratch(capacity)
+    memory.read_string(e, pointer, capacity, address, space)
+    return Memory(pointer, String(capacity))
+
+
+def compare_view(operand: Operand, capacity: int) -> Operand:
+    """A byte array as a string."""
+    from pytrace.codegen.expressions import as_string
+
+    return as_string(operand, capacity)
+
+
+def _strlen(e: Emitter, node: ast.Call) -> Operand:
+    operand = e.value(_expr(node, 0))
+    kind = operand.type
+    capacity = kind.size if isinstance(kind, String | Array) else int(e.checked.config.get("max_strlen", 1024))
+    address, space = source_of(e, operand)
+    with e.temporaries():
+        room = e.scratch(capacity + events.SLACK)
+        return Scalar(memory.string_tail(e, room, capacity, address, space, capacity), UINT64)
+
+
+def _strncmp(e: Emitter, node: ast.Call) -> Operand:
+    """0 when the first n characters are equal, else 1."""
+    length = int(e.checked.static[node]["length"])
+    left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
+    known = [e.checked.constants.get(_expr(node, at)) for at in (0, 1)]
+    for text in known:
+        if isinstance(text, bytes) and length > len(text):
+            # Beyond the NUL of a known string nothing is compared.
+            length = len(text) + 1
+    size = min(length, left.type.size, right.type.size)
+    equal = compare.bytes_equal(e, left, right, size)
+    return Scalar(e.b.number(e.b.define(f"xor i1 {equal}, true")), e.type(node))
+
+
+def _memcmp(e: Emitter, node: ast.Call) -> Operand:
+    """The difference of the first bytes that differ."""
+    size = int(e.checked.static[node]["length"])
+    sides = [_raw(e, _expr(node, at), size) for at in (0, 1)]
+    result = e.b.register()
+    e.b.store("0", result)
+
+    def step(index: Value, leave: Callable[[], None]) -> None:
+        one, other = (e.b.load(e.b.offset(side.pointer, index), 8) for side in sides)
+        differ, same = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ne", one, other), differ, same)
+        e.b.start(differ)
+        e.b.store(e.b.sub(one, other), result)
+        leave()
+        e.b.start(same)
+
+    compare.counted(e, size, step)
+    return Scalar(e.b.load(result), INT64)
+
+
+def _raw(e: Emitter, node: ast.Expr, size: int) -> Memory:
+    operand = e.value(node)
+    if isinstance(operand, Memory) and isinstance(operand.type, String | Array | Struct):
+        return operand
+    if isinstance(operand.type, Buffer):
+        whole = e.place(operand)
+        return Memory(e.b.offset(whole.pointer, Buffer.header), operand.type, 4)
+    if isinstance(operand, Made):
+        return e.place(operand)
+    address, space = source_of(e, operand)
+    pointer = e.scratch(size)
+    memory.read(e, pointer, size, address, space)
+    return Memory(pointer, String(max(1, size)))
+
+
+def _search(e: Emitter, node: ast.Call) -> Value:
+    """Position of the needle in the haystack, or -1.
+
+    Both texts are copied to scratch memory, where the loop's callback finds them; the outer loop goes over the places,
+    the inner comparison stops at the first difference.
+    """
+    hay, needle = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
+    room, wanted = hay.type.size, needle.type.size
+    hay_at, needle_at = e.reserve(room + wanted + 8), e.reserve(wanted + 8)
+    memory.zero(e, e.area(hay_at), ((room + wanted + 8) + 7) & ~7)
+    memory.copy(e, e.area(hay_at), hay.pointer, room, hay.align)
+    memory.zero(e, e.area(needle_at), (wanted + 8 + 7) & ~7)
+    memory.copy(e, e.area(needle_at), needle.pointer, wanted, needle.align)
+    found = e.reserve(8)
+    e.b.store("-1", e.area(found))
+    constant = e.checked.constants.get(_expr(node, 1))
+    if isinstance(constant, bytes):
+        count = str(max(0, room - len(constant)))
+    else:
+        count = str(room)
+
+    def body(inner: Emitter, index: Value) -> None:
+        at = inner.b.at_most(index, room - 1)
+        start = inner.b.offset(inner.area(hay_at), at)
+        _match(inner, start, inner.area(needle_at), constant, wanted, lambda: _hit(inner, inner.area(found), at))
+        _end_of_text(inner, start)
+
+    loops.run(e, node.span, count, body)
+    if not isinstance(constant, bytes) or constant:
+        return e.b.load(e.area(found))
+    return "0"
+
+
+def _hit(e: Emitter, place: Value, at: Value) -> None:
+    e.b.store(at, place)
+    _leave_loop(e)
+
+
+def _leave_loop(e: Emitter) -> None:
+    loop = e.loops[-1]
+    if loop.leave is not None:
+        e.b.jump(loop.leave)
+    else:
+        e.b.ret("1")
+
+
+def _end_of_text(e: Emitter, start: Value) -> None:
+    """Behind the haystack's NUL there is nothing to find."""
+    over, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(start, 8), "0"), over, on)
+    e.b.start(over)
+    _leave_loop(e)
+    e.b.start(on)
+
+
+def _match(
+    e: Emitter, start: Value, needle: Value, constant: int | bool | bytes | None, wanted: int, hit: Callable[[], None]
+) -> None:
+    """Run *hit* when the needle lies at *start*."""
+    differ = e.b.block()
+    if isinstance(constant, bytes) and len(constant) <= NEEDLE_INLINE:
+        for offset, byte in enumerate(constant):
+            same = e.b.block()
+            got = e.b.load(e.b.offset(start, offset), 8)
+            e.b.branch(e.b.icmp("eq", got, str(byte)), same, differ)
+            e.b.start(same)
+        hit()
+    else:
+        matched = e.b.block()
+
+        def step(index: Value, leave: Callable[[], None]) -> None:
+            want = e.b.load(e.b.offset(needle, index), 8)
+            more, same = e.b.block(), e.b.block()
+            e.b.branch(e.b.icmp("eq", want, "0"), matched, more)
+            e.b.start(more)
+            e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
+            e.b.start(same)
+
+        compare.counted(e, wanted, step)
+        e.b.jump(matched)
+        e.b.start(matched)
+        hit()
+    e.b.jump(differ)
+    e.b.start(differ)
+
+
+def _strstr(e: Emitter, node: ast.Call) -> Operand:
+    return Scalar(_search(e, node), INT64)
+
+
+def _strcontains(e: Emitter, node: ast.Call) -> Operand:
+    return Scalar(e.b.number(e.b.icmp("sge", _search(e, node), "0")), BOOL)
+
+
+def _str_concat(e: Emitter, node: ast.Call) -> Operand:
+    kind = e.type(node)
+    left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
+    first, second = left.type.size, right.type.size
+    pointer = e.scratch(kind.size + first + second + events.SLACK)
+    memory.zero(e, pointer, kind.size + first + second)
+    length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL, first)
+    behind = e.b.offset(pointer, length)
+    memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
+    return Memory(pointer, kind)
+
+
+# ---------------------------------------------------------------------------------------------- numbers and names
+
+
+def _bswap(e: Emitter, node: ast.Call) -> Operand:
+    kind = e.type(node)
+    value = e.number(_expr(node, 0))
+    if not isinstance(kind, Int) or kind.width == 1:
+        return Scalar(memory.fit(e, value, kind), kind)
+    width = 8 * kind.width
+    cut = value if width == 64 else e.b.define(f"trunc i64 {value} to i{width}")
+    swapped = e.b.define(f"call i{width} @llvm.bswap.i{width}(i{width} {cut})")
+    return Scalar(swapped if width == 64 else e.b.define(f"zext i{width} {swapped} to i64"), kind)
+
+
+def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
+    """A name by number from a table in read-only data; an unknown number gives the table's last row."""
+
+    def emit(e: Emitter, node: ast.Call) -> Operand:
+        kind = e.type(node)
+        rows = table(e)
+        number = argument(e, node)
+        if absolute:
+            number = e.b.select(e.b.icmp("slt", number, "0"), e.b.sub("0", number), number)
+        data = b"".join(row[: kind.size - 1].ljust(kind.size, b"\0") for row in rows)
+        index = e.b.at_most(number, len(rows) - 1)
+        place = e.b.offset(e.module.constant(data), e.b.mul(index, str(kind.size)))
+        return Memory(place, kind)
+
+    return emit
+
+
+EMIT: dict[str, Emission] = {
+    "bswap": _bswap,
+    "buf": _buf,
+    "memcmp": _memcmp,
+    "path": _path,
+    "signal_name": _named(lambda e: names.signals()),
+    "str": _str,
+    "str_concat": _str_concat,
+    "strcontains": _strcontains,
+    "strerror": _named(lambda e: names.errors(), absolute=True),
+    "strlen": _strlen,
+    "strncmp": _strncmp,
+    "strstr": _strstr,
+    "syscall_name": _named(lambda e: names.syscalls(e.script.kernel.arch)),
+}

@@ -1,0 +1,100 @@
+"""Addresses, symbols and registers."""
+
+from __future__ import annotations
+
+from pytrace.codegen import contexts, memory
+from pytrace.codegen.builtins import Emission
+from pytrace.codegen.builtins.context_family import user_symbol, word
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Operand, Scalar
+from pytrace.diagnostics import InternalError, TraceError
+from pytrace.frontend import ast
+from pytrace.types import BOOL, UINT64, AddressSpace, KSym, USym
+
+MAX_ERRNO = 4095
+
+
+def argument(e: Emitter, node: ast.Call, index: int = 0) -> Value:
+    """A scalar argument."""
+    item = node.args[index]
+    if not isinstance(item, ast.Expr):
+        raise InternalError(f"{node.name} takes values")
+    operand = e.value(item)
+    if not operand.type.scalar:
+        whole = e.place(operand)
+        return e.b.load(whole.pointer)
+    return memory.number(e, operand)
+
+
+def _ksym(e: Emitter, node: ast.Call) -> Operand:
+    return word(e, argument(e, node), KSym())
+
+
+def _usym(e: Emitter, node: ast.Call) -> Operand:
+    return user_symbol(e, argument(e, node), USym())
+
+
+def _same(e: Emitter, node: ast.Call) -> Operand:
+    """kptr, uptr: the pointer as it is; the type says the rest."""
+    return Scalar(argument(e, node), e.type(node))
+
+
+def _is_err(e: Emitter, node: ast.Call) -> Operand:
+    low = e.b.icmp("ugt", argument(e, node), str(-MAX_ERRNO - 1))
+    return Scalar(e.b.number(low), BOOL)
+
+
+def _reg(e: Emitter, node: ast.Call) -> Operand:
+    return Scalar(contexts.register(e, str(e.checked.static[node]["register"])), UINT64)
+
+
+def _percpu_kaddr(e: Emitter, node: ast.Call) -> Operand:
+    """A per-CPU variable lies at its link address plus the CPU's offset (``__per_cpu_offset``)."""
+    facts = e.checked.static[node]
+    table = e.script.kernel.kernel_symbol("__per_cpu_offset")
+    if table is None:
+        raise TraceError("percpu_kaddr() needs the kernel symbol __per_cpu_offset, which is not there")
+    cpu = argument(e, node, 1) if len(node.args) > 1 else e.cpu
+    limit = e.script.kernel.possible_cpus
+    hidden = e.b.opaque(cpu)
+    inside = e.b.icmp("ult", hidden, str(limit))
+    place = e.b.add(signed(table), e.b.op("shl", hidden, "3"))
+    distance = memory.read_scalar(e, place, UINT64, AddressSpace.KERNEL).value
+    address = e.b.add(signed(int(facts["address"])), distance)
+    return Scalar(e.b.select(inside, address, "0"), UINT64)
+
+
+def signed(address: int) -> Value:
+    """An unsigned 64-bit constant as IR text."""
+    return str(address - (1 << 64) if address >= 1 << 63 else address)
+
+
+def _uaddr(e: Emitter, node: ast.Call) -> Operand:
+    """Address in the file, moved by where the running binary is loaded.
+
+    Where the probe is in memory tells that, against where it is in the file.
+    """
+    facts = e.checked.static[node]
+    path = str(facts["path"])
+    targets = e.program.unit.targets
+    symbol = str(targets[0].details.get("symbol", ""))
+    known = e.script.kernel.user_symbols(path, symbol) if symbol and len(targets) == 1 else []
+    if not known:
+        raise TraceError("uaddr() needs a probe on one function that is known by name")
+    here = contexts.function_address(e)
+    place = int(targets[0].details["offset"]) + known[0].address - known[0].offset
+    moved = e.b.sub(here, signed(place))
+    return Scalar(e.b.add(signed(int(facts["address"])), moved), e.type(node))
+
+
+EMIT: dict[str, Emission] = {
+    "is_err": _is_err,
+    "kptr": _same,
+    "ksym": _ksym,
+    "percpu_kaddr": _percpu_kaddr,
+    "reg": _reg,
+    "uaddr": _uaddr,
+    "uptr": _same,
+    "usym": _usym,
+}
