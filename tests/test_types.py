@@ -8,8 +8,31 @@ import pytest
 
 from pytrace import types
 from pytrace.types import (
-    INT8, INT32, INT64, UINT8, UINT16, UINT64, AddressSpace, Array, Buffer, Enum, Field, Hist, Int, LHist, Pointer,
-    Record, Stack, StackMode, String, Struct, TSeries, Tuple, from_data, parts, to_data,
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT64,
+    AddressSpace,
+    Array,
+    Buffer,
+    Enum,
+    Field,
+    Hist,
+    Int,
+    LHist,
+    Pointer,
+    Record,
+    Stack,
+    StackMode,
+    String,
+    Struct,
+    TSeries,
+    Tuple,
+    from_data,
+    parts,
+    to_data,
 )  # fmt: skip
 
 SAMPLES: dict[str, types.Type] = {
