@@ -16,7 +16,7 @@ _INTEGER = re.compile(
       | 0[bB](?P<binary>[01](?:_?[01])*)
       | (?P<mantissa>[1-9])[eE](?P<exponent>[0-9]{1,2})
       | (?P<octal>0(?:_?[0-7])+)(?:[uU]?[lL]{0,2})
-      | (?P<decimal>[0-9](?:_?[0-9])*)(?P<suffix>ns|us|ms|[smhd]|[uU]?[lL]{0,2})
+      | (?P<decimal>0|[1-9](?:_?[0-9])*)(?P<suffix>ns|us|ms|[smhd]|[uU]?[lL]{0,2})
     )""",
     re.VERBOSE,
 )

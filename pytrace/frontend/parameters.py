@@ -115,9 +115,6 @@ class _Substitution:
         return ast.IntLiteral(node.span, len(self.options.positional))
 
     def _value(self, node: ast.PositionalParam) -> str | None:
-        if node.number < 1:
-            self.diagnostics.error("parameters are counted from $1", node.span)
-            return ""
         known = self.options.positional
         return known[node.number - 1] if node.number <= len(known) else None
 
