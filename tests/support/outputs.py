@@ -23,17 +23,50 @@ ROWS = CASES / "outputs.jsonl"
 class Difference:
     """A row whose result is different on purpose.
 
-    *stdout*, *json* and *exit* replace what is recorded (None: as recorded). *section* is the heading in
-    ``docs/differences.md`` that gives the reason.
+    *stdout*, *json*, *exit* and *diagnostics* replace what is recorded (None: as recorded). *section* is the heading
+    in ``docs/differences.md`` that gives the reason.
     """
 
     section: str
     stdout: str | None = None
     json: tuple[str, ...] | None = None
     exit: int | None = None
+    diagnostics: tuple[str, ...] | None = None
 
 
-DIFFERENCES: dict[str, Difference] = {}
+_SIGNED = "Signed division, remainder and right shift"
+_ARRAYS = "Byte arrays as integers and in output"
+_LIBRARY = "Warnings about the library's own code"
+
+DIFFERENCES: dict[str, Difference] = {
+    "compound_assign": Difference(_SIGNED, diagnostics=()),
+    "array_cast_index": Difference(
+        _ARRAYS,
+        stdout="39 30\n12345\n\n\n",
+        json=(r'{"type": "printf", "data": "39 30\n"}', '{"type": "value", "data": 12345}'),
+    ),
+    "printf_s_any": Difference(
+        _ARRAYS,
+        stdout="5 true (1, a) [2,1]\n1 0\n0x10\n\n\n",
+        json=(
+            r'{"type": "printf", "data": "5 true (1, a) [2,1]\n"}',
+            r'{"type": "printf", "data": "1 0\n"}',
+            r'{"type": "printf", "data": "0x10\n"}',
+        ),
+    ),
+    "address_of": Difference(
+        "The address of a scalar map",
+        stdout="5\n7\n\n\n@m: 7\n",
+        json=(
+            '{"type": "value", "data": 5}', '{"type": "value", "data": 7}', '{"type": "map", "data": {"@m": 7}}',
+        ),
+    ),
+    "strftime": Difference(
+        "Equal times are equal", stdout="true\n\n\n", json=('{"type": "value", "data": true}',)
+    ),
+    "multi_probe_name": Difference(_LIBRARY, diagnostics=()),
+    "len_strings": Difference(_LIBRARY, diagnostics=()),
+}  # fmt: skip
 """By row name."""
 
 
@@ -70,10 +103,12 @@ def _row(raw: dict[str, Any]) -> Row:
         stdout = stdout if difference.stdout is None else difference.stdout
         lines = lines if difference.json is None else list(difference.json)
         status = status if difference.exit is None else difference.exit
+    classes = tuple(item["class"] for item in raw.get("diagnostics", ()))
+    if difference and difference.diagnostics is not None:
+        classes = difference.diagnostics
     return Row(
         raw["name"], raw["program"], tuple(raw["args"]), raw.get("unsafe", False), status, stdout,
-        None if lines is None else tuple(lines), tuple(item["class"] for item in raw.get("diagnostics", ())),
-        raw.get("order") == "any", raw.get("peer", ""),
+        None if lines is None else tuple(lines), classes, raw.get("order") == "any", raw.get("peer", ""),
     )  # fmt: skip
 
 
@@ -97,6 +132,9 @@ def _text(row: Row, result: Result) -> list[str]:
     if row.stdout is None:
         return []
     wanted, got = row.stdout, result.stdout
+    if row.peer:
+        # Written by hand from what the peer should have done: the empty lines of the end are not in it.
+        wanted, got = wanted.rstrip("\n"), got.rstrip("\n")
     if row.any_order:
         wanted, got = "\n".join(sorted(wanted.split("\n"))), "\n".join(sorted(got.split("\n")))
     return [] if wanted == got else [f"stdout is {got!r}, recorded {wanted!r}"]
@@ -131,10 +169,9 @@ def _masked(line: str) -> str:
 def _diagnostics(row: Row, output: str, result: Result) -> list[str]:
     """Every class that is recorded is shown, with a place; an error shows nothing else than a message."""
     found = []
-    runtime_json = output == "json" and row.json is not None
     for kind in set(row.diagnostics):
         # Errors of a script's own making at run time go into the JSON stream.
-        shown = result.stderr + (result.stdout if runtime_json else "")
+        shown = result.stderr + (result.stdout if output == "json" else "")
         pattern = rf"^stdin:\d+.*: {kind}: |\"(errorf|warnf|runtime_error)\""
         if not re.search(pattern, shown, re.MULTILINE):
             found.append(f"no {kind} at a place in the script")
