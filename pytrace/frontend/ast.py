@@ -225,7 +225,7 @@ class Sizeof(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offsetof(Expr):
-    """``offsetof(T, a.b[2].c)``; *path* holds the member names."""
+    """``offsetof(T, a.b[2].c)``; *path* holds the member names; an index is there as its decimal digits."""
 
     operand: Expr | TypeExpr
     path: tuple[str, ...]
