@@ -287,7 +287,8 @@ class LiveSession:
             self._run_all("end")
         totals = self._counters.totals()
         self.renderer.losses(totals)
-        if not self.options.dry_run:
+        # A run that a failed assertion ended has nothing more to say.
+        if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
             self.renderer.print_maps()
         self.renderer.summary(totals)
         for text in self._symbols.notices():
