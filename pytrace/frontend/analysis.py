@@ -128,12 +128,16 @@ def _check_function(checker: Checker, info: FunctionInfo, node: ast.Function, st
 
 def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
     """BPF programs have a stack of fixed depth, and the verifier refuses recursion."""
+    reported: set[frozenset[str]] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         for callee, span in calls.get(name, []):
             if callee.name in path:
-                chain = " → ".join((*path[path.index(callee.name) :], callee.name))
-                checker.error(f"a function cannot call itself: {chain}", span)
+                cycle = path[path.index(callee.name) :]
+                if frozenset(cycle) not in reported:
+                    reported.add(frozenset(cycle))
+                    chain = " → ".join((*cycle, callee.name))
+                    checker.error(f"a function cannot call itself: {chain}", span)
             else:
                 visit(callee.name, (*path, callee.name))
 

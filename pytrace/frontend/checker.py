@@ -20,8 +20,10 @@ from pytrace.frontend import ast
 from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, ProbeUnit
 from pytrace.frontend.conversions import (
     UNKNOWN,
+    Flexible,
     Unknown,
     contains_unknown,
+    describe,
     is_condition,
     is_integer,
     settle,
@@ -31,7 +33,7 @@ from pytrace.frontend.slots import MapState, Slot, VariableState, new_variable
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Span
-from pytrace.types import VOID, Enum, Struct, Type
+from pytrace.types import VOID, Enum, Int, Struct, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,7 +265,10 @@ class Checker:
             notes.append(("its type is relied on here", slot.lock))
         elif slot.first is not None:
             notes.append(("first used here", slot.first))
-        self.error(f"{what} is {have}, this is {settle(kind)}", place, notes=notes, hints=_cast_hint(have, kind))
+        given = f"this is {describe(kind)}"
+        if isinstance(kind, Flexible) and isinstance(have, Int):
+            given = f"which holds {have.low} to {have.high}, not {kind.low if kind.low < have.low else kind.high}"
+        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, kind))
 
     @contextmanager
     def block(self) -> Iterator[Scope]:

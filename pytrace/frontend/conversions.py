@@ -20,12 +20,15 @@ from pytrace.types import (
     Bool,
     Buffer,
     Enum,
+    Hist,
     Inet,
     Int,
+    LHist,
     Pointer,
     Record,
     Stack,
     String,
+    TSeries,
     Tuple,
     Type,
     Void,
@@ -103,6 +106,20 @@ def settle(kind: Type) -> Type:
     if isinstance(kind, Record):
         return Record(kind.names, tuple(settle(member) for member in kind.members))
     return kind
+
+
+def describe(kind: Type) -> str:
+    """A type for messages, with the parameters that its name leaves out."""
+    kind = settle(kind)
+    if isinstance(kind, Hist):
+        return f"hist_t with {kind.bits} bits"
+    if isinstance(kind, LHist):
+        return f"lhist_t from {kind.low} to {kind.high} by {kind.step}"
+    if isinstance(kind, TSeries):
+        return f"tseries_t of {kind.count} intervals of {kind.interval} ns{' by ' + kind.reduce if kind.reduce else ''}"
+    if isinstance(kind, Stack):
+        return f"{kind} in {kind.mode.value} mode"
+    return str(kind)
 
 
 def contains_unknown(kind: Type) -> bool:

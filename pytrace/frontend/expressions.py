@@ -90,7 +90,7 @@ def variable(checker: Checker, node: ast.Variable) -> Type:
     if checker.locking is not None:
         state.slot.lock_now(checker.locking)
     kind = state.slot.type
-    if isinstance(kind, Unknown) and checker.final:
+    if isinstance(kind, Unknown) and checker.final and not state.assigned and not state.loop:
         # Declared and never assigned: zero.
         return INT64
     return kind

@@ -187,7 +187,8 @@ def _is_signed(kind: Type, left: Type, operator: str) -> bool:
 
 
 def _warn_unsigned(checker: Checker, node: ast.Expr, kind: Type) -> None:
-    if kind == UINT64:
+    # Differences of times and counters are what scripts are made of: only a cast that has no effect is worth a word.
+    if kind == UINT64 and isinstance(node, ast.Cast):
         checker.warn("the difference is signed: this uint64 counts as int64", _cast_place(node))
 
 

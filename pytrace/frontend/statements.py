@@ -377,15 +377,8 @@ def _discard(checker: Checker, node: ast.Discard) -> None:
     checker.value(node.value)
 
 
-def _import(checker: Checker, node: ast.Import) -> None:
-    if checker.config.unstable_import_statement == "error":
-        checker.error(
-            "import is only allowed at the start of a script",
-            node.span,
-            hints=["set unstable_import_statement = enable in the config block"],
-        )
-    elif checker.config.unstable_import_statement == "warn":
-        checker.warn("import inside a block is unstable", node.span)
+def _import(_checker: Checker, _node: ast.Import) -> None:
+    """What an import brings was merged before; whether it may stand in a block was asked there too."""
 
 
 STATEMENTS: dict[type[ast.Stmt], Callable[[Checker, Any], None]] = {

@@ -45,7 +45,7 @@ def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return UINT64
 
 
-def ctx(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
     """``ctx``."""
     kind = checker.unit.context.ctx_type if checker.unit is not None else None
     return kind if kind is not None else Pointer(VOID, AddressSpace.BPF)

@@ -27,7 +27,7 @@ def unstable(checker: Checker, name: str, node: ast.Expr) -> bool:
     return True
 
 
-def expression(checker: Checker, node: Node, arg: ast.Expr | ast.TypeExpr) -> ast.Expr:
+def expression(checker: Checker, _node: Node, arg: ast.Expr | ast.TypeExpr) -> ast.Expr:
     """An argument that must be an expression."""
     if isinstance(arg, ast.Expr):
         return arg

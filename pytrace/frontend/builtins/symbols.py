@@ -66,12 +66,12 @@ def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error("uaddr() needs a probe on one binary only", node.span)
     binary = paths.pop()
     text = name.decode(errors="replace")
-    found = checker.kernel.user_symbols(binary, text)
-    if not found:
+    sized = next((item for item in checker.kernel.user_symbols(binary, text) if item.name == text), None)
+    address = sized.address if sized is not None else checker.kernel.user_address(binary, text)
+    if address is None:
         return checker.error(f"{binary} has no symbol {text!r}", node.span)
-    symbol = found[0]
-    checker.program.static[node] = {"symbol": text, "path": binary, "address": symbol.address}
-    width = symbol.size if symbol.size in (1, 2, 4, 8) else 8
+    checker.program.static[node] = {"symbol": text, "path": binary, "address": address}
+    width = sized.size if sized is not None and sized.size in (1, 2, 4, 8) else 8
     return Pointer(Int(width, False), AddressSpace.USER)
 
 
