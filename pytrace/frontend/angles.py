@@ -1,8 +1,8 @@
 """Where ``< … >`` is a block and where ``<`` and ``>`` compare: the rule of docs/angle-blocks.md.
 
-``<`` opens a block where a block is due or where no operand stands in front of it.  ``>`` closes the innermost block only
-when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no operand in front of it,
-or what follows cannot be its right operand.
+``<`` opens a block where a block is due or where no operand stands in front of it.  ``>`` closes the innermost
+block only when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no
+operand in front of it, or what follows cannot be its right operand.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from enum import Enum
 
 from pytrace.frontend.lexer import LAYOUT, skip_layout
 
-_OPERAND_CHARS = frozenset("$@(\"!~{0123456789")
+_OPERAND_CHARS = frozenset('$@("!~{0123456789')
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEHIND_WORD = re.compile(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
 _WILD_POINT = re.compile(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
-_CONDITION_BLOCK = re.compile(r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b")
+_CONDITION_BLOCK = re.compile(
+    r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b"
+)
 _BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
 _ASSIGNMENT = re.compile(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
 _TARGET = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")
@@ -42,8 +44,8 @@ class Place(Enum):
 def may_close(text: str, after: int, place: Place, *, ternary: bool, effect: bool) -> bool:
     """Whether ``>`` closes its block, given that an operand stands in front of it.
 
-    *after* is the offset behind ``>``. *ternary*: a ``?`` of the same statement waits for its ``:``. *effect*: the statement
-    so far is nothing but a call or ``++``/``--``, which nobody compares.
+    *after* is the offset behind ``>``. *ternary*: a ``?`` of the same statement waits for its ``:``. *effect*: the
+    statement so far is nothing but a call or ``++``/``--``, which nobody compares.
     """
     at = skip_layout(text, after)
     if at >= len(text):
@@ -57,7 +59,7 @@ def may_close(text: str, after: int, place: Place, *, ternary: bool, effect: boo
     if char in "+-&":
         operand = text.startswith(char * 2, at) if char == "+" else not text.startswith(("&&", "-=", "&=", "->"), at)
         return not operand or (effect and place is Place.STATEMENT and text.startswith(("++", "--"), at))
-    if char == "*" or char == "!" :
+    if char == "*" or char == "!":
         return text.startswith("=", at + 1)
     if char not in _OPERAND_CHARS:
         return True

@@ -77,7 +77,9 @@ def _definition_end(lexer: Lexer, position: int) -> int:
         head = text.find("\n", position)
         head = len(text) if head < 0 else head
         lexer.error(
-            "the C definition is not closed", Span(lexer.source, position, head), "add '}' at its end" if depth else "add ';'"
+            "the C definition is not closed",
+            Span(lexer.source, position, head),
+            "add '}' at its end" if depth else "add ';'",
         )
         return len(text)
     trailer = _TRAILER.match(text, at)

@@ -1,11 +1,12 @@
 """The formatter of ``--fmt``.
 
-It works on the tokens, so that numbers, strings, parentheses and comments stay as they were written, and changes only what is
-between them:
+It works on the tokens, so that numbers, strings, parentheses and comments stay as they were written, and changes only
+what is between them:
 
 - four spaces for each block; one statement a line; a block's brace stands at the end of its header's line;
 - a value's block (``$a = if (c) { 1 } else { 2 }``) stays on one line when it was on one;
-- blanks around binary operators, behind commas, behind ``if`` and its kin; none behind unary operators and inside brackets;
+- blanks around binary operators, behind commas, behind ``if`` and its kin; none behind unary operators and inside
+  brackets;
 - a line break inside a statement stays where it was, with one level of indentation more;
 - up to one empty line stays; probes, macros and functions have one around them;
 - attach points share a line of up to 100 columns, else each has its own;
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 from pytrace.diagnostics import Diagnostics, InternalError
 from pytrace.frontend import ast, parser, visitor
+from pytrace.frontend.lines import Lines
 from pytrace.frontend.parser import Piece
-from pytrace.frontend.printing import INDENT, ItemPrinter, Lines
+from pytrace.frontend.printing import ItemPrinter
 from pytrace.source import Source
 
 _WIDTH = 100
@@ -95,6 +97,3 @@ class _Formatter:
                 lines.break_line()
             elif not last:
                 lines.space()
-
-
-__all__ = ["INDENT", "format_source"]

@@ -1,8 +1,8 @@
 """The LALR(1) grammar: items and statements (expressions and types are in the two sister modules).
 
-Each function is a set of productions: its docstring is the rule, its body builds the node.  The tables are generated ahead by
-``scripts/generate-tables`` and shipped as :mod:`pytrace.frontend.grammar_tables`.  There are no conflicts: what depends on the
-place was decided by :mod:`pytrace.frontend.structure`.
+Each function is a set of productions: its docstring is the rule, its body builds the node.  The tables are generated
+ahead by ``scripts/generate-tables`` and shipped as :mod:`pytrace.frontend.grammar_tables`.  There are no conflicts:
+what depends on the place was decided by :mod:`pytrace.frontend.structure`.
 """
 
 from __future__ import annotations
@@ -93,14 +93,13 @@ def p_entry_value(p: Rule) -> None:
     if len(p) == 3:
         p[0] = (-token.data, p[1].span.to(token.span))
     else:
-        p[0] = (_VALUES.get(token.type, lambda found: found.data)(token), token.span)
+        p[0] = (_entry_value(token), token.span)
 
 
-_VALUES: dict[str, Any] = {
-    "IDENT": lambda token: token.text,
-    "TRUE": lambda token: True,
-    "FALSE": lambda token: False,
-}
+def _entry_value(token: Token) -> Any:
+    if token.type == "IDENT":
+        return token.text
+    return token.type == "TRUE" if token.type in ("TRUE", "FALSE") else token.data
 
 
 def p_import(p: Rule) -> None:

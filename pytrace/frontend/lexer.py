@@ -152,19 +152,19 @@ class Lexer:
         short = Span(self.source, span.start, self.position)
         return Token("STRING", word[:length], short, b"")
 
-    def _open_comment(self, word: str, span: Span) -> None:
+    def _open_comment(self, _word: str, span: Span) -> None:
         self.error("the comment is not closed", span, "add '*/' at its end")
         self.position = len(self.source.text)
         self.comments[span.start] = self.position
 
     def _quoted(self, word: str, span: Span) -> Token | None:
         if len(word) == 1:
-            self.error("unexpected \"'\"", span)
+            self.error('unexpected "\'"', span)
             return None
         self.error("strings are written with double quotes", span, f'write "{word.strip(chr(39))}"')
         return Token("STRING", word, span, b"")
 
-    def _end(self, word: str, span: Span) -> Token:
+    def _end(self, _word: str, span: Span) -> Token:
         return Token("EOF", "", span)
 
     def _other(self, word: str, span: Span) -> None:

@@ -23,7 +23,7 @@ _C_LIMITS = {"u": (1 << 32) - 1, "l": (1 << 63) - 1, "ll": (1 << 63) - 1, "ul": 
 _MAX_DIGITS = 64
 
 
-class _Wrong(Exception):
+class _Wrong(Exception):  # noqa: N818 - control flow
     """A literal that has no value; *start* and *end* are relative to it."""
 
     def __init__(self, message: str, start: int, end: int, *hints: str) -> None:
@@ -92,9 +92,7 @@ def _plain(digits: str) -> int:
         return int(plain)
     bad = next((at for at, digit in enumerate(digits) if digit in "89"), None)
     if bad is not None:
-        raise _Wrong(
-            f"'{digits[bad]}' is not an octal digit", bad, bad + 1, "a number that starts with 0 is octal"
-        )
+        raise _Wrong(f"'{digits[bad]}' is not an octal digit", bad, bad + 1, "a number that starts with 0 is octal")
     return int(plain, 8)
 
 
@@ -104,7 +102,7 @@ def _scientific(text: str, digits: str, exponent: str) -> int:
     power = int(exponent.replace("_", ""))
     if power > 20:
         raise _too_large(text)
-    return int(digits) * 10**power
+    return int(digits) * int(10**power)
 
 
 def _suffixed(value: int, suffix: str, offset: int, text: str) -> int:
@@ -151,7 +149,9 @@ def _escape(match: re.Match[str], place: Span, diagnostics: Diagnostics) -> byte
     if octal is not None:
         value = int(octal, 8)
         if value > 0xFF:
-            diagnostics.error(f"syntax: octal escape '\\{octal}' is more than a byte", place, hints=("the largest is \\377",))
+            diagnostics.error(
+                f"syntax: octal escape '\\{octal}' is more than a byte", place, hints=("the largest is \\377",)
+            )
         return bytes([value & 0xFF])
     if digits is not None:
         if not digits:

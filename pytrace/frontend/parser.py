@@ -1,7 +1,8 @@
 """From text to tree.
 
-:func:`parse` reads a script item by item: it finds out what kind of item begins, lets :mod:`pytrace.frontend.structure` collect its tokens
-and PLY's parser build its tree.  Mistakes are recorded as diagnostics; the result holds what could be parsed.
+:func:`parse` reads a script item by item: it finds out what kind of item begins, lets
+:mod:`pytrace.frontend.structure` collect its tokens and PLY's parser build its tree.  Mistakes are recorded as
+diagnostics; the result holds what could be parsed.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytrace.diagnostics import Diagnostics, Note
-from pytrace.frontend import ast, cparts, heads
-from pytrace.frontend.structure import Structure
+from pytrace.frontend import ast, cparts, heads, visitor
 from pytrace.frontend.lexer import LAYOUT, Lexer
 from pytrace.frontend.recovery import AbandonedItem, Item
+from pytrace.frontend.structure import Structure
 from pytrace.frontend.tokens import Token
 from pytrace.source import Source, Span
 
@@ -26,6 +27,8 @@ _ITEM = re.compile(
 _WORD = re.compile(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
 _BODY = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
+_MAX_DEPTH = 500
+"""Levels of nesting that the passes behind the parser are made for."""
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
@@ -135,7 +138,10 @@ class _ProgramParser:
             self._item(at)
             self.lexer.rewind()
         return ast.Program(
-            Span(self.source, 0, len(self.text)), shebang.group() if shebang else None, tuple(self.c_parts), tuple(self.items)
+            Span(self.source, 0, len(self.text)),
+            shebang.group() if shebang else None,
+            tuple(self.c_parts),
+            tuple(self.items),
         )
 
     def _item(self, at: int) -> None:
@@ -165,9 +171,18 @@ class _ProgramParser:
 
     def _add(self, structure: Structure, head: Span, points: tuple[ast.AttachPoint, ...] = ()) -> None:
         node = run_grammar(Item(structure, head, points))
+        if node is not None and len(structure.tokens) > _MAX_DEPTH:
+            node = self._check_depth(node)
         if node is not None:
             self.items.append(node)
             self.pieces.append(Piece(head, node, structure))
+
+    def _check_depth(self, node: ast.RootItem) -> ast.RootItem | None:
+        deep = visitor.deeper_than(node, _MAX_DEPTH)
+        if deep is None:
+            return node
+        self.lexer.error(f"nested more than {_MAX_DEPTH} levels deep", deep.span, "use variables for parts of it")
+        return None
 
     # ------------------------------------------------------------------------------------------ kinds
 
@@ -227,11 +242,15 @@ class _ProgramParser:
     def _find_body(self, at: int) -> bool:
         """Report what stands between the attach points and the body, and go to the body if there is one."""
         if at >= len(self.text):
-            self.lexer.error("expected '{' behind the attach points, found the end of the text", Span(self.source, at, at))
+            self.lexer.error(
+                "expected '{' behind the attach points, found the end of the text", Span(self.source, at, at)
+            )
             return False
         word = self._word(at)
-        hints = () if self.text[at] in ";})" else ("an attach point has spaces only inside quotes: kprobe:\"a b\"",)
-        self.lexer.error(f"expected '{{', '/' or ',' behind the attach point, found '{_shown(word.text)}'", word, *hints)
+        hints = () if self.text[at] in ";})" else ('an attach point has spaces only inside quotes: kprobe:"a b"',)
+        self.lexer.error(
+            f"expected '{{', '/' or ',' behind the attach point, found '{_shown(word.text)}'", word, *hints
+        )
         body = _next_brace(self.text, at)
         if body is None:
             self.lexer.seek(word.end)

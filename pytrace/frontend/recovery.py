@@ -1,7 +1,7 @@
 """What happens at a syntax error: the message, and where the parser goes on.
 
-A missing semicolon is put in. Any other mistake costs the statement that it is in: the parser goes on behind its semicolon or closing
-brace.  A mistake in an item's head costs the item.
+A missing semicolon is put in. Any other mistake costs the statement that it is in: the parser goes on behind its
+semicolon or closing brace.  A mistake in an item's head costs the item.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_NAMED = 4
 _WORD_OPERATORS = {"and": "LAND", "or": "LOR"}
 
 
-class AbandonedItem(Exception):
+class AbandonedItem(Exception):  # noqa: N818 - control flow
     """The item cannot be parsed any further; what is wrong was recorded."""
 
 

@@ -4,8 +4,8 @@ Between the lexer and the grammar, item by item, this module
 
 - pairs brackets and repairs them: a missing or wrong closing bracket is reported once, where it is missed, and put in;
 - turns ``<`` and ``>`` into the braces of a block where they are one (:mod:`pytrace.frontend.angles`);
-- marks what depends on the place: ``if`` and ``{`` at the start of a statement, ``comptime`` behind ``if``, types where an
-  expression could stand (casts, operands of sizeof, arguments), the two slashes of a predicate.
+- marks what depends on the place: ``if`` and ``{`` at the start of a statement, ``comptime`` behind ``if``, types where
+  an expression could stand (casts, operands of sizeof, arguments), the two slashes of a predicate.
 
 So the grammar has no conflict, and a mistake inside an item cannot damage the items behind it.
 """
@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 from pytrace.diagnostics import Note
 from pytrace.frontend import angles
-from pytrace.frontend.lexer import Lexer
+from pytrace.frontend.frames import Frame
+from pytrace.frontend.lexer import Lexer, skip_layout
 from pytrace.frontend.tokens import OPERAND_ENDS, Token
 from pytrace.frontend.typemarks import is_cast, is_type_argument, is_type_operand
 from pytrace.source import Span
@@ -24,36 +25,6 @@ from pytrace.source import Span
 _CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "<": ("RBRACE", ">")}
 _HEADERS = frozenset({"FOR", "WHILE", "UNROLL"})
 _TYPE_CALLS = frozenset({"SIZEOF", "OFFSETOF", "TYPEOF", "TYPEINFO"})
-
-
-class Frame:
-    """One open bracket, or the part of an item that is in none."""
-
-    __slots__ = ("call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
-
-    def __init__(self, kind: str, opener: Token | None, role: str = "") -> None:
-        self.kind = kind
-        """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
-        self.opener = opener
-        self.role = role
-        """Of a block: ``item``, ``body`` (of a statement's header), ``statement`` (a bare block), ``config``, ``operand``."""
-        self.start = kind in ("{", "<") and role != "config"
-        """Of a block: a statement starts here."""
-        self.statement = ""
-        """Kind of the current statement's first token."""
-        self.first = 0
-        """Index of the current statement's first token."""
-        self.header = ""
-        """Kind of the header (``IF`` …) that waits for its block."""
-        self.ternary = 0
-        """How many ``?`` wait for their ``:``."""
-        self.call = False
-        """Of a parenthesis: it holds arguments."""
-
-    @property
-    def block(self) -> bool:
-        """Whether statements stand in it."""
-        return self.kind in ("{", "<")
 
 
 class Structure:
@@ -206,12 +177,17 @@ class Structure:
         if frame.kind == "predicate" and self._last in OPERAND_ENDS:
             self._predicate_end(frame, token)
             frame = self.stack[-1]
-        elif frame.kind in ("(", "[") and self._last in OPERAND_ENDS and not frame.header and self.stack[0].kind == "head":
+        elif (
+            frame.kind in ("(", "[")
+            and self._last in OPERAND_ENDS
+            and not frame.header
+            and self.stack[0].kind == "head"
+        ):
             self._close_brackets(token)
             frame = self.stack[-1]
         self._open_block(frame, token)
 
-    def _predicate_end(self, frame: Frame, token: Token) -> None:
+    def _predicate_end(self, _frame: Frame, token: Token) -> None:
         self.lexer.error("the predicate is not closed", _before(token), "add '/' in front of the body")
         self.stack.pop()
         self._put(Token("PREDICATE_CLOSE", "", _before(token)))
@@ -234,7 +210,7 @@ class Structure:
         if wanted:
             self._put(Token("TYPE_MARK", "", Span(self.lexer.source, at, at)))
 
-    def _bracket(self, frame: Frame, token: Token) -> None:
+    def _bracket(self, _frame: Frame, token: Token) -> None:
         self._open("[", token)
 
     def _comma(self, frame: Frame, token: Token) -> None:
@@ -266,7 +242,7 @@ class Structure:
                 self._close_top(token, report=True)
         self._pop(token)
 
-    def _stray_brace(self, frame: Frame, token: Token) -> None:
+    def _stray_brace(self, _frame: Frame, token: Token) -> None:
         blocks = [outer for outer in self.stack if outer.kind == "<"]
         if blocks and blocks[-1] is self.stack[-1]:
             opener = blocks[-1].opener
@@ -358,7 +334,7 @@ class Structure:
             self.stack.pop()
             self._done = True
 
-    def _end(self, frame: Frame, token: Token) -> None:
+    def _end(self, _frame: Frame, token: Token) -> None:
         self._close_all(token, report=True)
         self._done = True
 
@@ -368,7 +344,7 @@ class Structure:
             token.type = "IF_STATEMENT"
         self._put(token)
 
-    def _comptime(self, frame: Frame, token: Token) -> None:
+    def _comptime(self, _frame: Frame, token: Token) -> None:
         if self._last in ("IF", "IF_STATEMENT"):
             token.type = "IF_COMPTIME"
         self._put(token)
@@ -384,7 +360,7 @@ class Structure:
     def _slash(self, frame: Frame, token: Token) -> None:
         if frame.kind == "predicate":
             text = self.lexer.source.text
-            at = angles.skip_layout(text, token.span.end)
+            at = skip_layout(text, token.span.end)
             if text[at : at + 1] in ("{", "<") and not text.startswith(("<=", "<<"), at):
                 self.stack.pop()
                 token.type = "PREDICATE_CLOSE"
@@ -392,9 +368,7 @@ class Structure:
 
     def _without_body(self, token: Token) -> Frame:
         """A predicate is followed by statements without a brace: put its end and the brace in."""
-        self.lexer.error(
-            "expected a block behind the predicate, found ';'", token.span, "write /condition/ { … }"
-        )
+        self.lexer.error("expected a block behind the predicate, found ';'", token.span, "write /condition/ { … }")
         self.stack.pop()
         place = _before(token)
         self._put(Token("PREDICATE_CLOSE", "", place))

@@ -27,7 +27,10 @@ _WORDS = {
 
 
 def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...]:
-    """Hints for an error at index *at* of an item's tokens; *expected* says what was expected, or is ``SEMI`` where a semicolon was missed."""
+    """Hints for an error at index *at* of an item's tokens.
+
+    *expected* says what was expected, or is ``SEMI`` where a semicolon was missed.
+    """
     token = tokens[at] if at < len(tokens) else None
     before = tokens[at - 1] if at else None
     for word in (token, before, _statement_start(tokens, at)):
@@ -67,13 +70,13 @@ def _string(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     return ()
 
 
-def _variable(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
+def _variable(tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
     if tokens[0].type == "MAP_ITEM":
         return ("outside of probes, 'let' declares maps only: let @name = hash(100);",)
     return ()
 
 
-def _else(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
+def _else(_tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
     return ("'else' belongs directly behind the '}' of an 'if'",)
 
 
@@ -89,7 +92,7 @@ def _map(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     return ()
 
 
-def _type_word(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
+def _type_word(_tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
     return ("a type stands in parentheses, as in (struct name *)value",)
 
 

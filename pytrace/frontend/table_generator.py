@@ -1,4 +1,4 @@
-"""Makes the text of :mod:`pytrace.frontend.grammar_tables`; used by ``scripts/generate-tables`` and by the tests only."""
+"""Makes the text of :mod:`pytrace.frontend.grammar_tables`, for ``scripts/generate-tables`` and the tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def generate() -> Generated:
     reflected.validate_pfunctions()
     for term, side, level in reflected.preclist:
         rules.set_precedence(term, side, level)
-    for function, (file, line, name, symbols) in reflected.grammar:
+    for function, (file, line, name, symbols) in sorted(reflected.grammar, key=_order):
         rules.add_production(name, symbols, function, file, line)
     rules.set_start(reflected.start)
     log.messages.extend(_complaints(rules))
@@ -49,7 +49,13 @@ def generate() -> Generated:
         return Generated(messages=log.messages)
     table = yacc.LRGeneratedTable(rules, "LALR", yacc.NullLogger())
     conflicts = [*_shift_reduce(table), *_reduce_reduce(table)]
-    return Generated(_text(table, reflected.signature()), conflicts)
+    return Generated(_text(table, "pytrace"), conflicts)
+
+
+def _order(entry: Any) -> tuple[str, str, list[str]]:
+    """Rules in an order that does not depend on where they stand."""
+    function, (_, _, name, symbols) = entry
+    return (name, function, symbols)
 
 
 def _complaints(rules: Any) -> list[str]:
@@ -68,7 +74,9 @@ def _shift_reduce(table: Any) -> list[str]:
 
 
 def _reduce_reduce(table: Any) -> list[str]:
-    return [f"reduce/reduce conflict in state {state}: {kept} / {dropped}" for state, kept, dropped in table.rr_conflicts]
+    return [
+        f"reduce/reduce conflict in state {state}: {kept} / {dropped}" for state, kept, dropped in table.rr_conflicts
+    ]
 
 
 def _text(table: Any, signature: str) -> str:
@@ -94,6 +102,7 @@ def _text(table: Any, signature: str) -> str:
         "}",
         "_lr_productions = [",
     ]
-    for rule in table.lr_productions:
-        lines.append(f"({str(rule)!r}, {rule.name!r}, {rule.len}, {rule.func!r}, None, None),")
+    lines.extend(
+        f"({str(rule)!r}, {rule.name!r}, {rule.len}, {rule.func!r}, None, None)," for rule in table.lr_productions
+    )
     return "\n".join([*lines, "]", ""])

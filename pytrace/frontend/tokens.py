@@ -30,10 +30,31 @@ class Token:
 
 KEYWORDS = {
     word: word.upper()
-    for word in (
-        "break comptime config continue else false fn for if import let macro offsetof return sizeof true typeof "
-        "typeinfo unroll while struct union enum"
-    ).split()
+    for word in [
+        "break",
+        "comptime",
+        "config",
+        "continue",
+        "else",
+        "false",
+        "fn",
+        "for",
+        "if",
+        "import",
+        "let",
+        "macro",
+        "offsetof",
+        "return",
+        "sizeof",
+        "true",
+        "typeof",
+        "typeinfo",
+        "unroll",
+        "while",
+        "struct",
+        "union",
+        "enum",
+    ]
 }
 
 OPERATORS = {
@@ -55,26 +76,51 @@ MARKERS = (
     "IF_COMPTIME",  # `comptime` right behind `if`
     "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
     "RESYNC",  # where a statement that was wrong is over
-    "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM", "TYPE_ITEM",
+    "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM",
+    "TYPE_ITEM",
     "PREDICATE_OPEN", "PREDICATE_CLOSE",
 )  # fmt: skip
 
-OPERAND_ENDS = frozenset(
-    (*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT")
-)
+OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
 """Tokens behind which an operand is complete, so that what follows is an operator or the end."""
 
 STRUCT_KEYWORDS = frozenset({"struct", "union", "enum"})
 
-INTEGER_TYPES = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-)
+INTEGER_TYPES = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 SIZED_TYPES = frozenset({"string", "buffer", "inet"})
 """Types that take a capacity: ``string[N]``."""
 
-TYPE_NAMES = INTEGER_TYPES | SIZED_TYPES | frozenset(
-    "void macaddr_t timestamp cgroup_path_t ksym_t usym_t kstack_t ustack_t count_t sum_t avg_t min_t max_t stats_t hist_t "
-    "lhist_t tseries_t ucount_t usum_t uavg_t umin_t umax_t ustats_t strerror_t".split()
+TYPE_NAMES = (
+    INTEGER_TYPES
+    | SIZED_TYPES
+    | frozenset(
+        [
+            "void",
+            "macaddr_t",
+            "timestamp",
+            "cgroup_path_t",
+            "ksym_t",
+            "usym_t",
+            "kstack_t",
+            "ustack_t",
+            "count_t",
+            "sum_t",
+            "avg_t",
+            "min_t",
+            "max_t",
+            "stats_t",
+            "hist_t",
+            "lhist_t",
+            "tseries_t",
+            "ucount_t",
+            "usum_t",
+            "uavg_t",
+            "umin_t",
+            "umax_t",
+            "ustats_t",
+            "strerror_t",
+        ]
+    )
 )
 """Names that are types wherever a type may stand (``username`` is left out: it is also a value)."""
 

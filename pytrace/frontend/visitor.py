@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from pytrace.frontend import ast
@@ -17,15 +16,16 @@ N = TypeVar("N", bound=ast.Node)
 _PLAIN = frozenset({"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]"})
 
 
-@lru_cache(maxsize=None)
-def _fields(kind: type[ast.Node]) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(kind))
+_children: dict[type[ast.Node], tuple[str, ...]] = {}
+_compared: dict[type[ast.Node], tuple[str, ...]] = {}
 
 
-@lru_cache(maxsize=None)
 def child_fields(kind: type[ast.Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
-    return tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+    found = _children.get(kind)
+    if found is None:
+        found = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+    return found
 
 
 def children(node: ast.Node) -> list[ast.Node]:
@@ -47,6 +47,17 @@ def walk(node: ast.Node) -> Iterator[ast.Node]:
         current = waiting.pop()
         yield current
         waiting.extend(reversed(children(current)))
+
+
+def deeper_than(node: ast.Node, levels: int) -> ast.Node | None:
+    """A node more than *levels* below *node*, if there is one."""
+    waiting = [(node, 0)]
+    while waiting:
+        current, level = waiting.pop()
+        if level > levels:
+            return current
+        waiting.extend((child, level + 1) for child in children(current))
+    return None
 
 
 def rebuild(node: ast.Node, function: Callable[[ast.Node], ast.Node]) -> ast.Node:
@@ -73,7 +84,7 @@ def same(left: ast.Node, right: ast.Node) -> bool:
         if isinstance(one, ast.Node):
             if type(one) is not type(other):
                 return False
-            waiting.extend((getattr(one, name), getattr(other, name)) for name in _compared(type(one)))
+            waiting.extend((getattr(one, name), getattr(other, name)) for name in _compared_fields(type(one)))
         elif isinstance(one, tuple):
             if not isinstance(other, tuple) or len(one) != len(other):
                 return False
@@ -86,11 +97,15 @@ def same(left: ast.Node, right: ast.Node) -> bool:
 _SPELLING = {("IntLiteral", "text"), ("FieldAccess", "arrow"), ("Block", "angle")}
 
 
-@lru_cache(maxsize=None)
-def _compared(kind: type[ast.Node]) -> tuple[str, ...]:
-    return tuple(
-        item.name for item in fields(kind) if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
-    )
+def _compared_fields(kind: type[ast.Node]) -> tuple[str, ...]:
+    found = _compared.get(kind)
+    if found is None:
+        found = _compared[kind] = tuple(
+            item.name
+            for item in fields(kind)
+            if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
+        )
+    return found
 
 
 def _build(node: ast.Node, make: Callable[[ast.Node, list[ast.Node]], ast.Node]) -> ast.Node:
@@ -119,7 +134,7 @@ def _with_children(node: ast.Node, below: list[ast.Node]) -> ast.Node:
 def _fresh(node: ast.Node, below: list[ast.Node]) -> ast.Node:
     """A new node like *node* over the children *below*."""
     kind = type(node)
-    values = {name: getattr(node, name) for name in _fields(kind)}
+    values = {name: getattr(node, name) for name in (item.name for item in fields(kind))}
     following = iter(below)
     for name in child_fields(kind):
         value = values[name]

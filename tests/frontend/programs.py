@@ -41,7 +41,9 @@ def _compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         VARIABLES.map(lambda v: f"{v}.field->next.0[1]"),
         st.tuples(inner, inner, inner).map(lambda t: f"(({t[0]}) ? {t[1]} : {t[2]})"),
         pair.map(lambda t: f"({t[0]} ?: {t[1]})"),
-        st.tuples(inner, inner, inner).map(lambda t: f"if ({t[0]}) {{ {t[1]} }} else {{ {t[2]} }}").map(lambda e: f"({e})"),
+        st.tuples(inner, inner, inner)
+        .map(lambda t: f"if ({t[0]}) {{ {t[1]} }} else {{ {t[2]} }}")
+        .map(lambda e: f"({e})"),
         st.tuples(VARIABLES, inner).map(lambda t: f"{{ let {t[0]} = {t[1]}; {t[0]} }}").map(lambda e: f"({e})"),
     )
 
@@ -75,7 +77,7 @@ def _blocks(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def _body(statements: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """A block in braces or angle brackets; every simple statement has its semicolon, but for the last one now and then."""
+    """A block in braces or angle brackets; simple statements have semicolons, but for the last one at times."""
     lines = st.lists(st.tuples(COMMENTS, statements), max_size=3)
     last = st.one_of(st.just(""), _SIMPLE)
 
@@ -92,8 +94,8 @@ def _body(statements: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 _FLAT = _SIMPLE.map(lambda text: text + ";")
 BODIES = st.recursive(_body(_FLAT), lambda inner: _body(st.one_of(_FLAT, _blocks(inner))), max_leaves=4)
 POINTS = st.sampled_from(
-    ["begin", "END", "k:f", "kprobe:vfs_*", "uprobe:/bin/bash:readline", 'uprobe:"/my path/x":"f(int, char)"', "interval:s:1",
-     "tracepoint:a:b", "n=kprobe:x+8", "usdt:./a/b:p:n", "uprobe:/x@a/f.c:12", "*:foo"]
+    ["begin", "END", "k:f", "kprobe:vfs_*", "uprobe:/bin/bash:readline", 'uprobe:"/my path/x":"f(int, char)"',
+     "interval:s:1", "tracepoint:a:b", "n=kprobe:x+8", "usdt:./a/b:p:n", "uprobe:/x@a/f.c:12", "*:foo"]
 )  # fmt: skip
 _PROBES = st.tuples(
     st.lists(POINTS, min_size=1, max_size=3).map(", ".join),
@@ -113,8 +115,9 @@ _PREAMBLE = st.sampled_from(
 PROGRAMS = st.tuples(_PREAMBLE, st.lists(st.tuples(_ITEMS, COMMENTS), min_size=1, max_size=3)).map(
     lambda t: t[0] + "\n".join("".join(item) for item in t[1])
 )
-PIECES = st.sampled_from(
-    "{ } < > ( ) [ ] ; , . .. -> = == + ++ - -- * / % & && | || ! ~ ? : << >> <= >= @ @m $a $1 $# $ # ' \" \\ // /* */ if else "
-    "for while unroll let macro fn import config struct comptime sizeof offsetof typeof begin kprobe:f /pid/ 1 0x 1.5 "
-    "\"s\" name \n \t 08 9z é \x00 #define #! import\"x\";".split(" ")
+_MARKS = (
+    "{ } < > ( ) [ ] ; , . .. -> = == + ++ - -- * / % & && | || ! ~ ? : << >> <= >= @ @m $a $1 $# $ # ' \" \\ // /* */ "
+    "if else for while unroll let macro fn import config struct comptime sizeof offsetof typeof begin kprobe:f /pid/ 1 "
+    "0x 1.5 name 08 9z é \x00 #define #!"
 )
+PIECES = st.sampled_from([*_MARKS.split(" "), "\n", "\t", '"s"', 'import "x";'])
