@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pytrace.codegen import contexts, events, memory
-from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.contexts import text_view
+from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Memory, Operand, Remote, Scalar
 from pytrace.codegen.operators import target_size
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import FieldPath
-from pytrace.types import AddressSpace, Array, Int, Pointer, String, Struct, Type
+from pytrace.types import AddressSpace, Array, Int, Pointer, String, Type
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
@@ -26,7 +26,7 @@ def _address(e: Emitter, operand: Operand) -> Value:
     return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
 
 
-def _direct(operand: Operand, pointer: Pointer) -> bool:
+def _direct(operand: Operand, _pointer: Pointer) -> bool:
     """Whether plain loads may follow: only while the verifier still knows where the register came from."""
     return isinstance(operand, Scalar) and operand.direct
 

@@ -27,8 +27,8 @@ BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
 class Row:
     """How one aggregation changes its value.
 
-    *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample; *merge(e, kind, total,
-    place)* adds one CPU's value to the ``[value, second]`` registers *total*; *result* gives the merged value.
+    *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;
+    *merge(e, kind, total, place)* adds one CPU's value to the ``[value, second]`` registers *total*; *result* gives the merged value.
     """
 
     update: Callable[[Emitter, Any, Value, Value], None]
@@ -48,28 +48,28 @@ def _add_to(e: Emitter, place: Value, by: Value) -> None:
     e.b.store(e.b.add(e.b.load(place), by), place)
 
 
-def _count_update(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _count_update(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
     _add_to(e, place, "1")
 
 
-def _count_first(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _count_first(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
     e.b.store("1", place)
 
 
-def _sum_update(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _sum_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
     _add_to(e, place, n)
 
 
-def _sum_first(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _sum_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
     e.b.store(n, place)
 
 
-def _pair_update(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _pair_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
     _add_to(e, place, n)
     _add_to(e, _second(e, place), "1")
 
 
-def _pair_first(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _pair_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
     e.b.store(n, place)
     e.b.store("1", _second(e, place))
 
@@ -90,11 +90,11 @@ def _extreme_update(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None
     e.b.start(done)
 
 
-def _sum_merge(e: Emitter, kind: Type, total: tuple[Value, Value], place: Value) -> None:
+def _sum_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
     _add_to(e, total[0], e.b.load(place))
 
 
-def _pair_merge(e: Emitter, kind: Type, total: tuple[Value, Value], place: Value) -> None:
+def _pair_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
     _add_to(e, total[0], e.b.load(place))
     _add_to(e, total[1], e.b.load(_second(e, place)))
 
@@ -109,7 +109,7 @@ def _extreme_merge(e: Emitter, kind: Min | Max, total: tuple[Value, Value], plac
     e.b.store(e.b.op("or", e.b.load(total[1]), e.b.number(is_set)), total[1])
 
 
-def _plain_result(e: Emitter, kind: Type, total: tuple[Value, Value]) -> Value:
+def _plain_result(e: Emitter, _kind: Type, total: tuple[Value, Value]) -> Value:
     return e.b.load(total[0])
 
 
@@ -186,17 +186,17 @@ def _series_update(e: Emitter, kind: TSeries, place: Value, n: Value, epoch: Val
     e.b.start(done)
 
 
-def _series_last(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, now: Value) -> None:
+def _series_last(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, now: Value) -> None:
     e.b.store(n, value)
     e.b.store(now, meta)
 
 
-def _series_add(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, now: Value) -> None:
+def _series_add(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
     _add_to(e, value, n)
     _add_to(e, meta, "1")
 
 
-def _series_extreme(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, now: Value) -> None:
+def _series_extreme(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
     old = e.b.load(value)
     predicate = ("s" if kind.signed else "u") + ("lt" if kind.reduce == "min" else "gt")
     e.b.store(e.b.select(e.b.icmp(predicate, n, old), n, old), value)
@@ -215,13 +215,13 @@ _SERIES: dict[str, Callable[[Emitter, TSeries, Value, Value, Value, Value], None
 # ---------------------------------------------------------------------------------------------- update
 
 
-def assign(e: Emitter, target: ast.Expr, call: ast.Call) -> None:
+def assign(e: Emitter, target: ast.Expr, call: ast.Call | ast.Identifier) -> None:
     """``@m = count()`` and its like."""
     from pytrace.codegen import maps
 
     info, keys = maps.info_of(e, target)
     sample, signed = "0", True
-    if call.args:
+    if isinstance(call, ast.Call) and call.args:
         argument = call.args[0]
         if not isinstance(argument, ast.Expr):
             raise InternalError("an aggregation takes a value")
@@ -355,7 +355,7 @@ def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Valu
     from pytrace.codegen import maps
     from pytrace.codegen.layout import FLAG
 
-    def one(cpu: Value, leave: Callable[[], None]) -> None:
+    def one(cpu: Value, _leave: Callable[[], None]) -> None:
         if key is None:
             start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
             visit(e.b.offset(start, e.script.layout.slots[info.name] + FLAG))

@@ -8,7 +8,7 @@ from pytrace.codegen import memory
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Memory, Operand, Scalar
-from pytrace.types import Record, String, Tuple
+from pytrace.types import BOOL, AddressSpace, Record, String, Tuple
 
 UNROLLED = 64
 """Memory up to this size is compared without a loop."""
@@ -102,7 +102,10 @@ def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
     return found
 
 
-def counted(e: Emitter, count: int | Value, step: Callable[[Value, Callable[[], None]], None], most: int | None = None) -> None:
+Step = Callable[[Value, Callable[[], None]], None]
+
+
+def counted(e: Emitter, count: int | Value, step: Step, most: int | None = None) -> None:
     """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
 
     *most* is the constant bound that the verifier sees when *count* is a register.
@@ -132,12 +135,10 @@ def text_length(e: Emitter, value: Operand) -> Value:
     whole = e.place(value)
     room = e.scratch(capacity + 8)
     return memory.string_tail(
-        e, room, capacity, e.b.address(whole.pointer), memory.AddressSpace.KERNEL, capacity
+        e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity
     )
 
 
 def truth_operand(e: Emitter, truth: Value) -> Scalar:
     """An ``i1`` as a bool."""
-    from pytrace.types import BOOL
-
     return Scalar(e.b.number(truth), BOOL)

@@ -58,8 +58,8 @@ def function_argument(e: Emitter, index: int) -> Value:
 def typed(e: Emitter, value: Value, kind: Type) -> Scalar:
     """A scalar from the context, which may be a pointer that the verifier knows by type.
 
-    Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of iterators,
-    which are null at the end.
+    Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of
+    iterators, which are null at the end.
     """
     if not isinstance(kind, Pointer):
         return Scalar(value, kind)
@@ -123,7 +123,7 @@ def _argument(e: Emitter, place: Argument, kind: Type) -> Operand:
     return _by_register(e, function_argument(e, place.index), kind)
 
 
-def _return_value(e: Emitter, place: ReturnValue, kind: Type) -> Operand:
+def _return_value(e: Emitter, _place: ReturnValue, kind: Type) -> Operand:
     return _by_register(e, register(e, registers(e).result), kind)
 
 

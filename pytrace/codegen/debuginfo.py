@@ -97,7 +97,7 @@ class DebugInfo:
         return self._variable(symbol, kind)
 
     def data(self, symbol: str, size: int) -> str:
-        """A variable of *size* bytes: libbpf makes a data section mappable when it has a global variable with a type."""
+        """A variable of *size* bytes: libbpf lets a data section be mapped when it has a typed global."""
         byte = self.add('!DIBasicType(name: "char", size: 8, encoding: DW_ATE_signed_char)')
         bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {size})')}}}")
         kind = f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
@@ -118,7 +118,7 @@ class DebugInfo:
     # ------------------------------------------------------------------ functions
 
     def function(self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool) -> str:
-        """A function that returns an integer and takes pointers or integers (*parameters* are names; ``*`` marks pointers)."""
+        """A function that returns an integer; *parameters* are names, ``*`` marks pointers, the rest are integers."""
         file = self.file(span.source if span is not None else self._main)
         line = span.first.line if span is not None else 1
         kinds = [self.void_pointer if item.startswith("*") else self.long for item in parameters]
@@ -129,14 +129,16 @@ class DebugInfo:
         self.fill(
             node,
             f'distinct !DISubprogram(name: "{name}", scope: {file}, file: {file}, line: {line}, type: {signature}, '
-            f"scopeLine: {line}, flags: DIFlagPrototyped, spFlags: {flags}, unit: {self.unit}, retainedNodes: {retained})",
+            f"scopeLine: {line}, flags: DIFlagPrototyped, spFlags: {flags}, unit: {self.unit}, "
+            f"retainedNodes: {retained})",
         )
         variables = []
         for at, (item, kind) in enumerate(zip(parameters, kinds, strict=True), start=1):
             variable = self.reserve()
             self.fill(
                 variable,
-                f'!DILocalVariable(name: "{item.lstrip("*")}", arg: {at}, scope: {node}, file: {file}, line: {line}, type: {kind})',
+                f'!DILocalVariable(name: "{item.lstrip("*")}", arg: {at}, scope: {node}, file: {file}, '
+                f"line: {line}, type: {kind})",
             )
             variables.append(variable)
         self.fill(retained, "!{" + ", ".join(variables) + "}")

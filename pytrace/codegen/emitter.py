@@ -99,7 +99,9 @@ class Loop:
 class Emitter:
     """Emits one function of a program."""
 
-    def __init__(self, program: Program, text: FunctionText, scope: str, span: Span, depth: int, frame: Value | None) -> None:
+    def __init__(
+        self, program: Program, text: FunctionText, scope: str, span: Span, depth: int, frame: Value | None
+    ) -> None:
         self.program = program
         self.script = program.script
         self.checked = program.script.checked
@@ -107,7 +109,7 @@ class Emitter:
         self.b = Builder(text)
         self.depth = depth
         self.loops: list[Loop] = []
-        self.leave: Callable[[Value | None], None] = self._no_return
+        self.leave: Callable[[Operand | None], None] = self._no_return
         self.result_type: Type = INT64
         self.inner_returned = False
         self.variables: dict[VariableInfo, Variable] = {}
@@ -131,7 +133,8 @@ class Emitter:
     def returned_flag(self) -> int:
         """Scratch offset of the flag that a loop body has returned."""
         if self._returned is None:
-            self._returned = (self.program.scratch.allocate(8), self.program.scratch.allocate(max(8, self.result_type.size)))
+            scratch = self.program.scratch
+            self._returned = (scratch.allocate(8), scratch.allocate(max(8, self.result_type.size)))
         return self._returned[0]
 
     def share_result(self, outer: Emitter) -> None:
@@ -168,7 +171,7 @@ class Emitter:
             value = Memory(place, kind)
         self.leave(value)
 
-    def _no_return(self, value: Value | None) -> None:
+    def _no_return(self, _value: Operand | None) -> None:
         raise InternalError("return outside of a function")
 
     # ------------------------------------------------------------------ places in the script
@@ -230,7 +233,10 @@ class Emitter:
 
     @property
     def context(self) -> Value:
-        """The context pointer for loads: the marker keeps LLVM from computing addresses ahead, which the verifier refuses."""
+        """The context pointer for loads.
+
+        The marker keeps LLVM from computing addresses ahead, which the verifier refuses.
+        """
         return self.b.define(f"call ptr @llvm.preserve.static.offset(ptr {self.raw_context})")
 
     def area(self, offset: int) -> Value:
@@ -238,10 +244,12 @@ class Emitter:
         start = self.b.offset(self.base, self.module.late(f"area.{self.program.area}"))
         return self.b.offset(start, offset)
 
-    def counter(self, kind: str, subject: int) -> None:
-        """Count a failure."""
+    def counter(self, kind: str, subject: int) -> Value:
+        """Count a failure; gives how many there were before on this CPU."""
         place = self.b.offset(self.base, self.script.layout.counter(kind, subject))
-        self.b.store(self.b.add(self.b.load(place), "1"), place)
+        before = self.b.load(place)
+        self.b.store(self.b.add(before, "1"), place)
+        return before
 
     # ------------------------------------------------------------------ memory
 

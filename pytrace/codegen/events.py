@@ -14,9 +14,12 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.module import RING
 from pytrace.codegen.operands import Made, Operand, Remote
 from pytrace.diagnostics import InternalError
-from pytrace.events import CUT, HEADER, EventLayout, EventSpec
+from pytrace.events import CUT, EventLayout, EventSpec
 from pytrace.frontend import ast
 from pytrace.types import AddressSpace, Buffer, String, Type
+
+REPORTED = 64
+"""Failures of one kind that a CPU reports one by one."""
 
 SLACK = 8
 """Room behind the tail: reading a string may touch one byte more than its text."""
@@ -148,17 +151,28 @@ def helper_error(e: Emitter, node: ast.Node, helper: str, code: Value, map_name:
     from pytrace.types import INT32
 
     spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
-    e.counter("helper", e.program.index)
     send(e, spec, [Scalar(code, INT32)])
 
 
 def check_helper(e: Emitter, node: ast.Node, helper: str, code: Value, *, level: int = 1) -> None:
-    """Report a negative *code* when failures of this *level* are wanted (1 most helpers, 2 reads and look-ups)."""
-    if e.script.options.checks < level:
+    """Count a negative *code*, and report it when failures of this *level* are wanted (1 most helpers, 2 reads)."""
+    if e.script.options.checks < level and level > 1:
         return
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
     e.b.start(failed)
-    helper_error(e, node, helper, code)
+    before = e.counter("helper", e.program.index)
+    if e.script.options.checks >= level:
+        first_ones(e, before, lambda: helper_error(e, node, helper, code))
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def first_ones(e: Emitter, before: Value, action: Callable[[], None]) -> None:
+    """Do something for the first :data:`REPORTED` failures of a CPU; the rest are counted, to spare the ring."""
+    again, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("ult", before, str(REPORTED)), again, done)
+    e.b.start(again)
+    action()
     e.b.jump(done)
     e.b.start(done)

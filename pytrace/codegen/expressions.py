@@ -10,7 +10,7 @@ from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.types import VOID, AddressSpace, Array, Int, Pointer, String, Struct, Type, Void
+from pytrace.types import VOID, Array, Int, Pointer, String, Struct, Type, Void
 
 
 def evaluate(e: Emitter, node: ast.Expr) -> Operand:

@@ -1,7 +1,7 @@
 """LLVM IR as text: functions, blocks and a builder whose methods each append one instruction.
 
-A value is the text that names it (``%v7``, ``42``, ``@events``).  By convention every integer in a register is an ``i64``
-that is already extended as its type says, every truth value that a branch takes an ``i1``, and every address in
+A value is the text that names it (``%v7``, ``42``, ``@events``).  By convention every integer in a register is an
+``i64`` that is already extended as its type says, every truth value that a branch takes an ``i1``, and every address in
 the program's own memory a ``ptr``; so the type of an operand follows from the operation and need not be carried.
 Writing text costs a fraction of building an object for each instruction, and start-up time is a feature.
 """
@@ -45,7 +45,8 @@ class FunctionText:
 
     def text(self) -> str:
         """The definition."""
-        lines = [f"define {self.head} {{", "entry:", *self.allocas, *self.prologue, f"  br label %{self.blocks[0].label}"]
+        lines = [f"define {self.head} {{", "entry:", *self.allocas, *self.prologue]
+        lines.append(f"  br label %{self.blocks[0].label}")
         for block in self.blocks:
             lines.append(f"{block.label}:")
             lines.extend(block.lines)
@@ -263,7 +264,8 @@ class Builder:
         """Copy a few bytes inline; both ends have the alignment."""
         if size:
             self.emit(
-                f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {target}, ptr align {align} {source}, i64 {size}, i1 false)"
+                f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {target}, ptr align {align} {source}, "
+                f"i64 {size}, i1 false)"
             )
 
     # ------------------------------------------------------------------ calls

@@ -1,7 +1,7 @@
 """Loops: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
 
-A callback's result 0 goes on, 1 ends the loop.  ``return`` inside a body stores what is returned and a flag in scratch memory,
-ends the loop, and the code behind the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the body
+A callback's result 0 goes on, 1 ends the loop.  ``return`` inside a body stores what is returned and a flag in scratch
+memory, ends the loop, and the code behind the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the body
 stays in place and the verifier follows each round, at most :data:`FOLLOWED` of them.
 """
 
@@ -70,7 +70,7 @@ def _body(e: Emitter, block: ast.Block) -> None:
 def while_true(e: Emitter, node: ast.While) -> None:
     """``while``: a counted loop without a count of its own, left when the condition fails."""
 
-    def body(inner: Emitter, index: Value) -> None:
+    def body(inner: Emitter, _index: Value) -> None:
         go, stop = inner.b.block(), inner.b.block()
         with inner.temporaries():
             inner.b.branch(memory.truth(inner, inner.value(node.condition)), go, stop)
@@ -157,6 +157,8 @@ def _leave_too(e: Emitter, flag: int) -> None:
 
 
 def _for_map(e: Emitter, node: ast.For) -> None:
+    if not isinstance(node.source, ast.Expr):
+        raise InternalError("not a map")
     info, _ = maps.info_of(e, node.source)
     variable = e.checked.variables[node.variable]
     pair = variable.type

@@ -13,7 +13,7 @@ from pytrace.codegen.operands import Memory, Operand, Parts, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import MapInfo
-from pytrace.types import Bool, Hist, Int, LHist, Tuple, TSeries, Type
+from pytrace.types import Bool, Hist, Int, LHist, TSeries, Tuple, Type
 
 KINDS = {"hash": HASH, "percpuhash": PERCPU_HASH, "lruhash": LRU_HASH, "percpulruhash": LRU_PERCPU_HASH}
 
@@ -80,7 +80,7 @@ def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
     return key_of(e, info.key, key_operand(e, info.key, keys), info.key.size)
 
 
-def key_operand(e: Emitter, key: Type, keys: Sequence[ast.Expr]) -> Operand:
+def key_operand(e: Emitter, _key: Type, keys: Sequence[ast.Expr]) -> Operand:
     """Key expressions as one value: several are a tuple."""
     from pytrace.codegen.expressions import settled
 
@@ -231,9 +231,11 @@ def update(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) 
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
     e.b.start(failed)
-    e.counter("map_full", e.script.map_indexes[info.name])
+    before = e.counter("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
-        events.helper_error(e, node, "bpf_map_update_elem", got, info.name)
+        events.first_ones(
+            e, before, lambda: events.helper_error(e, node, "bpf_map_update_elem", got, info.name)
+        )
     e.b.jump(done)
     e.b.start(done)
 
@@ -299,7 +301,7 @@ def _reset_slot(e: Emitter, info: MapInfo) -> Value:
     result = e.b.register()
     e.b.store("0", result)
 
-    def one(cpu: Value, leave: Callable[[], None]) -> None:
+    def one(cpu: Value, _leave: Callable[[], None]) -> None:
         start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
         place = e.b.offset(start, e.script.layout.slots[info.name])
         e.b.store(e.b.op("or", e.b.load(result), e.b.load(place)), result)

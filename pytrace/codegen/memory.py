@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir import INLINE_BYTES, Value
-from pytrace.codegen.operands import Made, Memory, Nothing, Operand, Parts, Remote, Scalar
+from pytrace.codegen.operands import Made, Memory, Operand, Parts, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.types import (
     AddressSpace,
@@ -283,14 +283,16 @@ def read_string(e: Emitter, pointer: Value, capacity: int, address: Value, space
     e.b.start(done)
 
 
-def string_tail(e: Emitter, pointer: Value, limit: int | Value, address: Value, space: AddressSpace, most: int) -> Value:
+def string_tail(
+    e: Emitter, pointer: Value, limit: int | Value, address: Value, space: AddressSpace, most: int
+) -> Value:
     """Read a string of at most *limit* bytes (constant bound *most*) without its NUL; gives its length."""
     room = str(limit + 1) if isinstance(limit, int) else e.b.add(limit, "1")
     got = e.b.helper(read_helper(resolve_space(e, space), string=True), pointer, room, address)
     return text_length(e, got, most)
 
 
-def text_length(e: Emitter, got: Value, most: int) -> Value:
+def text_length(e: Emitter, got: Value, _most: int) -> Value:
     """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
 
     The way with the widest range comes first, so that the verifier prunes the other one.

@@ -86,7 +86,8 @@ class Module:
     def constant(self, data: bytes) -> str:
         """Read-only bytes (8-byte aligned); equal ones are shared.
 
-        All of them are one global, lest LLVM put some into a section of mergeable strings, which libbpf does not expect.
+        All of them are one global, lest LLVM put some into a section of mergeable strings, which libbpf does
+        not expect.
         """
         if data not in self._constants:
             self._constants[data] = len(self._blob)
@@ -98,7 +99,8 @@ class Module:
         if name in self._kernel_functions:
             return
         info = self.debug.kernel_function(name, parameters, result)
-        self._kernel_functions[name] = f'declare !dbg {info} {result} @{name}({", ".join(parameters)}) section ".ksyms"\n'
+        listed = ", ".join(parameters)
+        self._kernel_functions[name] = f'declare !dbg {info} {result} @{name}({listed}) section ".ksyms"\n'
 
     def zeros(self, size: int) -> str:
         """Read-only zero bytes, at least *size* of them."""
@@ -122,7 +124,8 @@ class Module:
             if size:
                 info = self.debug.data(name, size)
                 data.append(
-                    f'@{name} = dso_local global [{size} x i8] zeroinitializer, section "{section}", align 64, !dbg {info}'
+                    f'@{name} = dso_local global [{size} x i8] zeroinitializer, section "{section}", '
+                    f"align 64, !dbg {info}"
                 )
         if self._zeros:
             data.append(

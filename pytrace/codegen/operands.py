@@ -59,7 +59,7 @@ class Made:
     """A value that a helper writes where it is wanted.
 
     *write(pointer)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at most
-    *limit* bytes of text (it may touch one byte more) and gives the number of bytes written as an ``i64`` in 0 … *limit*.
+    *limit* bytes of text (it may touch one byte more) and gives how many it wrote, an ``i64`` in 0 … *limit*.
     """
 
     type: Type

@@ -82,11 +82,11 @@ def arithmetic(e: Emitter, node: ast.Node, operator: str, left: Value, right: Va
     return emit(e, node, left, right, signed)
 
 
-def _shift_left(e: Emitter, node: ast.Node, left: Value, right: Value, signed: bool) -> Value:
+def _shift_left(e: Emitter, _node: ast.Node, left: Value, right: Value, _signed: bool) -> Value:
     return e.b.op("shl", left, e.b.op("and", right, "63"))
 
 
-def _shift_right(e: Emitter, node: ast.Node, left: Value, right: Value, signed: bool) -> Value:
+def _shift_right(e: Emitter, _node: ast.Node, left: Value, right: Value, signed: bool) -> Value:
     return e.b.op("ashr" if signed else "lshr", left, e.b.op("and", right, "63"))
 
 

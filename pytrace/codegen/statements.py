@@ -114,7 +114,7 @@ def _unroll(e: Emitter, node: ast.Unroll) -> None:
     e.b.start(done)
 
 
-def _break(e: Emitter, node: ast.Break) -> None:
+def _break(e: Emitter, _node: ast.Break) -> None:
     loop = e.loops[-1]
     if loop.leave is not None:
         e.b.jump(loop.leave)
@@ -122,7 +122,7 @@ def _break(e: Emitter, node: ast.Break) -> None:
         e.b.ret("1")
 
 
-def _continue(e: Emitter, node: ast.Continue) -> None:
+def _continue(e: Emitter, _node: ast.Continue) -> None:
     loop = e.loops[-1]
     if loop.again is not None:
         e.b.jump(loop.again)

@@ -1,7 +1,7 @@
 """Emission of builtins: one module for each family, found when a script uses one of its rows.
 
-A family module has a table ``EMIT``: builtin name to ``emit(e, node) -> Operand``.  An asynchronous builtin that is not in
-it sends its event and is done.
+A family module has a table ``EMIT``: builtin name to ``emit(e, node) -> Operand``.  An asynchronous builtin that is not
+in it sends its event and is done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pytrace.codegen.operands import Operand
 Emission = Callable[[Any, Any], Operand]
 
 FAMILIES = frozenset(
-    {"aggregate", "context", "control", "map", "meta", "network", "output", "process", "stack", "string", "symbol", "time"}
+    "aggregate context control map meta network output process stack string symbol time".split()
 )
 
 

@@ -31,7 +31,7 @@ def _ctx(e: Emitter, node: Node) -> Operand:
     return Scalar(e.b.address(e.raw_context), e.type(node), pointer=e.context)
 
 
-def _retval(e: Emitter, node: Node) -> Operand:
+def _retval(e: Emitter, _node: Node) -> Operand:
     context = e.program.unit.context
     if context.result is not None:
         return contexts.argument(e, context.result)
@@ -80,7 +80,7 @@ def _probe(e: Emitter, node: Node) -> Operand:
     return Memory(place, kind, 8 if kind.size % 8 == 0 else 1)
 
 
-def _usermode(e: Emitter, node: Node) -> Operand:
+def _usermode(e: Emitter, _node: Node) -> Operand:
     """The privilege level is in the low bits of the code segment register."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):

@@ -65,7 +65,7 @@ def _comm(e: Emitter, node: Node) -> Operand:
 
 def _comm_of(e: Emitter, node: ast.Call) -> Operand:
     """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
-    if not e.script.kernel.feature("task_from_pid"):
+    if e.script.kernel.function("bpf_task_from_pid") is None:
         raise TraceError("comm() of another process needs a kernel with bpf_task_from_pid")
     argument = node.args[0]
     kind = e.type(node)

@@ -39,7 +39,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     return Made(kind, write)
 
 
-def _dwarf(e: Emitter, node: Node) -> Operand:
+def _dwarf(_e: Emitter, _node: Node) -> Operand:
     raise TraceError(
         "dw_ustack() is not available: this build has no unwinder for DWARF tables",
         hints=("ustack() follows frame pointers",),

@@ -100,7 +100,7 @@ def _buf(e: Emitter, node: ast.Call) -> Operand:
         e.b.store(length, pointer, 32)
         copy(e.b.offset(pointer, Buffer.header))
 
-    def tail(pointer: Value, limit: int) -> Value:
+    def tail(pointer: Value, _limit: int) -> Value:
         copy(pointer)
         return length
 
@@ -275,7 +275,7 @@ def _match(
     else:
         matched = e.b.block()
 
-        def step(index: Value, leave: Callable[[], None]) -> None:
+        def step(index: Value, _leave: Callable[[], None]) -> None:
             want = e.b.load(e.b.offset(needle, index), 8)
             more, same = e.b.block(), e.b.block()
             e.b.branch(e.b.icmp("eq", want, "0"), matched, more)
@@ -347,11 +347,11 @@ EMIT: dict[str, Emission] = {
     "buf": _buf,
     "memcmp": _memcmp,
     "path": _path,
-    "signal_name": _named(lambda e: names.signals()),
+    "signal_name": _named(lambda _e: names.signals()),
     "str": _str,
     "str_concat": _str_concat,
     "strcontains": _strcontains,
-    "strerror": _named(lambda e: names.errors(), absolute=True),
+    "strerror": _named(lambda _e: names.errors(), absolute=True),
     "strlen": _strlen,
     "strncmp": _strncmp,
     "strstr": _strstr,

@@ -23,11 +23,11 @@ def _nsecs(e: Emitter, node: Node) -> Operand:
     return Scalar(e.b.helper(_CLOCKS[clock]), UINT64)
 
 
-def _elapsed(e: Emitter, node: Node) -> Operand:
+def _elapsed(e: Emitter, _node: Node) -> Operand:
     return Scalar(e.b.sub(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("start"))), UINT64)
 
 
-def _jiffies(e: Emitter, node: Node) -> Operand:
+def _jiffies(e: Emitter, _node: Node) -> Operand:
     return Scalar(e.b.helper("jiffies64"), UINT64)
 
 
