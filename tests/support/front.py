@@ -1,0 +1,63 @@
+"""Runs the passes of the front end on a text, with recorded facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytrace.diagnostics import Diagnostics
+from pytrace.frontend import analysis, attach_points, cdefs, imports, macros, parameters, parser, settings
+from pytrace.frontend.checked import CheckedProgram
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
+from pytrace.source import Source, Span
+from tests.support.recorded import Facts
+
+
+@dataclass
+class Result:
+    """What the front end said; *program* is None when it stopped before the analysis."""
+
+    diagnostics: Diagnostics
+    program: CheckedProgram | None
+
+    @property
+    def errors(self) -> list[tuple[str, str]]:
+        """(place, message) of each error."""
+        return [(place(item.span), item.message) for item in self.diagnostics.errors]
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """(place, message) of each warning."""
+        return [(place(item.span), item.message) for item in self.diagnostics.warnings]
+
+    def checked(self) -> CheckedProgram:
+        """The program of a script without errors."""
+        assert not self.errors, self.errors
+        assert self.program is not None
+        return self.program
+
+
+def place(span: Span) -> str:
+    """A span as the recorded outputs write it: ``line:column-column``."""
+    return f"{span.first.line}:{span.first.column}-{span.last.column}"
+
+
+def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo | None = None) -> Result:
+    """All passes of the front end; stops at the first one that finds errors."""
+    options, kernel = options or CompileOptions(), kernel or Facts()
+    found = Diagnostics()
+    program = parser.parse(Source("stdin", text), found)
+    if not found.failed:
+        program = imports.resolve(program, options, found)
+        config = settings.read(program, options, found)
+        definitions = cdefs.read(program, options, kernel, found)
+    if not found.failed:
+        program = parameters.substitute(program, options, found)
+    if not found.failed:
+        program = macros.expand(program, definitions, found)
+    if found.failed:
+        return Result(found, None)
+    units = attach_points.expand(program, options, kernel, definitions, config, found)
+    if found.failed:
+        return Result(found, None)
+    return Result(found, analysis.analyse(units, program, options, kernel, definitions, config, found))

@@ -1,0 +1,40 @@
+"""The builtin table is complete: each row has what it needs elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.builtin_rows import BUILTINS, _index, builtin, builtin_names
+from pytrace.builtin_table import Builtin
+from pytrace.frontend.builtins import CHECKS
+from pytrace.probes import probe_names
+
+
+def test_each_row_has_a_check_and_no_check_lacks_a_row() -> None:
+    assert set(CHECKS) == {row.name for row in BUILTINS}
+
+
+@pytest.mark.parametrize("row", BUILTINS, ids=lambda row: row.name)
+def test_row(row: Builtin) -> None:
+    assert row.doc.endswith(".")
+    assert row.name.removesuffix("N") in row.signature
+    assert row.most is None or row.least <= row.most
+    assert row.probes is None or row.probes <= set(probe_names())
+    assert row.value or row.call
+
+
+def test_look_up() -> None:
+    argument, print_row = builtin("arg12"), builtin("printf")
+    assert argument is not None
+    assert argument.name == "argN"
+    assert print_row is not None
+    assert print_row.least == 1
+    assert builtin("argN") is None
+    assert builtin("argx") is None
+    assert builtin("nosuch") is None
+    assert "argN" not in builtin_names()
+
+
+def test_duplicates_are_rejected() -> None:
+    with pytest.raises(ValueError, match="duplicate builtin 'count'"):
+        _index([*BUILTINS, Builtin("count", "aggregate", "count()", "Twice.")])
