@@ -179,6 +179,9 @@ class KernelInfo(Protocol):
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary whose name matches a ``*`` pattern."""
 
+    def user_code(self, path: str, offset: int, size: int) -> bytes:
+        """Bytes of a binary at a file offset; fewer (or none) when the file does not have them."""
+
     def user_address(self, path: str, name: str) -> int | None:
         """Virtual address of a symbol of a binary, variables included."""
 

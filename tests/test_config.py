@@ -111,7 +111,7 @@ def test_unknown_key() -> None:
 
 def test_variables_prefer_the_own_prefix() -> None:
     environment = {"BPFTRACE_MAX_STRLEN": "1", "PYTRACE_MAX_STRLEN": "2", "BPFTRACE_STACK_MODE": "raw", "HOME": "/"}
-    found = dict((name, text) for _, name, text in config.variables(environment))
+    found = {name: text for _, name, text in config.variables(environment)}
     assert found == {"max_strlen": "2", "stack_mode": "raw"}
 
 

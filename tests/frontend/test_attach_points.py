@@ -17,9 +17,17 @@ def test_every_kind_has_a_provider() -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("BEGIN", "begin"), ("End", "end"), ("I:s:1", "interval"), ("KPROBE:vfs_read", "kprobe"), ("kfunc:vfs_read", "fentry"),
-     ("kretfunc:vfs_read", "fexit"), ("U:/bin/app:one:start", "usdt"), ("u:/bin/app:main", "uprobe")],
-)  # fmt: skip
+    [
+        ("BEGIN", "begin"),
+        ("End", "end"),
+        ("I:s:1", "interval"),
+        ("KPROBE:vfs_read", "kprobe"),
+        ("kfunc:vfs_read", "fentry"),
+        ("kretfunc:vfs_read", "fexit"),
+        ("U:/bin/app:one:start", "usdt"),
+        ("u:/bin/app:main", "uprobe"),
+    ],
+)
 def test_names_and_short_names(text: str, kind: str) -> None:
     assert Expanded(f"{text} {{ }}").unit.kind.name == kind
 

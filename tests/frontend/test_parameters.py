@@ -64,7 +64,10 @@ def test_skipping_past_the_end_warns() -> None:
     assert [item.span.text for item in diagnostics.warnings] == ["9"]
 
 
-NAMED = 'begin { print(getopt("n", 5, "how many")); print(getopt("s", "dflt")); print(getopt("f")); print(getopt("g", true)) }'
+NAMED = """begin {
+  print(getopt("n", 5, "how many")); print(getopt("s", "dflt"));
+  print(getopt("f")); print(getopt("g", true))
+}"""
 
 
 def test_named_defaults() -> None:

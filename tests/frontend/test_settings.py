@@ -22,7 +22,8 @@ def test_nothing_set() -> None:
 
 def test_script_values_of_every_form() -> None:
     config, diagnostics = read(
-        'config = { max_strlen = 128; missing_probes = warn; str_trunc_trailer = ">>"; print_maps_on_exit = false } begin { }'
+        'config = { max_strlen = 128; missing_probes = warn; str_trunc_trailer = ">>"; print_maps_on_exit = false }'
+        "begin { }"
     )
     assert not diagnostics.items
     assert (config.max_strlen, config.missing_probes, config.str_trunc_trailer) == (128, "warn", ">>")

@@ -206,18 +206,19 @@ class KernelProbe(Provider):
         return contexts.entry(match.probe, prototype, scope.kernel)
 
     def apart(self, match: Match) -> Hashable:
-        # Multi links know neither offsets nor modules: what needs them must not keep the others from sharing one.
-        return _plain(match)
+        # What a multi link cannot take (offsets) or takes by address (functions of named modules) must not keep the
+        # others from sharing one.
+        return (_whole(match), match.details.get("module", ""))
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         if len(matches) < 2 or not scope.feature("kprobe_multi"):
             return ""
-        return "kprobe_multi" if all(_plain(item) for item in matches) else ""
+        return "kprobe_multi" if all(_whole(item) for item in matches) else ""
 
 
-def _plain(match: Match) -> bool:
-    details = match.details
-    return "function" in details and not details["offset"] and not details["module"]
+def _whole(match: Match) -> bool:
+    """Whether a match is the start of a named function."""
+    return "function" in match.details and not match.details["offset"]
 
 
 _SYSCALL = re.compile(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")

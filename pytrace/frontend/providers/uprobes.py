@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytrace import instructions
 from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
@@ -13,6 +14,9 @@ from pytrace.frontend.providers.functions import SUGGEST_FROM, split_offset
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import UserSymbol
 from pytrace.numerals import parse_integer
+
+LONGEST = 16
+"""Bytes that surely hold an instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,31 @@ class UserProbe(Provider):
             message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
             scope.error(message, part.span, ["--unsafe attaches all the same"])
             return []
+        if offset and not self._at_instruction(path, symbol, offset, part, scope):
+            return []
         behind = f"+{offset}" if offset else ""
         return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{behind}", offset)]
+
+    def _at_instruction(self, path: str, symbol: UserSymbol, offset: int, part: Part, scope: Scope) -> bool:
+        """Whether an instruction starts *offset* bytes into a function: a breakpoint elsewhere would destroy code."""
+        if scope.options.unsafe:
+            return True
+        code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST))
+        problem = f"no instruction starts at offset {offset} of function {symbol.name!r}"
+        hints = ["--unsafe attaches all the same, which may crash the program"]
+        before = 0
+        try:
+            for start in instructions.starts(code, scope.kernel.arch):
+                if start >= offset:
+                    if start == offset:
+                        return True
+                    hints.insert(0, f"instructions start at {symbol.name}+{before} and {symbol.name}+{start}")
+                    break
+                before = start
+        except instructions.BadCodeError as error:
+            problem = f"the code of function {symbol.name!r} cannot be checked: {error}"
+        scope.error(problem, part.span, hints)
+        return False
 
     def _no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
         known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
@@ -134,6 +161,11 @@ class UserProbe(Provider):
         if offset is None:
             message = f"{path} has nothing at address {address:#x}"
             scope.missing(message, part.span, ["--unsafe takes the number as a file offset"])
+            return []
+        covering = [
+            item for item in scope.kernel.user_symbols(path, "*") if item.address <= address < item.address + item.size
+        ]
+        if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
             return []
         details = {"path": path, "offset": offset, "symbol": ""}
         name = f"{point.kind.name}:{path}:{address}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from pytrace.frontend import contexts, stapsdt
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
@@ -89,10 +87,6 @@ class Usdt(Provider):
             scope.error(f"the arguments of {match.probe} cannot be read: {problem}", match.span)
             places = ()
         return ProbeContext(positional=places, ctx_type=ctx)
-
-    def apart(self, match: Match) -> Hashable:
-        # A multi link has one reference counter for each place, but all of one file.
-        return str(match.details["path"])
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""

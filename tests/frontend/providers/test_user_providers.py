@@ -27,7 +27,7 @@ CPP = RecordedKernel(
         ("uprobe:/bin/app:work", "uprobe:/bin/app:work", 0x1040, "work"),
         ("uprobe:app:work", "uprobe:/bin/app:work", 0x1040, "work"),
         ("uprobe:/bin/app:work+4", "uprobe:/bin/app:work+4", 0x1044, "work"),
-        ("uprobe:/bin/app:0x401050", "uprobe:/bin/app:4198480", 0x1050, ""),
+        ("uprobe:/bin/app:0x401047", "uprobe:/bin/app:4198471", 0x1047, ""),
         ("uretprobe:/bin/app:work", "uretprobe:/bin/app:work", 0x1040, "work"),
     ],
 )
@@ -125,6 +125,16 @@ def test_files_that_are_no_programs() -> None:
 def test_unsafe_skips_the_checks() -> None:
     assert Expanded("uprobe:/bin/app:work+400 { }", unsafe=True).unit.targets[0].details["offset"] == 0x1040 + 400
     assert Expanded("uprobe:/bin/app:0x999 { }", unsafe=True).unit.targets[0].details["offset"] == 0x999
+
+
+def test_offsets_must_be_at_an_instruction() -> None:
+    assert Expanded("uprobe:/bin/app:work+7 { }").names == ["uprobe:/bin/app:work+7"]
+    found = Expanded("uprobe:/bin/app:work+8 { }")
+    assert "no instruction starts" in found.errors[0]
+    assert "work+7 and work+10" in found.hints[0]
+    assert Expanded("uprobe:/bin/app:work+8 { }", unsafe=True).names
+    assert "no instruction" in Expanded("uprobe:/bin/app:0x401048 { }").errors[0]
+    assert "cannot be checked" in Expanded("uprobe:/bin/app:work+8 { }", RecordedKernel(code=b"\x06")).errors[0]
 
 
 def test_arguments_from_dwarf() -> None:
