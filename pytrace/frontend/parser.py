@@ -32,8 +32,8 @@ _MAX_DEPTH = 500
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
-    """The tree of a script; mistakes are recorded and what could not be parsed is left out."""
-    return _ProgramParser(source, diagnostics).run()
+    """The tree of a script; mistakes are recorded, in source order, and what could not be parsed is left out."""
+    return parse_pieces(source, diagnostics)[0]
 
 
 def parse_expression(source: Source, diagnostics: Diagnostics) -> ast.Expr | None:
@@ -105,8 +105,10 @@ class Piece:
 
 def parse_pieces(source: Source, diagnostics: Diagnostics) -> tuple[ast.Program, list[Piece], dict[int, int]]:
     """The tree of a script with all its pieces in source order, and where its comments are."""
+    known = len(diagnostics.items)
     run = _ProgramParser(source, diagnostics)
     program = run.run()
+    diagnostics.items[known:] = sorted(diagnostics.items[known:], key=lambda item: item.span.start)
     return program, run.pieces, run.lexer.comments
 
 
