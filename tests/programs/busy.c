@@ -1,4 +1,4 @@
-/* busy [MILLISECONDS]: computes for that long (500), all of it in hot() <- warm() <- main(). */
+/* busy [MILLISECONDS]: computes for that long (500), all of it in hot() <- warm() <- main(); hot() has a frame, since it calls. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <time.h>
@@ -9,9 +9,12 @@ static long now(void) {
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+void nothing(void) { __asm__ volatile(""); }
+
 unsigned long hot(unsigned long seed) {
     for (int n = 0; n < 2000000; n++)
         seed = seed * 6364136223846793005UL + 1442695040888963407UL;
+    nothing();
     return seed;
 }
 

@@ -2,7 +2,7 @@
  *
  *   add(round, 2*round) returns 3*round                  six(1, 2, 3, 4, 5, round) returns 15 + round
  *   greet("round N") returns its length                  move(&point) with point = {round, -round, "p"}
- *   negative(round) returns -round                       outer(round) calls middle() calls inner()
+ *   negative(round) returns -round                       outer(round) calls middle() calls inner() calls leaf(), which has no frame of its own
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ long six(long a, long b, long c, long d, long e, long f) { return a + b + c + d 
 unsigned long greet(const char *text) { return strlen(text); }
 int negative(int n) { return -n; }
 unsigned char small(unsigned char n) { return n + 1; }
-int inner(int n) { __asm__ volatile("" : "+r"(n)); return n + 1; }
+int leaf(int n) { __asm__ volatile("" : "+r"(n)); return n; }
+int inner(int n) { return leaf(n) + 1; }
 int middle(int n) { return inner(n) + 1; }
 int outer(int n) { return middle(n) + 1; }
 
