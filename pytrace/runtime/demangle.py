@@ -90,7 +90,7 @@ def _rust(name: str) -> str | None:
     return _RUST_HASH_TEXT.sub("", str(text))
 
 
-_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)")
+_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
 
 
 def qualified_name(demangled: str) -> str:
@@ -103,9 +103,12 @@ def qualified_name(demangled: str) -> str:
             at = operator.end()
             continue
         if character == "(" and not depth:
-            if not demangled.startswith("(anonymous namespace)", at):
+            end = _closing(demangled, at)
+            # What follows a namespace without a name, or a function that has others inside, belongs to the name.
+            scope = re.compile(r"(?: const)?::").match(demangled, end)
+            if scope is None:
                 break
-            at += len("(anonymous namespace)")
+            at = scope.end()
             continue
         if character in "<{(":
             depth += 1
@@ -115,3 +118,13 @@ def qualified_name(demangled: str) -> str:
             start = at + 1
         at += 1
     return demangled[start:at]
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the parenthesis that opens at *at* has closed."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place + 1
+    return len(text)

@@ -65,7 +65,7 @@ class DebugInfo:
         self.path = path
         self._errors = (DWARFError, ELFError)
         self._file = ELFFile(open(path, "rb"))  # noqa: SIM115 - read lazily for as long as this object lives
-        self._dwarf = self._file.get_dwarf_info(relocate_dwarf_sections=False)
+        self._dwarf = self._file.get_dwarf_info()
         self._machine = EM_X86_64 if self._file["e_machine"] == "EM_X86_64" else (
             EM_AARCH64 if self._file["e_machine"] == "EM_AARCH64" else 0
         )  # fmt: skip

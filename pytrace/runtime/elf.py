@@ -200,6 +200,15 @@ class ElfFile:
             SymbolTable.read(self, section) for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM)
         )
 
+    def symbol_address(self, name: str) -> int | None:
+        """Virtual address of a symbol of any type (functions, variables, labels); None when it is not defined here."""
+        for section in self.sections:
+            if section.type in (SHT_SYMTAB, SHT_DYNSYM):
+                found = SymbolTable.read(self, section, types=None).match(name)
+                if found:
+                    return found[0].address
+        return None
+
     @cached_property
     def mini_debug_info(self) -> ElfFile | None:
         """The ELF file in ``.gnu_debugdata``: a compressed symbol table of functions (Fedora)."""
@@ -269,19 +278,20 @@ class SymbolTable:
         self._sizes = sizes
 
     @classmethod
-    def read(cls, file: ElfFile, section: Section) -> SymbolTable:
-        """Cut the columns out of a section."""
+    def read(cls, file: ElfFile, section: Section, types: frozenset[int] | None = _CODE_TYPES) -> SymbolTable:
+        """Cut the columns of the defined symbols of some types (None for all) out of a section."""
+        wanted = types or frozenset(range(16))
         data = file.contents(section)
         text = file.sections[section.link]
         strings = bytes(file.contents(text))
         if file.wide:
             words = data[: len(data) // 24 * 24].cast("Q")
             heads, values, sizes = words[0::3].tolist(), words[1::3].tolist(), words[2::3].tolist()
-            keep = [i for i, word in enumerate(heads) if word >> 48 and word >> 32 & 15 in _CODE_TYPES]
+            keep = [i for i, word in enumerate(heads) if word >> 48 and word >> 32 & 15 in wanted]
         else:
             words = data[: len(data) // 16 * 16].cast("I")
             heads, values, sizes, flags = (words[i::4].tolist() for i in range(4))
-            keep = [i for i, word in enumerate(flags) if word >> 16 and word & 15 in _CODE_TYPES]
+            keep = [i for i, word in enumerate(flags) if word >> 16 and word & 15 in wanted]
         keep.sort(key=values.__getitem__)
         return cls(strings, [heads[i] & 0xFFFFFFFF for i in keep], [values[i] for i in keep], [sizes[i] for i in keep])
 

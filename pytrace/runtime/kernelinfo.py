@@ -294,20 +294,17 @@ class LiveKernel:
         self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.symbols(path, pattern)
 
+    def user_code(self, path: str, offset: int, size: int) -> bytes:
+        self._depend(facts.file_fact(path))
+        try:
+            with open(path, "rb") as file:
+                return os.pread(file.fileno(), size, offset)
+        except OSError:
+            return b""
+
     def user_address(self, path: str, name: str) -> int | None:
         self._depend(facts.file_fact(path.partition("!/")[0]))
-        from elftools.elf.elffile import ELFFile
-        from elftools.elf.sections import SymbolTableSection
-
-        if "!/" in path:
-            return self._binaries.binary(path).address_of(name)
-        with open(path, "rb") as file:
-            tables = [item for item in ELFFile(file).iter_sections() if isinstance(item, SymbolTableSection)]
-            for table in tables:
-                for symbol in table.get_symbol_by_name(name) or ():
-                    if symbol["st_shndx"] != "SHN_UNDEF":
-                        return int(symbol["st_value"])
-        return None
+        return self._binaries.binary(path).variable_address(name)
 
     def user_symbol_names(self, path: str, pattern: str) -> list[str]:
         """Names of the functions that :meth:`user_symbols` gives, sorted, each once."""

@@ -101,7 +101,8 @@ class _Declared:
 
 def parse_format(text: str, lookup: TypeLookup, space: AddressSpace) -> tuple[TracepointField, ...]:
     """Fields of a ``format`` file, in the order of the file; *space* is where pointers point."""
-    return tuple(_field(match, lookup, space) for match in _FIELD.finditer(text))
+    rows = text.partition("\nprint fmt:")[0]
+    return tuple(_field(match, lookup, space) for match in _FIELD.finditer(rows))
 
 
 def _field(match: re.Match[str], lookup: TypeLookup, space: AddressSpace) -> TracepointField:
@@ -127,6 +128,9 @@ def _field(match: re.Match[str], lookup: TypeLookup, space: AddressSpace) -> Tra
 
 
 def _declared(text: str) -> _Declared:
+    if "(" in text:
+        # A pointer to a function.
+        return _Declared("", "void", 1, user=False)
     words = text.replace("*", " * ").split()
     kind = next((word for word in words if word in ("struct", "union", "enum")), "")
     plain = [word for word in words if word not in _QUALIFIERS and word != "*"]

@@ -91,6 +91,14 @@ class Binary:
         found = self.functions(name)
         return found[0].address if found else None
 
+    def variable_address(self, name: str) -> int | None:
+        """Virtual address of any symbol, variables included."""
+        sources = [self.elf]
+        if self.debug_path is not None:
+            sources.append(ElfFile.open(self.debug_path))
+        found = (file.symbol_address(name) for file in sources)
+        return next((address for address in found if address is not None), None)
+
     @property
     def debug(self) -> DebugInfo | None:
         """DWARF of the binary or of its debug file; None when there is none."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime import processes
+from pytrace.runtime import facts, processes
 from pytrace.runtime.demangle import demangle
 from pytrace.runtime.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.processes import Mapping
@@ -33,7 +33,8 @@ class Symbolizer:
     """Functions of kernel and user addresses.
 
     *cache* is ``cache_user_symbols``: ``PER_PID`` keeps what a process has mapped, ``PER_PROGRAM`` shares it among all
-    processes of a program (right when addresses are not randomised), ``NONE`` reads it for every address. *demangled*
+    processes of a program (right when addresses are not randomised), ``NONE`` reads it for every address, ``AUTO`` is
+    ``PER_PROGRAM`` when the kernel does not randomise addresses and ``PER_PID`` when it does. *demangled*
     shows C++ and Rust names as written; *lines* adds source lines and inlined functions from DWARF. *debuginfo* are the
     values of ``--debuginfo``; *vmlinux* an image of the kernel with DWARF, found by itself when empty.
     """
@@ -47,7 +48,7 @@ class Symbolizer:
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
     ) -> None:
-        self._cache = cache
+        self._cache = _cache_mode(cache)
         self._demangled = demangled
         self._lines = lines
         self._binaries = UserBinaries(debuginfo)
@@ -247,6 +248,13 @@ class Symbolizer:
         if len(cache) >= _KEPT:
             cache.clear()
         cache[key] = frames
+
+
+def _cache_mode(value: str) -> str:
+    if value != "AUTO":
+        return value
+    randomised = facts.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
+    return "PER_PID" if randomised else "PER_PROGRAM"
 
 
 def _read_space(pid: int) -> AddressSpace:

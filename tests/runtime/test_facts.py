@@ -1,0 +1,76 @@
+"""pytrace.runtime.facts: what a cached script depends on is noticed when it changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime import facts
+
+
+def test_machine_facts_hold() -> None:
+    assert facts.still_true([facts.kernel_fact(), facts.boot_fact(), facts.modules_fact()])
+
+
+def test_facts_survive_json() -> None:
+    # A manifest gives lists back.
+    assert facts.still_true([tuple(list(facts.kernel_fact()))])
+
+
+def test_another_kernel_is_noticed() -> None:
+    fact = facts.kernel_fact()
+    assert not facts.still_true([(*fact[:3], "9.9.9", *fact[4:])])
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "program"
+    path.write_text("one")
+    fact = facts.file_fact(str(path))
+    assert facts.still_true([fact])
+    path.write_text("other")
+    assert not facts.still_true([fact])
+    path.unlink()
+    assert not facts.still_true([fact])
+
+
+def test_a_file_that_appears_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "later"
+    fact = facts.file_fact(str(path))
+    assert facts.still_true([fact])
+    path.touch()
+    assert not facts.still_true([fact])
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/a:/b")
+    fact = facts.environment_fact("PATH")
+    assert facts.still_true([fact])
+    monkeypatch.setenv("PATH", "/b:/a")
+    assert not facts.still_true([fact])
+
+
+def test_process() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    fact = facts.process_fact(child.pid)
+    assert facts.still_true([fact])
+    child.communicate(b"\n")
+    assert not facts.still_true([fact])
+    assert facts.still_true([facts.process_fact(os.getpid())])
+
+
+def test_unknown_kinds_never_hold() -> None:
+    assert not facts.still_true([("never",)])
+    assert not facts.still_true([("from-another-version", "x")])
+
+
+def test_checking_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; import pytrace.runtime.facts; "
+        "print([m for m in ('ctypes', 'llvmlite', 'ply', 'elftools', 'pyroute2', 'struct') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,106 @@
+"""pytrace.runtime.libraries and processes: from names to files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime import processes
+from pytrace.runtime.libraries import Libraries, library_cache
+from tests.support.compile import compiled
+
+MAPS = b"""\
+561f88689000-561f8868d000 r--p 00000000 fe:00 1234                       /usr/bin/ls
+561f8868d000-561f886a2000 r-xp 00004000 fe:00 1234                       /usr/bin/ls
+7f2124933000-7f2124934000 r-xp 00002000 fe:00 99                         /opt/a b/lib.so (deleted)
+7f2124940000-7f2124950000 rwxp 00000000 00:00 0
+7ffc1a5f2000-7ffc1a5f4000 r-xp 00000000 00:00 0                          [vdso]
+"""
+
+
+def test_executable_mappings() -> None:
+    rows = processes.executable_mappings(MAPS)
+    assert [(row.path, row.offset, row.inode) for row in rows] == [
+        ("/usr/bin/ls", 0x4000, 1234), ("/opt/a b/lib.so", 0x2000, 99), ("", 0, 0), ("[vdso]", 0, 0),
+    ]  # fmt: skip
+    assert (rows[0].start, rows[0].end) == (0x561F8868D000, 0x561F886A2000)
+    assert rows[0].device == os.makedev(0xFE, 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("alpha", "alto"):
+        compiled(tmp_path, name, "int main(void) { return 0; }\n")
+    (tmp_path / "alas").write_text("no program")
+    return tmp_path
+
+
+def test_paths_and_globs(folder: Path) -> None:
+    libraries = Libraries({"PATH": str(folder)})
+    assert libraries.find(str(folder / "alpha"), None) == [str(folder / "alpha")]
+    assert libraries.find(str(folder / "none"), None) == []
+    assert libraries.find(f"{folder}/al*", None) == [str(folder / "alpha"), str(folder / "alto")]
+    assert libraries.find("al*", None) == [str(folder / "alpha"), str(folder / "alto")]
+
+
+def test_programs_are_found_in_path(folder: Path) -> None:
+    other = folder / "other"
+    other.mkdir()
+    (other / "alpha").symlink_to(folder / "alpha")
+    (other / "alto").write_bytes((folder / "alto").read_bytes())
+    (other / "alto").chmod(0o755)
+    libraries = Libraries({"PATH": f"{other}:{folder}"})
+    assert libraries.find("alpha", None) == [str(other / "alpha")], "one file under two names is one binary"
+    assert libraries.find("alto", None) == [str(other / "alto"), str(folder / "alto")]
+    assert libraries.find("missing-program", None) == []
+
+
+def test_libraries_through_the_loader_cache() -> None:
+    cached = dict(library_cache())
+    if "libc.so.6" not in cached:
+        pytest.skip("this machine's C library has no loader cache")
+    libraries = Libraries(os.environ)
+    assert libraries.find("libc", None) == [cached["libc.so.6"]]
+    assert libraries.find("libc.so.6", None) == [cached["libc.so.6"]]
+    assert libraries.find("lib", None) == []
+
+
+def test_of_a_process() -> None:
+    libraries, me = Libraries(os.environ), os.getpid()
+    assert libraries.find("", me) == [os.path.realpath(sys.executable)]
+    mapped = libraries.find("*", me)
+    assert os.path.realpath(sys.executable) in mapped
+    assert any("libc" in path for path in mapped)
+    assert set(mapped) <= set(libraries.find("*", None))
+    assert libraries.find("", 1 << 22) == []
+
+
+def test_through_another_mount_namespace() -> None:
+    """A process in a namespace of its own is reached through its root."""
+    import subprocess
+
+    try:
+        child = subprocess.Popen(["unshare", "-m", "sleep", "30"], stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        pytest.skip("unshare is missing")
+    try:
+        for _ in range(100):
+            if processes.executable(child.pid).endswith("sleep") or child.poll() is not None:
+                break
+            os.sched_yield()
+            import time
+
+            time.sleep(0.02)
+        if child.poll() is not None:
+            pytest.skip("this user may not make a mount namespace")
+        (found,) = Libraries(os.environ).find("", child.pid)
+        assert found.startswith(f"/proc/{child.pid}/root/")
+        assert os.path.samefile(found, f"/proc/{child.pid}/exe")
+        (library,) = Libraries(os.environ).find("libc", child.pid)
+        assert library.startswith(f"/proc/{child.pid}/root/")
+    finally:
+        child.kill()
+        child.wait()
