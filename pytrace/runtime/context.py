@@ -84,7 +84,8 @@ class Context:
             spec = self._specs.get(name)
             if spec is None:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
-            found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons)
+            origin = self.clock.boot_offset
+            found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons, origin)
         return found
 
     def end(self, code: int) -> None:

@@ -58,9 +58,20 @@ Entry = tuple[Any, Any]
 
 
 class MapView:
-    """One map: reading, merging and printing."""
+    """One map: reading, merging and printing.
 
-    def __init__(self, spec: MapSpec, reader: Reader, decoders: Decoders, texts: TextForms, jsons: JsonForms) -> None:
+    *origin* is the wall time at which the clock of time series started (intervals are counted on the boot clock).
+    """
+
+    def __init__(
+        self,
+        spec: MapSpec,
+        reader: Reader,
+        decoders: Decoders,
+        texts: TextForms,
+        jsons: JsonForms,
+        origin: int = 0,
+    ) -> None:
         self.spec = spec
         self._reader = reader
         self._decoders = decoders
@@ -71,6 +82,7 @@ class MapView:
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Any = None
         self._name = spec.name.encode()
+        self._origin = origin
 
     # ---- reading
 
@@ -228,13 +240,12 @@ class MapView:
             return lambda value: jsonout.histogram_form(shape, value, shown.div)
         return _with_div(self._jsons.form(kind), kind, shown.div)
 
-    @staticmethod
-    def _window(kind: types.TSeries, entries: list[Entry]) -> Callable[[Any], tseries.Series]:
+    def _window(self, kind: types.TSeries, entries: list[Entry]) -> Callable[[Any], tseries.Series]:
         """All series of a map end with the last interval that any of them has."""
         from pytrace.runtime import tseries
 
         last = max((item[0] - 1 for _, value in entries for item in value), default=0)
-        return lambda value: tseries.window(kind, tseries.merged(kind, value), last)
+        return lambda value: tseries.window(kind, tseries.merged(kind, value), last, self._origin)
 
     # ---- percentiles
 
