@@ -57,6 +57,8 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Value) -> None:
+        # Kernels before 6.3 leave what is behind the NUL as it was (strscpy), and keys must not differ there.
+        memory.zero(e, pointer, COMM)
         got = e.b.helper("get_current_comm", pointer, str(COMM))
         events.check_helper(e, node, "bpf_get_current_comm", got)
 

@@ -156,6 +156,12 @@ def _strlen(e: Emitter, node: ast.Call) -> Operand:
         return Scalar(memory.string_tail(e, room, capacity, address, space, capacity), UINT64)
 
 
+def _strcap(e: Emitter, node: ast.Call) -> Operand:
+    kind = e.type(_expr(node, 0))
+    capacity = kind.size if isinstance(kind, String | Array) else int(e.checked.config.get("max_strlen", 1024))
+    return Scalar(str(capacity), UINT64)
+
+
 def _strncmp(e: Emitter, node: ast.Call) -> Operand:
     """0 when the first n characters are equal, else 1."""
     length = int(e.checked.static[node]["length"])
@@ -350,6 +356,7 @@ EMIT: dict[str, Emission] = {
     "signal_name": _named(lambda _e: names.signals()),
     "str": _str,
     "str_concat": _str_concat,
+    "strcap": _strcap,
     "strcontains": _strcontains,
     "strerror": _named(lambda _e: names.errors(), absolute=True),
     "strlen": _strlen,
