@@ -14,37 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.diagnostics import Note
 from pytrace.frontend import angles
+from pytrace.frontend.brackets import Brackets, before
 from pytrace.frontend.frames import Frame
-from pytrace.frontend.lexer import Lexer, skip_layout
+from pytrace.frontend.lexer import skip_layout
 from pytrace.frontend.tokens import OPERAND_ENDS, Token
 from pytrace.frontend.typemarks import is_cast, is_type_argument, is_type_operand
 from pytrace.source import Span
 
-_CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "<": ("RBRACE", ">")}
 _HEADERS = frozenset({"FOR", "WHILE", "UNROLL"})
 _TYPE_CALLS = frozenset({"SIZEOF", "OFFSETOF", "TYPEOF", "TYPEINFO"})
 
 
-class Structure:
+class Structure(Brackets):
     """Collects the tokens of one root item."""
-
-    def __init__(self, lexer: Lexer) -> None:
-        self.lexer = lexer
-        self.tokens: list[Token] = []
-        self.depths: list[int] = []
-        """For each token, how many blocks are open around it."""
-        self.direct: list[bool] = []
-        """For each token, whether the innermost bracket around it is a block."""
-        self.starts: set[int] = set()
-        """Indices of the tokens that start a statement."""
-        self.roles: dict[int, str] = {}
-        """Roles of the blocks, by the index of the opening token."""
-        self.stack: list[Frame] = []
-        self._blocks = 0
-        self._done = False
-        self._last = ""
 
     # ------------------------------------------------------------------------------------------ items
 
@@ -64,7 +47,7 @@ class Structure:
         self._last = ""
         self.stack.append(Frame("head", first, "item"))
         token = self.lexer.token()
-        if token.text in ("/", "/="):
+        if token.text == "/":
             self._put(Token("PREDICATE_OPEN", "/", token.span))
             self.stack.append(Frame("predicate", token))
         else:
@@ -100,12 +83,6 @@ class Structure:
         return self.tokens
 
     # ------------------------------------------------------------------------------------------ tokens
-
-    def _put(self, token: Token) -> None:
-        self.tokens.append(token)
-        self.depths.append(self._blocks)
-        self.direct.append(bool(self.stack) and self.stack[-1].block)
-        self._last = token.type
 
     def _take(self, token: Token) -> None:
         if self._last in ("DOT", "ARROW") and token.text[:1].isalpha():
@@ -144,18 +121,6 @@ class Structure:
 
     # ------------------------------------------------------------------------------------------ brackets
 
-    def _open(self, kind: str, token: Token, role: str = "") -> Frame:
-        frame = Frame(kind, token, role)
-        if role:
-            if role == "body" and not (self.stack[-1].block and self.stack[-1].statement in _BODY_STATEMENTS):
-                role = "value"
-            self.roles[len(self.tokens)] = role
-        self._put(token)
-        self.stack.append(frame)
-        if frame.block:
-            self._blocks += 1
-        return frame
-
     def _open_block(self, frame: Frame, token: Token) -> None:
         kind = token.text
         operand = self._last in OPERAND_ENDS
@@ -187,11 +152,6 @@ class Structure:
             frame = self.stack[-1]
         self._open_block(frame, token)
 
-    def _predicate_end(self, _frame: Frame, token: Token) -> None:
-        self.lexer.error("the predicate is not closed", _before(token), "add '/' in front of the body")
-        self.stack.pop()
-        self._put(Token("PREDICATE_CLOSE", "", _before(token)))
-
     def _paren(self, frame: Frame, token: Token) -> None:
         last = self._last
         opened = self._open("(", token)
@@ -217,106 +177,6 @@ class Structure:
         self._put(token)
         if frame.call:
             self._mark(is_type_argument(self.lexer.source.text, token.span.end), token.span.end)
-
-    def _close_paren(self, frame: Frame, token: Token) -> None:
-        wanted = "(" if token.text == ")" else "["
-        if frame.kind == wanted:
-            self._pop(token)
-            return
-        for outer in reversed(self.stack):
-            if outer.kind == wanted:
-                while self.stack[-1] is not outer:
-                    self._close_top(token, report=True)
-                self._pop(token)
-                return
-            if outer.block or outer.opener is None:
-                break
-        self.lexer.error(f"'{token.text}' without '{wanted}'", token.span)
-
-    def _close_brace(self, frame: Frame, token: Token) -> None:
-        if frame.kind != "{":
-            if not any(outer.kind == "{" for outer in self.stack):
-                self._stray_brace(frame, token)
-                return
-            while self.stack[-1].kind != "{":
-                self._close_top(token, report=True)
-        self._pop(token)
-
-    def _stray_brace(self, _frame: Frame, token: Token) -> None:
-        blocks = [outer for outer in self.stack if outer.kind == "<"]
-        if blocks and blocks[-1] is self.stack[-1]:
-            opener = blocks[-1].opener
-            notes = (Note("the block was opened here", opener.span),) if opener else ()
-            self.lexer.diagnostics.error("syntax: expected '>', found '}'", token.span, notes=notes)
-            self._pop(token)
-            return
-        self.lexer.error("'}' without '{'", token.span)
-        if self.stack[0].kind == "head" and not blocks:
-            self._close_all(token, report=False)
-            self._done = True
-
-    def _pop(self, token: Token) -> None:
-        """The frame on top is closed by *token*."""
-        frame = self.stack.pop()
-        if frame.block:
-            self._blocks -= 1
-            token.type = "RBRACE"
-        self._put(token)
-        if not self.stack:
-            return
-        outer = self.stack[-1]
-        if not frame.block:
-            if outer.kind == "head" and outer.role == "map" and frame.kind == "(":
-                self._end_declaration()
-        elif outer.kind == "head":
-            self._done = True
-        elif frame.role == "statement":
-            outer.start = True
-        elif frame.role == "body" and outer.block and outer.statement in _BODY_STATEMENTS:
-            following = self.lexer.token()
-            self.lexer.push(following)
-            outer.start = following.type != "ELSE"
-
-    def _end_declaration(self) -> None:
-        following = self.lexer.token()
-        if following.type == "SEMI":
-            self._put(following)
-        else:
-            self.lexer.push(following)
-        self._done = True
-
-    def _close_top(self, token: Token, *, report: bool) -> None:
-        """Put in the closing bracket of the frame on top in front of *token*."""
-        frame = self.stack[-1]
-        place = _before(token)
-        if frame.kind == "predicate":
-            self._predicate_end(frame, token)
-            return
-        if frame.opener is None or frame.kind == "head":
-            self.stack.pop()
-            return
-        kind, closer = _CLOSER[frame.kind]
-        if report:
-            where = token.span if token.text else place
-            what = "the end of the text" if token.type == "EOF" else f"'{token.text}'"
-            self.lexer.diagnostics.error(
-                f"syntax: expected '{closer}', found {what}", where,
-                hints=(f"add '{closer}'",), notes=(Note(f"'{frame.opener.text}' was opened here", frame.opener.span),),
-            )  # fmt: skip
-        self._pop(Token(kind, "", place))
-
-    def _close_brackets(self, token: Token) -> None:
-        """Close parentheses and brackets down to the block around them, with one message."""
-        report = True
-        while self.stack[-1].kind in ("(", "["):
-            self._close_top(token, report=report)
-            report = False
-
-    def _close_all(self, token: Token, *, report: bool) -> None:
-        while self.stack:
-            frame = self.stack[-1]
-            self._close_top(token, report=report)
-            report = report and frame.opener is None
 
     # ------------------------------------------------------------------------------------------ places
 
@@ -370,7 +230,7 @@ class Structure:
         """A predicate is followed by statements without a brace: put its end and the brace in."""
         self.lexer.error("expected a block behind the predicate, found ';'", token.span, "write /condition/ { … }")
         self.stack.pop()
-        place = _before(token)
+        place = before(token)
         self._put(Token("PREDICATE_CLOSE", "", place))
         return self._open("{", Token("LBRACE", "", place), "item")
 
@@ -434,13 +294,7 @@ class Structure:
         self._pop(Token("GT", ">", Span(source, token.span.start, middle)))
 
 
-def _before(token: Token) -> Span:
-    """The empty span in front of *token*."""
-    return Span(token.span.source, token.span.start, token.span.start)
-
-
 _NO_STATEMENT = frozenset({"SEMI", "RBRACE", "GT", "RSHIFT", "EOF"})
-_BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})
 
 _HANDLERS: dict[str, Callable[[Structure, Frame, Token], None]] = {
     "LPAREN": Structure._paren,

@@ -63,6 +63,15 @@ _SIMPLE = st.one_of(
 COMMENTS = st.sampled_from(["", "", "", " // a comment\n", " /* inline */ ", "\n/* own\n line */\n", "\n\n\n"])
 
 
+def scattered(text: str, places: list[tuple[int, str]]) -> str:
+    """*text* with comments put in at some of its blanks (blanks in strings included)."""
+    words = text.split(" ")
+    for place, comment in places:
+        at = place % len(words)
+        words[at] = f"{words[at]} {comment}"
+    return " ".join(words)
+
+
 def _blocks(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.tuples(EXPRESSIONS, inner).map(lambda t: f"if ({t[0]}) {t[1]}"),

@@ -14,7 +14,8 @@ PARTS = [
     "#define Y /* over\n lines */ 5",
     "struct a { int x; }",
     "struct a { int x; };",
-    "struct a { struct { int y; } b; union { char c[4]; }; unsigned f:3; } __attribute__((packed)) __attribute__((aligned(8)));",
+    "struct a { struct { int y; } b; union { char c[4]; }; unsigned f:3; } __attribute__((packed));",
+    "struct a { int x; } __attribute__((packed)) __attribute__((aligned(8)));",
     "struct __attribute__((packed)) a { int x; };",
     "union u { int a; long b; };",
     "enum e { A, B = 2 };",
@@ -40,9 +41,11 @@ def test_several() -> None:
     text = "#if 1\nstruct a { int x; } struct b { struct a c; };\n#endif\nbegin { $x = (struct a *)1; }"
     program = parser.parse(Source("t", text), diagnostics)
     assert not diagnostics.items
-    assert [found.text for found in program.c_parts] == ["#if 1", "struct a { int x; }", "struct b { struct a c; };", "#endif"]
+    texts = [found.text for found in program.c_parts]
+    assert texts == ["#if 1", "struct a { int x; }", "struct b { struct a c; };", "#endif"]
 
 
 def test_a_provider_may_be_named_like_a_keyword() -> None:
     program = parser.parse(Source("t", "struct:x { } enum:y, union:z { }"), Diagnostics())
-    assert [point.text for probe in program.probes for point in probe.attach_points] == ["struct:x", "enum:y", "union:z"]
+    points = [point.text for probe in program.probes for point in probe.attach_points]
+    assert points == ["struct:x", "enum:y", "union:z"]

@@ -35,7 +35,7 @@ def probe(text: str) -> ast.Probe:
         ("tracepoint:a:b,\n tracepoint:c:d {}", ["tracepoint:a:b", "tracepoint:c:d"], None),
         ("tracepoint:a:b , // one\n /* two */ tracepoint:c:d,\n {}", ["tracepoint:a:b", "tracepoint:c:d"], None),
         ('uprobe:"/my path/x":f {}', ['uprobe:"/my path/x":f'], None),
-        ('uprobe:/usr/lib/lib*.so:"foo(int, char const*)" {}', ['uprobe:/usr/lib/lib*.so:"foo(int, char const*)"'], None),
+        ('uprobe:/usr/lib*.so:"foo(int, char const*)" {}', ['uprobe:/usr/lib*.so:"foo(int, char const*)"'], None),
         (r'uprobe:/a:"x\"y{" {}', [r'uprobe:/a:"x\"y{"'], None),
         ("uprobe:/usr/lib/*/x.so:f {}", ["uprobe:/usr/lib/*/x.so:f"], None),
         ("uprobe:/x@src/a.c:12:3 /1/ {}", ["uprobe:/x@src/a.c:12:3"], "1"),

@@ -8,12 +8,20 @@ from hypothesis import strategies as st
 from pytrace.diagnostics import Diagnostics, render_all
 from pytrace.frontend import formatter, parser, visitor
 from pytrace.source import Source
-from tests.frontend.programs import EXPRESSIONS, PIECES, PROGRAMS
+from tests.frontend.programs import EXPRESSIONS, PIECES, PROGRAMS, scattered
 
 QUICK = settings(
     max_examples=100, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )  # fmt: skip
+
+
+SCATTERED = st.sampled_from(["// c\n", "/* d */", "\n// e\n"])
+
+
+def comments(text: str) -> list[str]:
+    found = parser.parse_pieces(Source("t", text), Diagnostics())[2]
+    return [text[start:end] for start, end in sorted(found.items())]
 
 
 @QUICK
@@ -26,6 +34,7 @@ def test_generated_programs_parse_and_format(text: str) -> None:
     again = parser.parse(Source("t", formatted), diagnostics)
     assert not diagnostics.items, render_all(diagnostics.items) + formatted
     assert visitor.same(program, again)
+    assert comments(formatted) == comments(text)
     assert formatter.format_source(Source("t", formatted), diagnostics) == formatted
 
 
@@ -35,6 +44,18 @@ def test_generated_expressions_parse(text: str) -> None:
     diagnostics = Diagnostics()
     assert parser.parse_expression(Source("t", text), diagnostics) is not None
     assert not diagnostics.items
+
+
+@QUICK
+@given(EXPRESSIONS, st.lists(st.tuples(st.integers(0, 50), SCATTERED), max_size=4))
+def test_comments_inside_statements_survive(text: str, places: list[tuple[int, str]]) -> None:
+    text = "begin {\n " + scattered(f"$a = {text} ; print(1) ;", places) + "\n}"
+    diagnostics = Diagnostics()
+    formatted = formatter.format_source(Source("t", text), diagnostics)
+    if diagnostics.errors:  # a comment came into a string
+        return
+    assert comments(formatted) == comments(text)
+    assert formatter.format_source(Source("t", formatted), diagnostics) == formatted
 
 
 def parse_everything(text: str) -> None:
