@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytrace import cache, request
@@ -244,9 +245,8 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
 
     script = request.script(line)
     diagnostics = Diagnostics()
-    compilation = pipeline.Compilation(
-        script.source, request.compile_options(line, options, script), kernel, diagnostics
-    )
+    wanted = replace(request.compile_options(line, options, script), mode="list")
+    compilation = pipeline.Compilation(script.source, wanted, kernel, diagnostics)
     try:
         pipeline.run(compilation, pipeline.UNITS)
     finally:

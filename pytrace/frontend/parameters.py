@@ -37,14 +37,14 @@ def usage(program: ast.Program) -> list[NamedParameter]:
     return list(found.values())
 
 
-def usage_text(program: ast.Program) -> str:
-    """What ``--help`` among a script's parameters prints: one line for each named parameter."""
+def help_text(program: ast.Program, name: str) -> str:
+    """What ``--help`` among the parameters of the script *name* prints: one line for each named parameter."""
     known = usage(program)
     if not known:
-        return "This script has no named parameters.\n"
+        return f"{name} has no named parameters\n"
     forms = [_form(item) for item in known]
     width = max(len(form) for form in forms)
-    lines = ["Parameters of this script:\n"]
+    lines = [f"parameters of {name}:\n"]
     for form, item in zip(forms, known, strict=True):
         default = "" if item.default is False else f" (default: {_shown(item.default)})"
         lines.append(f"  {form:{width}}  {item.description}{default}".rstrip() + "\n")

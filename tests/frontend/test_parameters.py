@@ -124,11 +124,11 @@ def test_usage() -> None:
         ("f", False, ""),
         ("g", True, ""),
     ]
-    text = parameters.usage_text(program)
+    text = parameters.help_text(program, "script.bt")
     assert "--n=N" in text
     assert "how many (default: 5)" in text
     assert "--s=TEXT" in text
 
 
 def test_usage_without_parameters() -> None:
-    assert "no named parameters" in parameters.usage_text(parse("begin { }"))
+    assert "no named parameters" in parameters.help_text(parse("begin { }"), "x.bt")
