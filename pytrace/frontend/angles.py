@@ -81,10 +81,11 @@ def _word_closes(text: str, match: re.Match[str], place: Place, *, ternary: bool
     return starts_probe(text, match.start(), ternary=ternary)
 
 
-def starts_probe(text: str, at: int, *, ternary: bool = False, named: bool = True) -> bool:
+def starts_probe(text: str, at: int, *, ternary: bool = False, statement: bool = False) -> bool:
     """Whether the head of a probe begins at the word at *at*, where an operand could stand as well.
 
-    *ternary*: a colon may belong to a ``?``. *named*: ``name=`` counts as a beginning.
+    *ternary*: a colon may belong to a ``?``. *statement*: a statement could begin there as well, so that ``name=`` and
+    ``end /`` are no beginnings.
     """
     word = _WORD.match(text, at)
     if word is None:
@@ -96,8 +97,10 @@ def starts_probe(text: str, at: int, *, ternary: bool = False, named: bool = Tru
         return False
     if behind.lastgroup == "colon":
         return not ternary
+    if statement:
+        return behind.group("open") == "{"
     if behind.lastgroup == "name":
-        return named
+        return True
     if word.group().lower() in _BARE_PROBES:
         return True
     return behind.group("open") == "{"

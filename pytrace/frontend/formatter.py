@@ -9,7 +9,7 @@ what is between them:
   brackets;
 - a line break inside a statement stays where it was, with one level of indentation more;
 - up to one empty line stays; probes, macros and functions have one around them;
-- attach points share a line of up to 100 columns, else each has its own;
+- attach points share a line of up to 100 columns, else each has its own; a long predicate has its own as well;
 - ``;`` is put behind assignments, declarations and jumps that lack it.
 
 Comments stay where they were: alone on a line, or behind what they follow.  C parts stay as they are.
@@ -77,10 +77,20 @@ class _Formatter:
         assert piece.structure is not None
         if isinstance(node, ast.Probe):
             self._attach_points(node)
+            self._predicate_line(node)
         else:
             lines.write(piece.head.text)
             lines.passed(piece.head.end)
         ItemPrinter(lines, piece.structure).run()
+
+    def _predicate_line(self, node: ast.Probe) -> None:
+        """Go to a new line when the predicate has no room behind the last attach point."""
+        if node.predicate is None:
+            return
+        width = len("".join(node.predicate.span.text.split()))
+        if self.lines.column + width > _WIDTH:
+            self.lines.trailing_comments(node.predicate.span.start)
+            self.lines.break_line()
 
     def _attach_points(self, node: ast.Probe) -> None:
         lines = self.lines

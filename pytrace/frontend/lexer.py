@@ -46,9 +46,11 @@ _MAX_PARAMETER = (1 << 31) - 1
 class Lexer:
     """Gives the tokens of one source; :attr:`position` is where the next one is looked for."""
 
-    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+    def __init__(self, source: Source, diagnostics: Diagnostics, *, in_c: bool = False) -> None:
         self.source = source
         self.diagnostics = diagnostics
+        self.in_c = in_c
+        """Whether the text comes from a C macro."""
         self.position = 0
         self.comments: dict[int, int] = {}
         """Start and end offsets of the comments that were passed."""
@@ -132,7 +134,7 @@ class Lexer:
             whole = Span(self.source, span.start, self.position)
             self.error("there are no fractions in scripts", whole, "use a smaller unit, such as 1500us for 1.5ms")
             return Token("INT", word, whole, 0)
-        return Token("INT", word, span, decode_integer(word, span, self.diagnostics))
+        return Token("INT", word, span, decode_integer(word, span, self.diagnostics, in_c=self.in_c))
 
     def _parameter(self, word: str, span: Span) -> Token:
         if word == "$#":

@@ -60,6 +60,11 @@ class Lines:
             self._done.pop()
 
     @property
+    def column(self) -> int:
+        """How many characters stand on the line."""
+        return len(self._line)
+
+    @property
     def fresh(self) -> bool:
         """Whether nothing stands on the line."""
         return not self._line.strip()

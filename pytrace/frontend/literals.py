@@ -20,6 +20,7 @@ _DURATIONS = {
     "d": 86_400 * 1_000_000_000,
 }
 _C_LIMITS = {"u": (1 << 32) - 1, "l": (1 << 63) - 1, "ll": (1 << 63) - 1, "ul": _MAX, "ull": _MAX}
+_C_SUFFIX = re.compile(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
 _MAX_DIGITS = 64
 
 
@@ -31,10 +32,13 @@ class _Wrong(Exception):  # noqa: N818 - control flow
         self.message, self.start, self.end, self.hints = message, start, end, hints
 
 
-def decode_integer(text: str, span: Span, diagnostics: Diagnostics) -> int:
-    """The value of an integer literal; 0 when it is wrong, which is then recorded."""
+def decode_integer(text: str, span: Span, diagnostics: Diagnostics, *, in_c: bool = False) -> int:
+    """The value of an integer literal; 0 when it is wrong, which is then recorded.
+
+    *in_c*: it stands in a C macro, where suffixes may be in any order and hexadecimal numbers have them too.
+    """
     try:
-        return _integer(text)
+        return _integer(_C_SUFFIX.sub("", text) if in_c else text)
     except _Wrong as wrong:
         place = Span(span.source, span.start + wrong.start, span.start + wrong.end)
         diagnostics.error(f"syntax: {wrong.message}", place, hints=wrong.hints)

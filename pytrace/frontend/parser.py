@@ -36,11 +36,14 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
     return parse_pieces(source, diagnostics)[0]
 
 
-def parse_expression(source: Source, diagnostics: Diagnostics) -> ast.Expr | None:
-    """The tree of a text that is one expression; None when it is wrong, which is recorded, or empty."""
+def parse_expression(source: Source, diagnostics: Diagnostics, *, in_c: bool = False) -> ast.Expr | None:
+    """The tree of a text that is one expression; None when it is wrong, which is recorded, or empty.
+
+    *in_c*: the text is the body of a C macro, whose numbers may have C's suffixes (``0x10UL``).
+    """
     if not source.text.strip():
         return None
-    node = _parse_loose(source, diagnostics, "EXPRESSION_ITEM")
+    node = _parse_loose(source, diagnostics, "EXPRESSION_ITEM", in_c=in_c)
     return node if isinstance(node, ast.Expr) else None
 
 
@@ -54,9 +57,9 @@ def parse_type(source: Source | str, diagnostics: Diagnostics | None = None) -> 
     return node if isinstance(node, ast.TypeExpr) else None
 
 
-def _parse_loose(source: Source, diagnostics: Diagnostics, kind: str) -> Any:
+def _parse_loose(source: Source, diagnostics: Diagnostics, kind: str, *, in_c: bool = False) -> Any:
     known = len(diagnostics.errors)
-    structure = Structure(Lexer(source, diagnostics))
+    structure = Structure(Lexer(source, diagnostics, in_c=in_c))
     place = Span(source, 0, 0)
     structure.loose(Token(kind, "", place))
     node = run_grammar(Item(structure, place))

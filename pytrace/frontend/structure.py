@@ -117,7 +117,7 @@ class Structure(Brackets):
         line = text.rfind("\n", 0, start) + 1
         if text[line:start].strip():
             return False
-        return angles.starts_probe(text, start, named=False)
+        return angles.starts_probe(text, start, statement=True)
 
     # ------------------------------------------------------------------------------------------ brackets
 

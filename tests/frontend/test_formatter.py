@@ -198,6 +198,11 @@ def test_long_lists_of_attach_points() -> None:
     assert fmt(",".join(points) + " { }") == ",\n".join(points) + " {}\n"
 
 
+def test_long_predicates_have_their_own_line() -> None:
+    head, predicate = "kprobe:" + "f" * 70, " && ".join(f"@m{index} > 1" for index in range(5))
+    assert fmt(f"{head} /{predicate}/ {{ }}") == f"{head}\n/{predicate}/ {{}}\n"
+
+
 def test_wrong_scripts_are_not_touched() -> None:
     diagnostics = Diagnostics()
     text = "begin   { $a = ; }"

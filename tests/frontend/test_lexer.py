@@ -51,6 +51,16 @@ def test_numbers(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [("0x10UL", 16), ("0xffu", 255), ("5LLU", 5), ("010l", 8), ("0xFFFFFFFFFFFFFFFFull", (1 << 64) - 1)],
+)
+def test_numbers_of_c_macros(text: str, value: int) -> None:
+    node = parser.parse_expression(Source("t", text), Diagnostics(), in_c=True)
+    assert isinstance(node, ast.IntLiteral)
+    assert node.value == value
+
+
+@pytest.mark.parametrize(
     ("text", "place", "message"),
     [
         ("5uu", "uu", "invalid suffix 'uu'"),

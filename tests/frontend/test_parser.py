@@ -301,6 +301,10 @@ def test_a_forgotten_brace_does_not_swallow_the_next_probe() -> None:
     assert len(program.probes) == 2
 
 
+def test_names_of_probes_are_names_inside_blocks() -> None:
+    assert len(parse("macro m(begin, end) {\n end / 2;\n _ = 1;\n end < begin\n}\nbegin { m(1, 2) }").items) == 2
+
+
 def test_mistakes_in_nested_blocks_keep_the_rest() -> None:
     diagnostics = Diagnostics()
     program = parser.parse(Source("t", "begin { if (a) { $x = ; print(1); } print(2); }"), diagnostics)
