@@ -33,7 +33,7 @@ from pytrace.frontend.slots import MapState, Slot, VariableState, new_variable
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Span
-from pytrace.types import VOID, Enum, Int, Struct, Type
+from pytrace.types import VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +56,9 @@ class Definitions(Protocol):
 
     def macro(self, name: str) -> ast.Expr | None:
         """The expression that an object-like macro stands for."""
+
+    def names(self, kind: str) -> Iterable[str]:
+        """Names of all ``struct``, ``union``, ``enum``, ``typedef`` or ``macro`` definitions, for suggestions."""
 
 
 class Checker:
@@ -237,6 +240,7 @@ class Checker:
         """Assign a value of type *kind* to a variable; reports when it does not fit."""
         slot = state.slot
         mixed = slot.mixes_signs(kind)
+        self._warn_spaces(slot, kind, place)
         state.assigned = True
         if slot.takes(kind, place):
             if mixed:
@@ -248,12 +252,24 @@ class Checker:
     def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
         """Use *kind* as key or value (*what*) of a map; reports when it does not fit."""
         mixed = slot.mixes_signs(kind)
+        self._warn_spaces(slot, kind, place)
         if slot.takes(kind, place):
             if mixed:
                 self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
             return True
         self._misfit(f"the {what} of {name}", slot, kind, place, None)
         return False
+
+    def _warn_spaces(self, slot: Slot, kind: Type, place: Span) -> None:
+        have = slot.fixed if slot.fixed is not None else slot.found
+        if not isinstance(have, Pointer) or not isinstance(kind, Pointer) or have.space is kind.space:
+            return
+        if AddressSpace.NONE not in (have.space, kind.space):
+            self.warn(
+                f"a pointer into {kind.space.value} memory goes where one into {have.space.value} memory was",
+                place,
+                hints=["mark the pointer by kptr() or uptr() where it is followed"],
+            )
 
     def _misfit(self, what: str, slot: Slot, kind: Type, place: Span, declared: Span | None) -> None:
         have = settle(slot.fixed if slot.fixed is not None else slot.found)

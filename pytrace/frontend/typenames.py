@@ -142,7 +142,7 @@ def _struct(checker: Checker, node: ast.StructTypeExpr) -> Type:
     found = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
     if found is None:
         # Suggestions need all names of the kernel, which take a while to read: only on the way to an error.
-        names = checker.kernel.type_names(node.kind)
+        names = checker.definitions.names(node.kind)
         checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=did_you_mean(node.name, names))
         return UNKNOWN
     return found
@@ -164,7 +164,7 @@ def _pointee(checker: Checker, target: ast.StructTypeExpr, node: ast.PointerType
     found: Struct | None = definitions.struct(target.kind, target.name)
     if found is not None:
         return found
-    names = checker.kernel.type_names(target.kind)
+    names = checker.definitions.names(target.kind)
     checker.error(f"unknown {target.kind} {target.name!r}", node.span, hints=did_you_mean(target.name, names))
     return UNKNOWN
 
