@@ -107,6 +107,12 @@ def tracepoints_fact(root: str) -> Fact:
     return ("tracepoints", root, digest(read_text(f"{root}/available_events").encode()))
 
 
+def tracepoint_fact(root: str, category: str, event: str) -> Fact:
+    """One tracepoint: its number, or that it is not there."""
+    # Unlike the list, this takes no lock in the kernel, which others may hold for long.
+    return ("tracepoint", root, category, event, read_text(f"{root}/events/{category}/{event}/id").strip())
+
+
 def process_fact(pid: int) -> Fact:
     """A process, told from a later one with the same number by its start time."""
     return ("process", str(pid), _start_time(pid))
@@ -132,6 +138,7 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
     "file": lambda fact: file_fact(fact[1]),
     "modules": lambda _: modules_fact(),
     "tracepoints": lambda fact: tracepoints_fact(fact[1]),
+    "tracepoint": lambda fact: tracepoint_fact(*fact[1:4]),
     "process": lambda fact: process_fact(int(fact[1])),
     "environment": lambda fact: environment_fact(fact[1]),
 }

@@ -249,11 +249,15 @@ class LiveKernel:
         return self.types.value_type(kind, name) if self.types else None
 
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
-        found = self.tracepoint_files.match(category, event)
-        self._depend(facts.tracepoints_fact(self.tracepoint_files.path))
-        return found
+        root = self.tracepoint_files.path
+        if "*" in category + event:
+            self._depend(facts.tracepoints_fact(root))
+        else:
+            self._depend(facts.tracepoint_fact(root, category, event))
+        return self.tracepoint_files.match(category, event)
 
     def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        self._depend(facts.tracepoint_fact(self.tracepoint_files.path, category, event))
         return self.tracepoint_files.fields(category, event)
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:

@@ -260,7 +260,7 @@ def _user_parts(question: Question) -> tuple[str, str, bool]:
     if not parts:
         raise TraceError(f"{question.kind} needs a binary", hints=(f"{question.kind}:/path/to/program", "-p PID"))
     if len(parts) > 2 and parts[1] == "cpp":
-        return parts[0], parts[2] or "*", True
+        return parts[0], ":".join(parts[2:]) or "*", True
     return parts[0], (parts[-1] if len(parts) > 1 else "*") or "*", False
 
 

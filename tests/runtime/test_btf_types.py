@@ -10,8 +10,23 @@ from pytrace.runtime import btf_text
 from pytrace.runtime.btf import Btf, Kind
 from pytrace.runtime.btf_types import TypeReader, place_field
 from pytrace.types import (
-    BOOL, INT8, INT32, INT64, UINT8, UINT32, UINT64, VOID, AddressSpace, Array, Enum, Field, Int, Pointer, String, Struct,
-)  # fmt: skip
+    BOOL,
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT32,
+    UINT64,
+    VOID,
+    AddressSpace,
+    Array,
+    Enum,
+    Field,
+    Int,
+    Pointer,
+    String,
+    Struct,
+)
 from tests.support.btf_builder import BtfBuilder
 
 SIGNED, CHAR, BOOLEAN = 1, 2, 4

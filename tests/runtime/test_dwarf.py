@@ -52,7 +52,8 @@ def test_parameters_and_where_they_are_at_the_entry(program: Binary) -> None:
     found = _debug(program).parameters("work", program.address_of("work"))
     assert found is not None
     assert [(item.name, item.location) for item in found] == [
-        ("name", "di"), ("p", "si"), ("c", "dx"), ("a4", "cx"), ("a5", "r8"), ("a6", "r9"), ("a7", "sp+8"), ("b", "sp+16"),
+        ("name", "di"), ("p", "si"), ("c", "dx"), ("a4", "cx"), ("a5", "r8"), ("a6", "r9"), ("a7", "sp+8"),
+        ("b", "sp+16"),
     ]  # fmt: skip
     assert [item.declaration for item in found[:3]] == ["const char *", "struct point *", "enum colour"]
     assert found[0].type == Pointer(INT8, AddressSpace.USER)

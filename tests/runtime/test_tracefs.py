@@ -9,8 +9,22 @@ import pytest
 from pytrace.runtime import tracefs
 from pytrace.runtime.kernelinfo import LiveKernel
 from pytrace.types import (
-    BOOL, INT8, INT32, INT64, UINT8, UINT16, UINT32, UINT64, VOID, AddressSpace, Array, Enum, Pointer, String, Struct, Type,
-)  # fmt: skip
+    BOOL,
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT64,
+    VOID,
+    AddressSpace,
+    Array,
+    Enum,
+    Pointer,
+    String,
+    Struct,
+    Type,
+)
 
 FORMAT = """\
 name: sample

@@ -1,0 +1,307 @@
+"""Facts and listings on the running kernel, held against what the kernel's own files say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import facts, listing
+from pytrace.runtime.kernelinfo import LiveKernel
+from pytrace.types import INT32, AddressSpace, Pointer, String, Struct
+
+needs_btf = pytest.mark.skipif(not os.path.exists("/sys/kernel/btf/vmlinux"), reason="the kernel shows no BTF")
+
+
+@pytest.fixture
+def kernel() -> LiveKernel:
+    return LiveKernel()
+
+
+def _bpftool_struct(name: str) -> str:
+    """The members of a struct as bpftool sees them."""
+    try:
+        dump = subprocess.run(
+            ["bpftool", "btf", "dump", "file", "/sys/kernel/btf/vmlinux"], capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError:
+        pytest.skip("bpftool is not installed")
+    start = dump.stdout.index(f"STRUCT '{name}' size=")
+    return dump.stdout[start : dump.stdout.index("\n[", start)]
+
+
+@needs_btf
+def test_task_struct_as_bpftool_has_it(kernel: LiveKernel) -> None:
+    task = kernel.struct("struct", "task_struct")
+    assert task is not None
+    rows = _bpftool_struct("task_struct").splitlines()
+    assert rows[0].split("size=")[1].split()[0] == str(task.size)
+    members = [row for row in rows[1:] if row.startswith("\t'")]
+    assert len(members) == len(task.fields)
+    for row, field in zip(members, task.fields, strict=True):
+        name = row.split("'")[1]
+        bits = int(row.split("bits_offset=")[1].split()[0])
+        assert field.name == ("" if name == "(anon)" else name)
+        assert 8 * field.offset + field.bit_offset == bits
+        if "bitfield_size=" in row:
+            assert field.bit_size == int(row.split("bitfield_size=")[1])
+    comm, parent = task.find("comm"), task.find("real_parent")
+    assert comm is not None
+    assert comm.type == String(16)
+    assert parent is not None
+    assert parent.type == Pointer(task, AddressSpace.KERNEL)
+
+
+@needs_btf
+def test_types(kernel: LiveKernel) -> None:
+    assert kernel.typedef("pid_t") == INT32
+    assert kernel.struct("union", "task_struct") is None
+    assert kernel.struct("struct", "no_such_struct") is None
+    found = kernel.enumerator("PIDTYPE_TGID")
+    assert found is not None
+    assert (found[0].name, found[1]) == ("pid_type", 1)
+    assert kernel.enum("pid_type") == found[0]
+    assert kernel.enumerator("NO_SUCH_MEMBER") is None
+    assert "task_struct" in kernel.type_names("struct")
+
+
+@needs_btf
+def test_prototypes(kernel: LiveKernel) -> None:
+    read = kernel.function("vfs_read")
+    assert read is not None
+    assert [name for name, _ in read.parameters] == ["file", "buf", "count", "pos"]
+    buffer = dict(read.parameters)["buf"]
+    assert isinstance(buffer, Pointer)
+    assert kernel.function("no_such_function") is None
+    assert {item.name for item in kernel.function_prototypes("vfs_rea*")} >= {"vfs_read"}
+
+
+@needs_btf
+def test_raw_tracepoints(kernel: LiveKernel) -> None:
+    assert kernel.raw_tracepoints("sched_switch") == [("vmlinux", "sched_switch")]
+    switch = kernel.raw_tracepoint_prototype("sched_switch")
+    assert switch is not None
+    assert [name for name, _ in switch.parameters][:3] == ["preempt", "prev", "next"]
+    following = dict(switch.parameters)["next"]
+    assert isinstance(following, Pointer)
+    assert isinstance(following.target, Struct)
+    assert following.target.name == "task_struct"
+    assert kernel.raw_tracepoint_prototype("no_such_event") is None
+
+
+@needs_btf
+def test_iterators(kernel: LiveKernel) -> None:
+    found = kernel.iterators()
+    assert "task" in found
+    assert found["task"].find("task") is not None
+    assert not any("__" in name for name in found)
+
+
+def test_tracepoints_as_tracefs_has_them(kernel: LiveKernel) -> None:
+    root = Path(kernel.tracepoint_files.path)
+    names = {tuple(row.split(":")) for row in (root / "available_events").read_text().split()}
+    names = {pair for pair in names if pair[0] != "ftrace"}
+    assert set(kernel.tracepoints("*", "*")) == names
+    assert kernel.tracepoints("sched", "sched_switch") == [("sched", "sched_switch")]
+    assert kernel.tracepoints("sched", "no_such_event") == []
+
+
+def test_every_format_is_understood(kernel: LiveKernel) -> None:
+    """Each field of each tracepoint has a type that lies inside what the record has for it."""
+    for category, event in kernel.tracepoints("*", "*"):
+        for field in kernel.tracepoint_fields(category, event) or ():
+            if not field.data_loc:
+                assert field.type.size <= field.size, (category, event, field)
+    name = {item.name: item for item in kernel.tracepoint_fields("syscalls", "sys_enter_openat") or ()}["filename"]
+    assert isinstance(name.type, Pointer)
+    assert name.type.space is AddressSpace.USER
+
+
+def test_numbers(kernel: LiveKernel) -> None:
+    assert kernel.possible_cpus >= (os.cpu_count() or 1)
+    assert kernel.arch == os.uname().machine
+    assert kernel.kernel_symbol("vfs_read")
+    assert kernel.kernel_symbol("no_such_symbol") is None
+    size = kernel.kernel_function_size("vfs_read")
+    assert size is not None
+    assert 16 <= size < 65536
+
+
+def test_cgroups(kernel: LiveKernel) -> None:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    root = next((row[1] for row in mounts if row[2] == "cgroup2"), None)
+    if root is None:
+        pytest.skip("no unified cgroup hierarchy is mounted")
+    made = Path(root) / f"pytrace-test-{os.getpid()}"
+    made.mkdir()
+    try:
+        assert kernel.cgroup_id(str(made)) == made.stat().st_ino
+        assert kernel.cgroup_id(made.name) == made.stat().st_ino, "relative to the mount"
+    finally:
+        made.rmdir()
+    assert kernel.cgroup_id("/tmp") is None
+
+
+def test_dependencies_hold_and_tell_what_was_asked(kernel: LiveKernel) -> None:
+    kernel.tracepoints("sched", "*")
+    kernel.kernel_symbol("vfs_read")
+    kernel.user_symbols("/bin/sh", "main")
+    found = kernel.dependencies()
+    assert {fact[0] for fact in found} == {"kernel", "tracepoints", "boot", "file"}
+    assert facts.still_true(found)
+
+
+def test_features_can_be_switched_off() -> None:
+    assert not LiveKernel(disabled={"ring_buffer"}).feature("ring_buffer")
+
+
+@needs_btf
+def test_another_btf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    copy = tmp_path / "btf"
+    copy.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
+    kernel = LiveKernel(environment={"PYTRACE_BTF": str(copy)})
+    assert kernel.struct("struct", "task_struct") is not None
+    assert any(fact[:2] == ("file", str(copy)) for fact in kernel.dependencies())
+    with pytest.raises(TraceError, match="PYTRACE_BTF"):
+        _ = LiveKernel(environment={"PYTRACE_BTF": "/no/such/file"}).has_btf
+
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def _lines(kernel: LiveKernel, pattern: str | None, **options: int | bool) -> list[str]:
+    return listing.listing(kernel, pattern, **options).splitlines()  # type: ignore[arg-type]
+
+
+def test_list_tracepoints(kernel: LiveKernel) -> None:
+    assert _lines(kernel, "tracepoint:sched:sched_process_exec") == ["tracepoint:sched:sched_process_exec"]
+    assert "tracepoint:sched:sched_process_exec" in _lines(kernel, "t:sched:*exec")
+    assert _lines(kernel, "tracepoint:sys_enter_openat") == ["tracepoint:syscalls:sys_enter_openat"]
+
+
+def test_list_arguments(kernel: LiveKernel) -> None:
+    assert _lines(kernel, "tracepoint:syscalls:sys_enter_openat", verbose=True) == [
+        "tracepoint:syscalls:sys_enter_openat",
+        "    int __syscall_nr",
+        "    int dfd",
+        "    const char * filename",
+        "    int flags",
+        "    umode_t mode",
+    ]
+    assert "    __data_loc char[] filename" in _lines(kernel, "tracepoint:sched:sched_process_exec", verbose=True)
+
+
+@needs_btf
+def test_list_typed_arguments(kernel: LiveKernel) -> None:
+    assert _lines(kernel, "fexit:vfs_read", verbose=True) == [
+        "fexit:vmlinux:vfs_read",
+        "    struct file * file",
+        "    char * buf",
+        "    size_t count",
+        "    loff_t * pos",
+        "    ssize_t retval",
+    ]
+    assert _lines(kernel, "rawtracepoint:sched_switch", verbose=True)[:4] == [
+        "rawtracepoint:vmlinux:sched_switch",
+        "    bool preempt",
+        "    struct task_struct * prev",
+        "    struct task_struct * next",
+    ]
+    assert _lines(kernel, "iter:task_file", verbose=True) == [
+        "iter:task_file",
+        "    struct bpf_iter_meta * meta",
+        "    struct task_struct * task",
+        "    u32 fd",
+        "    struct file * file",
+    ]
+
+
+@needs_btf
+def test_list_types(kernel: LiveKernel) -> None:
+    assert _lines(kernel, "struct path") == ["struct path"]
+    assert _lines(kernel, "struct path", verbose=True) == [
+        "vmlinux: struct path {",
+        "\tstruct vfsmount *mnt;",
+        "\tstruct dentry *dentry;",
+        "};",
+        "",
+    ]
+    assert _lines(kernel, "enum pid_type", verbose=True)[:2] == ["vmlinux: enum pid_type {", "\tPIDTYPE_PID = 0,"]
+    assert {"struct task_struct"} <= set(_lines(kernel, "struct task_*"))
+    with pytest.raises(TraceError, match="no struct 'task_strukt'") as caught:
+        _lines(kernel, "struct task_strukt")
+    assert "task_struct" in caught.value.hints[0]
+
+
+def test_list_events_and_timers(kernel: LiveKernel) -> None:
+    assert _lines(kernel, "software:c*") == [
+        "software:context-switches:", "software:cpu:", "software:cpu-clock:", "software:cpu-migrations:", "software:cs:",
+    ]  # fmt: skip
+    assert "hardware:cache-misses:" in _lines(kernel, "h:*")
+    assert _lines(kernel, "interval:*") == ["interval:hz:", "interval:us:", "interval:ms:", "interval:s:"]
+    assert _lines(kernel, "self:*") == ["self:signal:SIGUSR1"]
+
+
+def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
+    assert _lines(kernel, "interval:s,self:*") == ["interval:s:", "self:signal:SIGUSR1"]
+    found = _lines(kernel, "*sched_switch")
+    assert "tracepoint:sched:sched_switch" in found
+    assert "rawtracepoint:vmlinux:sched_switch" in found
+    kinds = list(dict.fromkeys(line.partition(":")[0] for line in found))
+    assert kinds == [kind for kind in listing.KERNEL_KINDS if kind in kinds], "grouped by kind"
+
+
+def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
+    start = time.process_time()
+    kinds = {line.partition(":")[0] for line in _lines(kernel, None)}
+    assert time.process_time() - start < 1.0
+    assert kinds >= {"kprobe", "tracepoint", "software", "hardware", "rawtracepoint"}
+
+
+def test_list_user_functions(kernel: LiveKernel, programs: Path) -> None:
+    path = programs / "calls"
+    assert f"uprobe:{path}:add" in _lines(kernel, f"uprobe:{path}")
+    assert _lines(kernel, f"uretprobe:{path}:gre*") == [f"uretprobe:{path}:greet"]
+    assert _lines(kernel, f"uprobe:{path}:six", verbose=True) == [
+        f"uprobe:{path}:six", *(f"    long int {name}" for name in "abcdef")
+    ]  # fmt: skip
+    assert _lines(kernel, f'uprobe:{programs / "classes"}:cpp:"zoo::Animal::walk(int)"') == [
+        f'uprobe:{programs / "classes"}:cpp:"zoo::Animal::walk(int)"'
+    ]
+    with pytest.raises(TraceError, match="no binary"):
+        _lines(kernel, "uprobe:/no/such/file:*")
+
+
+def test_list_static_probes(kernel: LiveKernel, programs: Path) -> None:
+    path = programs / "usdt"
+    assert _lines(kernel, f"usdt:{path}") == [
+        f"usdt:{path}:sample:{name}" for name in ("plain", "one", "four", "guarded")
+    ]
+    child = subprocess.Popen([str(path), "1", "wait"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            if str(path) in kernel.binaries("*", child.pid):
+                break
+            time.sleep(0.01)
+        found = _lines(kernel, "usdt:*", pid=child.pid)
+        assert f"usdt:{path}:sample:one" in found
+        assert f"uprobe:{path}:pass" in _lines(kernel, "uprobe:pass", pid=child.pid)
+    finally:
+        child.communicate(b"\n")
+
+
+def test_unknown_provider(kernel: LiveKernel) -> None:
+    with pytest.raises(TraceError, match="no probe provider 'kprob'") as caught:
+        _lines(kernel, "kprob:vfs_read")
+    assert "kprobe" in caught.value.hints[0]
+
+
+def test_every_probe_kind_can_be_listed() -> None:
+    from pytrace.probes import PROBE_KINDS
+
+    assert set(listing.ROWS) == {row.name for row in PROBE_KINDS}

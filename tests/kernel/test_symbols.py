@@ -1,0 +1,122 @@
+"""Symbols on the running kernel: exited processes, kernel functions, BPF programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from pytrace.runtime.kallsyms import Kallsyms
+from pytrace.runtime.symbols import Symbolizer
+from pytrace.runtime.user_binary import Binary
+from tests.support.compile import compiled
+
+
+def _short_lived(folder: Path) -> Path:
+    text = '#include <stdio.h>\nint place(int n) { return n; }\nint main(void) { printf("%p\\n", (void *)place); return 0; }\n'
+    return compiled(folder, "short", text, "-O0")
+
+
+def test_exited_processes_are_symbolised(tmp_path: Path) -> None:
+    path = _short_lived(tmp_path)
+    symbols = Symbolizer()
+    symbols.start([])
+    try:
+        ended = []
+        for _ in range(5):
+            child = subprocess.Popen([str(path)], stdout=subprocess.PIPE, text=True)
+            output, _ = child.communicate()
+            ended.append((child.pid, int(output, 16)))
+        symbols.poll()
+        for pid, address in ended:
+            assert not os.path.exists(f"/proc/{pid}")
+            (frame,) = symbols.user(pid, address + 4)
+            assert (frame.name, frame.offset, frame.module) == ("place", 4, str(path))
+        assert symbols.notices() == []
+    finally:
+        symbols.close()
+
+
+def test_a_snapshot_covers_what_ran_before(tmp_path: Path) -> None:
+    text = "#include <stdio.h>\nint place(int n) { return n; }\n"
+    text += 'int main(void) { printf("%p\\n", (void *)place); fflush(stdout); return getchar(); }\n'
+    path = compiled(tmp_path, "before", text, "-O0")
+    child = subprocess.Popen([str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    address = int(child.stdout.readline(), 16)
+    symbols = Symbolizer()
+    symbols.start()
+    try:
+        child.communicate("\n")
+        symbols.poll()
+        assert symbols.user(child.pid, address)[0].name == "place"
+    finally:
+        symbols.close()
+
+
+def test_forked_children_have_the_mappings_of_their_parent(tmp_path: Path) -> None:
+    text = """
+    #include <stdio.h>
+    #include <unistd.h>
+    #include <sys/wait.h>
+    int place(int n) { return n; }
+    int main(void) { int pid = fork(); if (!pid) _exit(0); waitpid(pid, 0, 0); printf("%d %p\\n", pid, (void *)place); }
+    """
+    path = compiled(tmp_path, "forking", text, "-O0")
+    symbols = Symbolizer()
+    symbols.start([])
+    try:
+        run = subprocess.run([str(path)], capture_output=True, text=True, check=True)
+        pid, address = run.stdout.split()
+        symbols.poll()
+        assert symbols.user(int(pid), int(address, 16))[0].name == "place"
+    finally:
+        symbols.close()
+
+
+def test_many_short_processes(tmp_path: Path) -> None:
+    path = _short_lived(tmp_path)
+    place = Binary.open(str(path)).address_of("place")
+    assert place is not None
+    symbols = Symbolizer()
+    symbols.start([])
+    try:
+        script = f"for i in $(seq 300); do {path}; done"
+        child = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        addresses = []
+        for line in child.stdout:
+            addresses.append(int(line, 16))
+            symbols.poll()
+        child.wait()
+        symbols.poll()
+        assert symbols._recorder is not None
+        spaces = [
+            space for space in symbols._recorder.spaces.values() if space.program and space.program.path == str(path)
+        ]
+        assert len(addresses) == 300
+        assert len(spaces) == 300
+        assert all(space.ended for space in spaces)
+        starts = {row.start for space in spaces for row in [space.program] if row}
+        assert {address & ~0xFFF for address in addresses} <= starts
+    finally:
+        symbols.close()
+
+
+def test_descriptors_are_closed(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    symbols = Symbolizer()
+    symbols.start([])
+    assert len(symbols.descriptors) >= 1
+    symbols.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_kernel_functions() -> None:
+    kallsyms = Kallsyms()
+    address = kallsyms.address("vfs_read")
+    assert address is not None
+    (frame,) = Symbolizer().kernel(address + 3)
+    assert (frame.name, frame.offset, frame.module) == ("vfs_read", 3, "")
+    (unknown,) = Symbolizer().kernel(0xFFFFFFFFFFFFFF00)
+    assert unknown.name == ""

@@ -1,0 +1,209 @@
+"""pytrace.runtime.symbols: address spaces, JIT maps, frames of living processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime import processes
+from pytrace.runtime.processes import Mapping
+from pytrace.runtime.symbols import Frame, Symbolizer
+from pytrace.runtime.symbols.address_space import AddressSpace
+from pytrace.runtime.symbols.perf_map import PerfMap
+from pytrace.runtime.user_binary import Binary
+from tests.support.compile import compiled, tool
+
+GONE = 1 << 22
+"""A process id that no kernel gives out."""
+
+
+def _row(start: int, end: int, path: str, inode: int = 1) -> Mapping:
+    return Mapping(start, end, 0, 0, inode, path)
+
+
+def test_mappings_as_they_are_told() -> None:
+    space = AddressSpace(GONE)
+    space.add(_row(0x1000, 0x3000, "/a"))
+    space.add(_row(0x5000, 0x6000, "/b"))
+    space.ended = True
+    assert space.find(0x2FFF) == _row(0x1000, 0x3000, "/a")
+    assert space.find(0x3000) is None
+    space.add(_row(0x2000, 0x5800, "/c"))
+    assert space.find(0x5000) == _row(0x2000, 0x5800, "/c")
+    assert space.find(0x1800) is None, "a new mapping replaces what it overlaps"
+
+
+def test_exec_and_fork() -> None:
+    space = AddressSpace(GONE)
+    space.add(_row(0x1000, 0x3000, "/shell"))
+    child = space.fork(GONE - 1)
+    child.start_program()
+    child.add(_row(0x8000, 0x9000, "/program"))
+    child.ended = space.ended = True
+    assert child.find(0x8000) == _row(0x8000, 0x9000, "/program")
+    assert child.find(0x1000) == _row(0x1000, 0x3000, "/shell"), "samples from before execve"
+    assert space.find(0x8000) is None
+
+
+def test_perf_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(f"/tmp/perf-{os.getpid()}.map")
+    try:
+        path.write_text("7f0000001000 20 LazyCompile:*run app.js:3\n0x7f0000002000 0x10 py::main:x.py\n")
+        names = PerfMap(os.getpid())
+        assert names.find(0x7F000000101F) == ("LazyCompile:*run app.js:3", 0x1F)
+        assert names.find(0x7F0000002000) == ("py::main:x.py", 0)
+        assert names.find(0x7F0000001020) is None
+        with path.open("a") as file:
+            file.write("7f0000001000 20 recompiled\n7f0000005000 8 later\n")
+        assert names.find(0x7F0000005000) == ("later", 0), "read again when a look-up fails"
+        assert names.find(0x7F0000001000) == ("recompiled", 0)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def test_functions_of_this_process() -> None:
+    libc = ctypes.CDLL(None)
+    address = ctypes.cast(libc.getpid, ctypes.c_void_p).value
+    assert address is not None
+    (frame,) = Symbolizer().user(os.getpid(), address + 2)
+    assert frame.name in ("getpid", "__getpid")
+    assert frame.offset == 2
+    assert "libc" in frame.module
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A program that says where its function is and waits."""
+    text = """
+    #include <stdio.h>
+    namespace deep { __attribute__((noinline)) int place(int n) { return n + 1; } }
+    int main() { printf("%p\\n", (void *)deep::place); fflush(stdout); return getchar() + deep::place(1); }
+    """
+    path = compiled(tmp_path, "waiting", text, "-g", "-O1", language="c++")
+    child = subprocess.Popen([str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    yield child, path
+    if child.returncode is None:
+        child.communicate("\n")
+
+
+def _address(child: subprocess.Popen[str]) -> int:
+    assert child.stdout is not None
+    return int(child.stdout.readline(), 16)
+
+
+def test_demangled_or_not(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, path = waiting
+    address = _address(child)
+    assert Symbolizer().user(child.pid, address) == [Frame(address, "deep::place(int)", 0, str(path))]
+    plain = Symbolizer(demangled=False).user(child.pid, address)
+    assert [frame.name for frame in plain] == ["_ZN4deep5placeEi"]
+
+
+def test_source_lines(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, _ = waiting
+    (frame,) = Symbolizer(lines=True).user(child.pid, _address(child))
+    assert frame.file.endswith("waiting.cpp")
+    assert frame.line == 3
+
+
+def test_known_processes_are_remembered_after_their_end(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, _ = waiting
+    address = _address(child)
+    symbols = Symbolizer()
+    symbols.remember(child.pid)
+    child.communicate("\n")
+    assert symbols.user(child.pid, address)[0].name == "deep::place(int)"
+    assert symbols.notices() == []
+
+
+def test_unknown_processes_are_named_at_the_end(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, _ = waiting
+    address = _address(child)
+    child.communicate("\n")
+    symbols = Symbolizer()
+    assert symbols.user(child.pid, address) == [Frame(address, "")]
+    (notice,) = symbols.notices()
+    assert str(child.pid) in notice
+
+
+def test_a_removed_binary_is_still_read(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, path = waiting
+    address = _address(child)
+    path.unlink()
+    if os.geteuid():
+        pytest.skip("map_files are for root")
+    assert Symbolizer().user(child.pid, address)[0].name == "deep::place(int)"
+
+
+def test_a_replaced_binary_is_not_mistaken(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, path = waiting
+    address = _address(child)
+    symbols = Symbolizer()
+    symbols.remember(child.pid)
+    child.communicate("\n")
+    path.rename(path.with_suffix(".old"))
+    compiled(path.parent, path.name, "int other(void) { return 1; } int main(void) { return other(); }\n")
+    assert symbols.user(child.pid, address)[0].name == ""
+    assert any(str(path) in notice for notice in symbols.notices())
+
+
+def test_jit_code_without_a_file() -> None:
+    rows = processes.executable_mappings(processes.read_maps(os.getpid()))
+    assert rows
+    import mmap
+
+    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+    after = processes.executable_mappings(processes.read_maps(os.getpid()))
+    (made,) = [row for row in after if row not in rows]
+    path = Path(f"/tmp/perf-{os.getpid()}.map")
+    try:
+        path.write_text(f"{made.start:x} 40 jitted\n")
+        (frame,) = Symbolizer().user(os.getpid(), made.start + 8)
+        assert (frame.name, frame.offset) == ("jitted", 8)
+    finally:
+        path.unlink(missing_ok=True)
+        code.close()
+
+
+def test_new_libraries_are_noticed() -> None:
+    symbols = Symbolizer()
+    symbols.remember(os.getpid())
+    time.sleep(0.06)
+    import _ctypes
+
+    handle = _ctypes.dlopen("libstdc++.so.6", 1)
+    library = ctypes.CDLL("libstdc++.so.6", handle=handle)
+    address = ctypes.cast(library.__cxa_demangle, ctypes.c_void_p).value
+    assert address is not None
+    assert symbols.user(os.getpid(), address)[0].name == "__cxa_demangle"
+
+
+def test_vdso() -> None:
+    from pytrace.runtime.symbols.vdso import vdso_image
+
+    image = vdso_image()
+    assert image is not None
+    row = next(r for r in processes.executable_mappings(processes.read_maps(os.getpid())) if r.path == "[vdso]")
+    symbol = next(found for name in ("clock_gettime", "__kernel_clock_gettime") for found in image.functions(name))
+    (frame,) = Symbolizer().user(os.getpid(), row.start + symbol.address + 1)
+    assert (frame.module, frame.offset) == ("[vdso]", 1)
+    assert "clock_gettime" in frame.name
+
+
+def test_library_stubs_are_named(tmp_path: Path) -> None:
+    path = compiled(tmp_path, "stub", '#include <stdlib.h>\nint main(void) { return atoi("0"); }\n', "-O0")
+    tool("strip", path)
+    binary = Binary.open(str(path))
+    dump = subprocess.run(["objdump", "-d", str(path)], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"^0*([0-9a-f]+) <atoi@plt>:", dump, re.MULTILINE)
+    assert found
+    stub = binary.plt_entry(int(found[1], 16) + 5)
+    assert stub is not None
+    assert stub.name == "atoi@plt"
