@@ -91,7 +91,7 @@ def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
         remote = Remote(address, path.type, base.space, base.direct)
         return _scalar_at(e, remote) if path.type.scalar else remote
     whole = e.place(base)
-    align = memory._natural(whole.align, path.offset)
+    align = memory.natural(whole.align, path.offset)
     pointer = e.b.offset(whole.pointer, path.offset)
     if path.type.scalar:
         got = memory.load(e, pointer, path.type, align)
@@ -163,7 +163,7 @@ def _element(e: Emitter, base: Operand, element: Type, distance: Value) -> Opera
         return _scalar_at(e, remote) if element.scalar else remote
     whole = e.place(base)
     offset = int(distance) if distance.isdigit() else None
-    align = memory._natural(whole.align, offset) if offset is not None else min(whole.align, element.align)
+    align = memory.natural(whole.align, offset) if offset is not None else min(whole.align, element.align)
     pointer = e.b.offset(whole.pointer, distance if offset is None else offset)
     return memory.load(e, pointer, element, align) if element.scalar else Memory(pointer, element, align)
 

@@ -28,7 +28,8 @@ class Row:
     """How one aggregation changes its value.
 
     *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;
-    *merge(e, kind, total, place)* adds one CPU's value to the ``[value, second]`` registers *total*; *result* gives the merged value.
+    *merge(e, kind, total, place)* adds one CPU's value to
+    the ``[value, second]`` registers *total*; *result* gives the merged value.
     """
 
     update: Callable[[Emitter, Any, Value, Value], None]

@@ -10,6 +10,9 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Memory, Operand, Scalar
 from pytrace.types import BOOL, AddressSpace, Record, String, Tuple
 
+FOLLOWED = 4096
+"""Memory up to this size is compared by a loop in the program itself, of which the verifier follows each round."""
+
 UNROLLED = 64
 """Memory up to this size is compared without a loop."""
 
@@ -50,19 +53,25 @@ def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
     align = min(left.align, right.align)
     if align < 8 and size > UNROLLED:
         left, right, align = _aligned(e, left, size), _aligned(e, right, size), 8
+    if size > FOLLOWED:
+        return _long_equal(e, left, right, size)
     if size > UNROLLED:
         return _words_equal(e, left.pointer, right.pointer, size)
+    return e.b.icmp("eq", _difference(e, left.pointer, right.pointer, size, align), "0")
+
+
+def _difference(e: Emitter, left: Value, right: Value, size: int, align: int) -> Value:
+    """A word that is zero when *size* bytes are equal."""
     difference = "0"
     at = 0
     while at < size:
         step = min(align, 8)
         while step > size - at:
             step //= 2
-        one = e.b.load(e.b.offset(left.pointer, at), 8 * step)
-        other = e.b.load(e.b.offset(right.pointer, at), 8 * step)
+        one, other = e.b.load(e.b.offset(left, at), 8 * step), e.b.load(e.b.offset(right, at), 8 * step)
         difference = e.b.op("or", difference, e.b.op("xor", one, other))
         at += step
-    return e.b.icmp("eq", difference, "0")
+    return difference
 
 
 def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
@@ -73,22 +82,50 @@ def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
     return Memory(pointer, value.type)
 
 
+def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
+    """More than the verifier follows round by round: both sides go to scratch memory, where a callback sees them."""
+    from pytrace.codegen import loops
+
+    rounds = (size + UNROLLED - 1) // UNROLLED
+    room = rounds * UNROLLED
+    places = [e.reserve(room) for _ in (left, right)]
+    for side, offset in zip((left, right), places, strict=True):
+        memory.zero(e, e.area(offset + room - UNROLLED), UNROLLED)
+        memory.copy(e, e.area(offset), side.pointer, size, side.align)
+    kept = e.reserve(8)
+    e.b.store("0", e.area(kept))
+
+    def body(inner: Emitter, index: Value) -> None:
+        at = inner.b.mul(inner.b.at_most(index, rounds - 1), str(UNROLLED))
+        one, other = (inner.b.offset(inner.area(offset), at) for offset in places)
+        differ, same = inner.b.block(), inner.b.block()
+        difference = _difference(inner, one, other, UNROLLED, 8)
+        inner.b.branch(inner.b.icmp("ne", difference, "0"), differ, same, likely=False)
+        inner.b.start(differ)
+        inner.b.store("1", inner.area(kept))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, e.span, str(rounds), body)
+    return e.b.icmp("eq", e.b.load(e.area(kept)), "0")
+
+
 def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
     result = e.b.register()
     e.b.store("1", result)
 
     def step(index: Value, leave: Callable[[], None]) -> None:
-        at = e.b.op("shl", index, "3")
-        one, other = e.b.load(e.b.offset(left, at)), e.b.load(e.b.offset(right, at))
+        at = e.b.mul(index, str(UNROLLED))
+        one, other = e.b.offset(left, at), e.b.offset(right, at)
         differ, same = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ne", one, other), differ, same, likely=False)
+        e.b.branch(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), "0"), differ, same, likely=False)
         e.b.start(differ)
         e.b.store("0", result)
         leave()
         e.b.start(same)
 
-    counted(e, size // 8, step)
-    rest = size % 8
+    counted(e, size // UNROLLED, step)
+    rest = size % UNROLLED
     found = e.b.truth(e.b.load(result))
     if rest:
         at = size - rest

@@ -172,7 +172,7 @@ def all_arguments(e: Emitter, kind: Struct) -> Operand:
             if field is None:
                 raise InternalError(f"args has no member {item.name}")
             got = text_view(argument(e, item), field.type)
-            memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory._natural(8, field.offset))
+            memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory.natural(8, field.offset))
 
     return Made(kind, write)
 

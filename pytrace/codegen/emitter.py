@@ -125,6 +125,7 @@ class Emitter:
         self._cell: Value | None = None
         self._temporaries: list[list[Callable[[], None]]] = [[]]
         self._spare: dict[int, list[Value]] = {}
+        self.span = span
         self.at(span)
 
     # ------------------------------------------------------------------ leaving from inside a loop
@@ -178,6 +179,7 @@ class Emitter:
 
     def at(self, span: Span) -> None:
         """Instructions from here on belong to *span*."""
+        self.span = span
         self.b.location = self.module.debug.location(self._scope, span, self._source)
 
     # ------------------------------------------------------------------ what the program's functions share

@@ -21,6 +21,9 @@ from pytrace.types import AddressSpace, Buffer, String, Type
 REPORTED = 64
 """Failures of one kind that a CPU reports one by one."""
 
+IN_REGISTERS = 12
+"""Events with more arguments are put together one argument after the other."""
+
 SLACK = 8
 """Room behind the tail: reading a string may touch one byte more than its text."""
 
@@ -31,7 +34,23 @@ def send_node(e: Emitter, node: ast.Expr) -> None:
 
     spec = e.checked.events[node]
     arguments = e.checked.event_arguments.get(node, ())
+    if len(arguments) > IN_REGISTERS:
+        _send_piecewise(e, spec, arguments)
+        return
     send(e, spec, [settled(e, e.value(item)) for item in arguments])
+
+
+def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[ast.Expr]) -> None:
+    """Each argument is put into scratch memory as soon as it is known: so many do not fit registers and stack."""
+    layout = spec.layout
+    with e.temporaries():
+        pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
+        filled: Value = "0"
+        for at, item in enumerate(arguments):
+            with e.temporaries():
+                filled = _put(e, layout, at, e.value(item), pointer, filled)
+        header(e, spec, pointer, filled)
+        output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
 
 
 def send(e: Emitter, spec: EventSpec, operands: Sequence[Operand]) -> None:
@@ -44,7 +63,7 @@ def send(e: Emitter, spec: EventSpec, operands: Sequence[Operand]) -> None:
     def fill(pointer: Value) -> None:
         header(e, spec, pointer, "0")
         for operand, kind, offset in zip(operands, layout.args, layout.offsets, strict=True):
-            memory.write(e, operand, e.b.offset(pointer, offset), kind, memory._natural(8, offset))
+            memory.write(e, operand, e.b.offset(pointer, offset), kind, memory.natural(8, offset))
 
     reserve(e, layout.fixed_size, fill)
 
@@ -84,19 +103,24 @@ def header(e: Emitter, spec: EventSpec, pointer: Value, tail: Value) -> None:
 def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
-        start = e.b.offset(pointer, layout.fixed_size)
         filled: Value = "0"
-        for at, (operand, kind) in enumerate(zip(operands, layout.args, strict=True)):
-            place = e.b.offset(pointer, layout.offsets[at])
-            if not layout.tails[at]:
-                memory.write(e, operand, place, kind, memory._natural(8, layout.offsets[at]))
-                continue
-            where = e.b.offset(start, filled) if filled != "0" else start
-            length, count = tail(e, operand, kind, where)
-            e.b.store(count, place, 32)
-            filled = e.b.add(filled, length) if filled != "0" else length
+        for at, operand in enumerate(operands):
+            filled = _put(e, layout, at, operand, pointer, filled)
         header(e, spec, pointer, filled)
         output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
+
+
+def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Value, filled: Value) -> Value:
+    """Write argument *at* of an event in scratch memory; gives the length of the tail so far."""
+    kind, place = layout.args[at], e.b.offset(pointer, layout.offsets[at])
+    if not layout.tails[at]:
+        memory.write(e, operand, place, kind, memory.natural(8, layout.offsets[at]))
+        return filled
+    start = e.b.offset(pointer, layout.fixed_size)
+    where = e.b.offset(start, filled) if filled != "0" else start
+    length, count = tail(e, operand, kind, where)
+    e.b.store(count, place, 32)
+    return e.b.add(filled, length) if filled != "0" else length
 
 
 def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Value, Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytrace.codegen import access, calls, maps, memory, operators
+from pytrace.codegen import access, calls, events, maps, memory, operators
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.diagnostics import InternalError
@@ -222,7 +222,17 @@ def as_string(operand: Operand, capacity: int) -> Operand:
 
 
 def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
-    return Parts(e.type(node), tuple(settled(e, e.value(member)) for member in node.members))
+    kind = e.type(node)
+    if len(node.members) <= events.IN_REGISTERS:
+        return Parts(kind, tuple(settled(e, e.value(member)) for member in node.members))
+    # So many members do not fit registers and stack.
+    members, offsets, _ = memory.members_of(kind)
+    pointer = e.scratch(kind.size)
+    memory.zero(e, pointer, kind.size)
+    for member, of, offset in zip(node.members, members, offsets, strict=True):
+        with e.temporaries():
+            memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
+    return Memory(pointer, kind)
 
 
 def settled(e: Emitter, operand: Operand) -> Operand:

@@ -96,7 +96,8 @@ def _leave(e: Emitter, value: Operand | None) -> None:
     """End the program.
 
     Programs that run by hand return what the script says.  For the rest the kernel gives the result a meaning: a
-    tracepoint program's 0 would keep the event from other users of the tracepoint, fentry and fexit programs must return 0.
+    tracepoint program's 0 would keep the event from other users of the tracepoint, fentry and fexit
+    programs must return 0.
     """
     unit = e.program.unit
     if unit.kind.special and value is not None:

@@ -1,8 +1,8 @@
 """Loops: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
 
 A callback's result 0 goes on, 1 ends the loop.  ``return`` inside a body stores what is returned and a flag in scratch
-memory, ends the loop, and the code behind the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the body
-stays in place and the verifier follows each round, at most :data:`FOLLOWED` of them.
+memory, ends the loop, and the code behind the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the
+body stays in place and the verifier follows each round, at most :data:`FOLLOWED` of them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ def for_each(e: Emitter, node: ast.For) -> None:
         _for_range(e, node, node.source)
     else:
         _for_map(e, node)
+
+
+def leave(e: Emitter) -> None:
+    """End the innermost loop."""
+    loop = e.loops[-1]
+    if loop.leave is not None:
+        e.b.jump(loop.leave)
+    else:
+        e.b.ret("1")
 
 
 def _for_range(e: Emitter, node: ast.For, span: ast.Range) -> None:
@@ -75,11 +84,7 @@ def while_true(e: Emitter, node: ast.While) -> None:
         with inner.temporaries():
             inner.b.branch(memory.truth(inner, inner.value(node.condition)), go, stop)
         inner.b.start(stop)
-        loop = inner.loops[-1]
-        if loop.leave is not None:
-            inner.b.jump(loop.leave)
-        else:
-            inner.b.ret("1")
+        leave(inner)
         inner.b.start(go)
         _body(inner, node.body)
 
@@ -125,14 +130,14 @@ def _with_callback(
     inner.loops.append(Loop(None, None))
     flag, returned = e.returned_flag, False
 
-    def leave(value: Operand | None) -> None:
+    def leave_all(value: Operand | None) -> None:
         nonlocal returned
         returned = True
         e.keep_result(inner, value)
         inner.b.store("1", inner.area(flag))
         inner.b.ret("1")
 
-    inner.leave = leave
+    inner.leave = leave_all
     inner.share_result(e)
     body(inner)
     inner.b.ret("0")
@@ -176,7 +181,7 @@ def _for_map(e: Emitter, node: ast.For) -> None:
             value: Operand = Memory("%value", info.value)
             if info.value.aggregate:
                 value = aggregates.read(inner, info, "%key", pair.members[1])
-            memory.write(inner, value, value_place, pair.members[1], memory._natural(8, pair.offsets[1]))
+            memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
         _body(inner, node.body)
 
     _with_callback(

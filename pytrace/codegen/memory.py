@@ -206,7 +206,8 @@ def _source_index(source: Type, target: Type, at: int) -> int:
     return at
 
 
-def _natural(align: int, offset: int) -> int:
+def natural(align: int, offset: int) -> int:
+    """The alignment of what lies *offset* bytes behind something of alignment *align*."""
     while offset % align:
         align //= 2
     return align
@@ -218,7 +219,7 @@ def _write_parts(e: Emitter, operand: Parts, pointer: Value, kind: Type, align: 
         zero(e, pointer, kind.size, align)
     for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
         part = operand.members[_source_index(operand.type, kind, at)]
-        write(e, part, e.b.offset(pointer, offset), member, _natural(align, offset))
+        write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
 
 
 def _write_members(e: Emitter, source: Memory, pointer: Value, kind: Type, align: int) -> None:
@@ -227,7 +228,7 @@ def _write_members(e: Emitter, source: Memory, pointer: Value, kind: Type, align
         zero(e, pointer, kind.size, align)
     for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
         part = member_of(e, source, _source_index(source.type, kind, at))
-        write(e, part, e.b.offset(pointer, offset), member, _natural(align, offset))
+        write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
 
 
 def member_of(e: Emitter, operand: Operand, index: int) -> Operand:
@@ -236,7 +237,7 @@ def member_of(e: Emitter, operand: Operand, index: int) -> Operand:
         return operand.members[index]
     whole = place(e, operand)
     members, offsets, _ = members_of(whole.type)
-    return Memory(e.b.offset(whole.pointer, offsets[index]), members[index], _natural(whole.align, offsets[index]))
+    return Memory(e.b.offset(whole.pointer, offsets[index]), members[index], natural(whole.align, offsets[index]))
 
 
 def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:

@@ -115,11 +115,7 @@ def _unroll(e: Emitter, node: ast.Unroll) -> None:
 
 
 def _break(e: Emitter, _node: ast.Break) -> None:
-    loop = e.loops[-1]
-    if loop.leave is not None:
-        e.b.jump(loop.leave)
-    else:
-        e.b.ret("1")
+    loops.leave(e)
 
 
 def _continue(e: Emitter, _node: ast.Continue) -> None:

@@ -16,7 +16,10 @@ from pytrace.codegen.operands import Operand
 Emission = Callable[[Any, Any], Operand]
 
 FAMILIES = frozenset(
-    "aggregate context control map meta network output process stack string symbol time".split()
+    (
+        *("aggregate", "context", "control", "map", "meta", "network", "output"),
+        *("process", "stack", "string", "symbol", "time"),
+    )
 )
 
 

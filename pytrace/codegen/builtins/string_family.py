@@ -14,6 +14,9 @@ from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String, Struct
 
+FOLLOWED = 1024
+"""Bytes that a loop in the program itself goes over: the verifier follows each round."""
+
 NEEDLE_INLINE = 32
 """Needles up to this size are compared without an inner loop."""
 
@@ -192,8 +195,32 @@ def _memcmp(e: Emitter, node: ast.Call) -> Operand:
         leave()
         e.b.start(same)
 
-    compare.counted(e, size, step)
-    return Scalar(e.b.load(result), INT64)
+    if size <= FOLLOWED:
+        compare.counted(e, size, step)
+        return Scalar(e.b.load(result), INT64)
+    return _memcmp_long(e, node, sides, size)
+
+
+def _memcmp_long(e: Emitter, node: ast.Call, sides: list[Memory], size: int) -> Operand:
+    """More bytes than the verifier follows one by one: both sides go to scratch memory, where a callback sees them."""
+    places = [e.reserve(size + 8) for _ in sides]
+    for side, place in zip(sides, places, strict=True):
+        memory.copy(e, e.area(place), side.pointer, size, side.align)
+    kept = e.reserve(8)
+    e.b.store("0", e.area(kept))
+
+    def body(inner: Emitter, index: Value) -> None:
+        at = inner.b.at_most(index, size - 1)
+        one, other = (inner.b.load(inner.b.offset(inner.area(place), at), 8) for place in places)
+        differ, same = inner.b.block(), inner.b.block()
+        inner.b.branch(inner.b.icmp("ne", one, other), differ, same)
+        inner.b.start(differ)
+        inner.b.store(inner.b.sub(one, other), inner.area(kept))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, node.span, str(size), body)
+    return Scalar(e.b.load(e.area(kept)), INT64)
 
 
 def _raw(e: Emitter, node: ast.Expr, size: int) -> Memory:
@@ -235,7 +262,14 @@ def _search(e: Emitter, node: ast.Call) -> Value:
     def body(inner: Emitter, index: Value) -> None:
         at = inner.b.at_most(index, room - 1)
         start = inner.b.offset(inner.area(hay_at), at)
-        _match(inner, start, inner.area(needle_at), constant, wanted, lambda: _hit(inner, inner.area(found), at))
+
+        def hit() -> None:
+            _hit(inner, inner.area(found), at)
+
+        if wanted <= FOLLOWED:
+            _match(inner, start, inner.area(needle_at), constant, wanted, hit)
+        else:
+            _match_long(inner, node, (hay_at, needle_at), at, (room, wanted), hit)
         _end_of_text(inner, start)
 
     loops.run(e, node.span, count, body)
@@ -246,15 +280,7 @@ def _search(e: Emitter, node: ast.Call) -> Value:
 
 def _hit(e: Emitter, place: Value, at: Value) -> None:
     e.b.store(at, place)
-    _leave_loop(e)
-
-
-def _leave_loop(e: Emitter) -> None:
-    loop = e.loops[-1]
-    if loop.leave is not None:
-        e.b.jump(loop.leave)
-    else:
-        e.b.ret("1")
+    loops.leave(e)
 
 
 def _end_of_text(e: Emitter, start: Value) -> None:
@@ -262,7 +288,7 @@ def _end_of_text(e: Emitter, start: Value) -> None:
     over, on = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", e.b.load(start, 8), "0"), over, on)
     e.b.start(over)
-    _leave_loop(e)
+    loops.leave(e)
     e.b.start(on)
 
 
@@ -295,6 +321,40 @@ def _match(
         hit()
     e.b.jump(differ)
     e.b.start(differ)
+
+
+def _match_long(
+    e: Emitter, node: ast.Call, texts: tuple[int, int], at: Value, sizes: tuple[int, int], hit: Callable[[], None]
+) -> None:
+    """Like :func:`_match`, with a loop of its own over the needle."""
+    room, wanted = sizes
+    begin, differs = e.reserve(8), e.reserve(8)
+    e.b.store(at, e.area(begin))
+    e.b.store("0", e.area(differs))
+
+    def body(inner: Emitter, index: Value) -> None:
+        step = inner.b.at_most(index, wanted - 1)
+        place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
+        want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
+        over, more, wrong, same = (inner.b.block() for _ in range(4))
+        inner.b.branch(inner.b.icmp("eq", want, "0"), over, more)
+        inner.b.start(over)
+        loops.leave(inner)
+        inner.b.start(more)
+        got = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
+        inner.b.branch(inner.b.icmp("eq", want, got), same, wrong)
+        inner.b.start(wrong)
+        inner.b.store("1", inner.area(differs))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, node.span, str(wanted), body)
+    found, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), "0"), found, on)
+    e.b.start(found)
+    hit()
+    e.b.jump(on)
+    e.b.start(on)
 
 
 def _strstr(e: Emitter, node: ast.Call) -> Operand:
