@@ -61,8 +61,9 @@ index must be checked at run time (report ``array_bounds``; the value is then ze
 → integer of the same size; string → array (cut or NUL-padded); anything → its own type; aggregate map → integer (the
 read above).
 
-**typeinfo.** ``types[TypeInfo]`` is a ``Record`` of an integer and two strings, ``static[node]["values"]`` their constant
-values ``(int, bytes, bytes)``; a ``FieldAccess`` of it is a constant.
+**typeinfo.** ``types[TypeInfo]`` is a ``Record`` of an integer and two strings; ``static[node]["record"]`` is a
+``RecordLiteral`` of constants to generate in its place, ``static[node]["values"]`` these constants. A ``FieldAccess``
+of it is a constant.
 
 **static, by builtin** (``static[node]`` of the ``Call`` or ``Identifier``)
 

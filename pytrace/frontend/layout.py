@@ -8,7 +8,7 @@ from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.conversions import UNKNOWN, Unknown, literal
 from pytrace.frontend.typenames import operand_type
-from pytrace.types import UINT32, UINT64, Array, Pointer, Record, String, Struct, Type
+from pytrace.types import UINT64, Array, Pointer, Struct, Type
 
 if TYPE_CHECKING:
     from pytrace.frontend.checker import Checker
@@ -62,9 +62,15 @@ def type_info(checker: Checker, node: ast.TypeInfo) -> Type:
     if isinstance(kind, Unknown):
         return UNKNOWN
     base, full = type_names(kind)
-    values = (0, base.encode(), full.encode())
-    checker.program.static[node] = {"values": values}
-    return Record(("btf_id", "base_type", "full_type"), (UINT32, String(len(base) + 1), String(len(full) + 1)))
+    members = (
+        ast.IntLiteral(node.span, 0),
+        ast.StringLiteral(node.span, base.encode()),
+        ast.StringLiteral(node.span, full.encode()),
+    )
+    record = ast.RecordLiteral(node.span, ("btf_id", "base_type", "full_type"), members)
+    found = checker.value(record)
+    checker.program.static[node] = {"values": (0, members[1].value, members[2].value), "record": record}
+    return found
 
 
 def type_names(kind: Type) -> tuple[str, str]:
