@@ -13,7 +13,8 @@ from tests.support.compile import compiled
 
 
 def _short_lived(folder: Path) -> Path:
-    text = '#include <stdio.h>\nint place(int n) { return n; }\nint main(void) { printf("%p\\n", (void *)place); return 0; }\n'
+    text = "#include <stdio.h>\nint place(int n) { return n; }\n"
+    text += 'int main(void) { printf("%p\\n", (void *)place); return 0; }\n'
     return compiled(folder, "short", text, "-O0")
 
 
