@@ -207,11 +207,15 @@ def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
+    if not context.options.warnings:
+        return _nothing
     text = messages.RUNTIME_ERRORS[spec.static["kind"]].encode()
     return each(lambda _data, _offset: context.located("WARNING", "runtime_error", text, spec))
 
 
 def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
+    if not context.options.warnings:
+        return _nothing
     read = reader(spec.layout, context.decoders)
     helper = spec.static["helper"]
     subject = next((item for item in context.manifest.maps if item.name == spec.static.get("map")), None)

@@ -82,11 +82,15 @@ Totals = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a counter counts: how its number reads, and whether its subject is a program or a map."""
+    """What a counter counts: how its number reads, and whether its subject is a program or a map.
+
+    *told*: an event tells each single one with its place in the script, so that only the sum is left to tell.
+    """
 
     one: str
     many: str
     subject: str
+    told: bool = False
 
 
 FAILURES: dict[str, Failure] = {
@@ -94,9 +98,9 @@ FAILURES: dict[str, Failure] = {
     "missed": Failure("hit of a probe was missed", "hits of probes were missed", "program"),
     "recursion": Failure("hit of a probe inside itself was left out", "hits of probes inside themselves were left out",
                          "program"),
-    "map_full": Failure("map update was dropped", "map updates were dropped", "map"),
+    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=True),
     "stack": Failure("stack could not be walked", "stacks could not be walked", "program"),
-    "helper": Failure("helper call failed", "helper calls failed", "program"),
+    "helper": Failure("helper call failed", "helper calls failed", "program", told=True),
 }  # fmt: skip
 
 

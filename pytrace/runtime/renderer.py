@@ -115,8 +115,10 @@ class Renderer:
         lost = sum(count for (kind, _), count in fresh.items() if kind == "lost")
         if lost:
             self.lost(lost)
-        others = {key: count for key, count in fresh.items() if key[0] != "lost" and count}
-        if others and self._options.warnings:
+        others = {
+            key: count for key, count in fresh.items() if key[0] != "lost" and not messages.failure(key[0]).told
+        }
+        if any(others.values()) and self._options.warnings:
             self._tell("failures", others)
 
     def lost(self, count: int) -> None:

@@ -105,11 +105,15 @@ def test_errorf_and_warnf() -> None:
     assert run.printed() == b""
 
 
-def test_no_warnings_silences_warnf_but_not_errorf() -> None:
+def test_no_warnings_silences_all_but_errorf() -> None:
     for as_json in (False, True):
         run = Run(options=RenderOptions(warnings=False), json=as_json)
         error, warning = run.event("errorf", format="e"), run.event("warnf", format="w")
+        helper = run.event("helper_error", [INT32], helper="bpf_map_update_elem", map="@m")
+        division = run.event("runtime_error", kind="division_by_zero")
         run.send(warning)
+        run.send(helper, -7)
+        run.send(division)
         assert run.messages + run.printed() == b""
         run.send(error)
         assert b"e" in run.messages + run.printed()
@@ -272,12 +276,10 @@ def test_losses_are_told_as_they_grow_and_summed_up() -> None:
     renderer, output = made(as_json=False)
     renderer.losses({("lost", 0): 0, ("lost", 1): 0, ("map_full", 0): 0})
     assert output.said == ""
-    renderer.losses({("lost", 0): 2, ("lost", 1): 3, ("map_full", 0): 0})
-    renderer.losses({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 6})
-    assert output.said == (
-        "Lost 5 events\nLost 1 events\nWARNING: 6 map updates were dropped (@m 6); @m holds 4096 keys: allow more by "
-        "max_map_keys or a declaration\n"
-    )
+    renderer.losses({("lost", 0): 2, ("lost", 1): 3, ("missed", 0): 0})
+    renderer.losses({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 6, ("missed", 0): 2})
+    # A full map tells each dropped update itself, by an event.
+    assert output.said == "Lost 5 events\nLost 1 events\nWARNING: 2 hits of probes were missed (tracepoint:a:b 2)\n"
     output.said = ""
     renderer.summary({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 1})
     first, second = output.said.splitlines()
@@ -287,12 +289,12 @@ def test_losses_are_told_as_they_grow_and_summed_up() -> None:
 
 def test_losses_in_json() -> None:
     renderer, output = made(as_json=True)
-    renderer.losses({("lost", 0): 2, ("map_full", 0): 1})
+    renderer.losses({("lost", 0): 2, ("map_full", 0): 1, ("missed", 1): 3})
     renderer.summary({("lost", 0): 2, ("map_full", 0): 1})
     lines = [json.loads(line) for line in output.release().splitlines()]
     assert lines == [
         {"type": "lost_events", "count": 2, "data": {"events": 2}},
-        {"type": "failures", "data": {"map_full": {"@m": 1}}},
+        {"type": "failures", "data": {"missed": {"kprobe:x and 1 more": 3}}},
         {"type": "losses", "data": {"lost": {"tracepoint:a:b": 2}, "map_full": {"@m": 1}}},
     ]
 
