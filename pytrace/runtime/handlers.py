@@ -252,3 +252,6 @@ HANDLERS: dict[str, Make] = {
     "helper_error": _helper_error,
 }
 """The row of each event kind."""
+
+EAGER = frozenset({"skboutput"})
+"""Kinds whose handler is made before the first event: a file that cannot be written must be known at the start."""

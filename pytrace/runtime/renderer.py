@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from pytrace.compiled import Manifest
 from pytrace.diagnostics import InternalError
+from pytrace.events import EventSpec
 from pytrace.runtime import jsonout, messages
 from pytrace.runtime.clock import Clock
 from pytrace.runtime.context import Context, RenderOptions, RunState
 from pytrace.runtime.events import RunHandler
-from pytrace.runtime.handlers import HANDLERS
+from pytrace.runtime.handlers import EAGER, HANDLERS, Make
 from pytrace.runtime.mapview import Reader
 from pytrace.runtime.messages import Totals
 from pytrace.runtime.names import Symbols
@@ -52,11 +53,20 @@ class Renderer:
                 raise InternalError(f"no handler for events of kind {spec.kind!r}")
             if spec.id != index:
                 raise InternalError(f"event {spec.id} is at place {index} of the manifest")
-            self._made.append(make(self._context, spec))
+            self._made.append(make(self._context, spec) if spec.kind in EAGER else self._later(make, spec))
         self.handlers: list[RunHandler] = list(self._made)
         self.ignored = 0
         """Events that came after ``exit()``."""
         self._reported: dict[tuple[str, int], int] = {}
+
+    def _later(self, make: Make, spec: EventSpec) -> RunHandler:
+        """A handler that is made when its first event comes: many places of a script never send any."""
+
+        def first(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            handler = self._made[spec.id] = self.handlers[spec.id] = make(self._context, spec)
+            handler(data, offset, length, stride, count)
+
+        return first
 
     # ---- events
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.compiled import Manifest, MapSpec, ProgramSpec, Target
-from pytrace.diagnostics import InternalError
+from pytrace.diagnostics import InternalError, TraceError
 from pytrace.events import EventSpec
 from pytrace.runtime import messages
 from pytrace.runtime.clock import Clock
@@ -187,6 +187,24 @@ def test_the_list_of_handlers_stays_the_same_object() -> None:
     run.send(leave)
     run.renderer.resume()
     assert run.renderer.handlers is handlers
+
+
+def test_a_handler_is_made_once_and_kept() -> None:
+    run = Run()
+    say = run.event("printf", [UINT8], format="%d\n")
+    run.send(say, 1)
+    kept = run.renderer.handlers[say]
+    run.send(say, 2)
+    assert run.renderer.handlers[say] is kept
+    run.send(say, 3)
+    assert run.printed() == b"1\n2\n3\n"
+
+
+def test_a_pcap_file_that_cannot_be_written_is_known_at_the_start() -> None:
+    run = Run()
+    run.event("skboutput", [UINT64, UINT32, Buffer(1024)], path="/no/where.pcap")
+    with pytest.raises(TraceError, match=r"where\.pcap"):
+        run.renderer
 
 
 def test_exit_code_is_that_of_a_process() -> None:
