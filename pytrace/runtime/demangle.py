@@ -7,7 +7,6 @@ through the ``rust_demangler`` package.  Names that are not mangled come back as
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
