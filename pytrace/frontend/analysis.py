@@ -183,6 +183,7 @@ def _finish(checker: Checker, program: ast.Program) -> CheckedProgram:
     if not checker.diagnostics.failed:
         _check_complete(checker)
     checked.types = {node: settle(kind) for node, kind in checked.types.items()}
+    checked.types.update(checker.retyped)
     checked.functions = list(checker.functions.values())
     checked.config = asdict(checker.config)
     checked.sources = _sources(program)

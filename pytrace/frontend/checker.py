@@ -91,6 +91,8 @@ class Checker:
         self.map_loops = 0
         self.aggregate: ast.Expr | None = None
         """The one call of count(), sum() … that is allowed now: the right side of a map's assignment."""
+        self.retyped: dict[ast.Expr, Type] = {}
+        """Expressions that the generator must see with another type than they have by themselves."""
         self.callees: list[tuple[FunctionInfo, Span]] = []
         """Functions that the present body calls, and where."""
         self.locking: Span | None = None

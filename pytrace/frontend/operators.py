@@ -310,6 +310,10 @@ def _dereference(checker: Checker, node: ast.Unary) -> Type:
     kind = checker.value(node.operand)
     if isinstance(kind, Unknown):
         return UNKNOWN
+    if isinstance(kind, Int) and kind.width == 8:
+        # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
+        checker.retyped[node.operand] = Pointer(UINT64)
+        return UINT64
     if not isinstance(kind, Pointer):
         return checker.error(f"{settle(kind)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
     if isinstance(kind.target, Void):

@@ -52,6 +52,8 @@ VARIABLES = [
     ("$y = 5; $x = &$y;", "int8 *"),
     ("$x = bswap((uint16)1);", "uint16"),
     ("$x = kstack(3);", "kstack"),
+    ('$a = kaddr("vfs_read"); $x = *$a;', "uint64"),
+    ('$a = kaddr("vfs_read"); $x = *($a + 8);', "uint64"),
 ]
 
 
