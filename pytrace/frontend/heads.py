@@ -20,7 +20,6 @@ import re
 
 from pytrace.frontend import ast
 from pytrace.frontend.lexer import Lexer
-from pytrace.probes import probe_kind
 from pytrace.source import Span
 
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(?!=)")
@@ -85,6 +84,8 @@ class _PointReader:
     def _path_slash(self) -> bool:
         if self.part == 1:
             return False
+        from pytrace.probes import probe_kind  # not needed by most scripts, and not quick to import
+
         kind = probe_kind(self.provider)
         if kind is not None and kind.name == "iter":
             return self.part >= 3
