@@ -165,14 +165,14 @@ def all_arguments(e: Emitter, kind: Struct) -> Operand:
     """``args`` as a whole, a struct with one field for each argument."""
     context = e.program.unit.context
 
-    def write(pointer: Value) -> None:
-        memory.zero(e, pointer, kind.size, kind.align)
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, min(align, kind.align))
         for item in context.arguments:
             field = kind.find(item.name)
             if field is None:
                 raise InternalError(f"args has no member {item.name}")
             got = text_view(argument(e, item), field.type)
-            memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory.natural(8, field.offset))
+            memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory.natural(align, field.offset))
 
     return Made(kind, write)
 

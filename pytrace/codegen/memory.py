@@ -158,11 +158,11 @@ def _write_same(e: Emitter, operand: Operand, pointer: Value, kind: Type, align:
             copy(e, pointer, operand.pointer, kind.size, min(align, operand.align))
         case Remote():
             if isinstance(operand.type, String):
-                read_string(e, pointer, operand.type.capacity, operand.address, operand.space)
+                read_string(e, pointer, operand.type.capacity, operand.address, operand.space, align)
             else:
                 read(e, pointer, kind.size, operand.address, operand.space)
         case Made():
-            operand.write(pointer)
+            operand.write(pointer, align)
         case Scalar():
             store(e, pointer, operand.value, operand.type, align)
         case _:
@@ -269,9 +269,11 @@ def fit(e: Emitter, value: Value, kind: Type) -> Value:
 # ---------------------------------------------------------------------------------------------- strings
 
 
-def read_string(e: Emitter, pointer: Value, capacity: int, address: Value, space: AddressSpace) -> None:
+def read_string(
+    e: Emitter, pointer: Value, capacity: int, address: Value, space: AddressSpace, align: int = 8
+) -> None:
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL."""
-    zero(e, pointer, capacity, 1 if capacity % 8 else 8)
+    zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
     got = e.b.helper(read_helper(where, string=True), pointer, str(capacity), address)
     full, done = e.b.block(), e.b.block()

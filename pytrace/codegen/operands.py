@@ -58,12 +58,12 @@ class Parts:
 class Made:
     """A value that a helper writes where it is wanted.
 
-    *write(pointer)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at most
-    *limit* bytes of text (it may touch one byte more) and gives how many it wrote, an ``i64`` in 0 … *limit*.
+    *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
+    most *limit* bytes of text (it may touch one byte more) and gives how many it wrote, an ``i64`` in 0 … *limit*.
     """
 
     type: Type
-    write: Callable[[Value], None]
+    write: Callable[[Value, int], None]
     tail: Callable[[Value, int], Value] | None = None
 
 

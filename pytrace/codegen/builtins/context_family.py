@@ -51,7 +51,7 @@ def _func(e: Emitter, node: Node) -> Operand:
 def word(e: Emitter, value: Value, kind: Type) -> Operand:
     """Eight bytes."""
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, _align: int) -> None:
         e.b.store(value, pointer)
 
     return Made(kind, write)
@@ -61,7 +61,7 @@ def user_symbol(e: Emitter, address: Value, kind: USym) -> Operand:
     """Address and process id."""
     tgid, _ = process_ids(e, "init")
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, _align: int) -> None:
         e.b.store(address, pointer)
         e.b.store(tgid, e.b.offset(pointer, 8), 32)
         e.b.store("0", e.b.offset(pointer, 12), 32)

@@ -39,7 +39,7 @@ def _macaddr(e: Emitter, node: ast.Call) -> Operand:
     if not isinstance(node.args[0], ast.Expr):
         raise InternalError("macaddr takes an address")
     source = _bytes_of(e, node.args[0])
-    return Made(Mac(), lambda pointer: _put(e, source, pointer, MAC))
+    return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC))
 
 
 def _ntop(e: Emitter, node: ast.Call) -> Operand:
@@ -49,7 +49,7 @@ def _ntop(e: Emitter, node: ast.Call) -> Operand:
     known = facts.get("family")
     family = str(known) if known is not None else argument(e, node, 0)
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, _align: int) -> None:
         memory.zero(e, pointer, Inet().size, 4)
         e.b.store(family, pointer, 32)
         place = e.b.offset(pointer, 4)

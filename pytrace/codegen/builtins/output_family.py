@@ -49,7 +49,7 @@ def _join(e: Emitter, node: ast.Call) -> Operand:
             if tails:
                 _join_tail(e, item, place, e.b.offset(pointer, layout.fixed_size), filled, text.capacity, space)
             else:
-                memory.read_string(e, place, text.capacity, item, space)
+                memory.read_string(e, place, text.capacity, item, space, 1)
             e.b.store(str(at + 1), count)
         e.b.jump(done)
         e.b.start(done)

@@ -49,16 +49,16 @@ def _gid(e: Emitter, node: Node) -> Operand:
 
 def _username(e: Emitter, node: Node) -> Operand:
     uid = e.b.op("and", e.b.helper("get_current_uid_gid"), str(0xFFFFFFFF))
-    return Made(e.type(node), lambda pointer: e.b.store(uid, pointer))
+    return Made(e.type(node), lambda pointer, _align: e.b.store(uid, pointer))
 
 
 def _comm(e: Emitter, node: Node) -> Operand:
     if isinstance(node, ast.Call) and node.args:
         return _comm_of(e, node)
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, align: int) -> None:
         # Kernels before 6.3 leave what is behind the NUL as it was (strscpy), and keys must not differ there.
-        memory.zero(e, pointer, COMM)
+        memory.zero(e, pointer, COMM, align)
         got = e.b.helper("get_current_comm", pointer, str(COMM))
         events.check_helper(e, node, "bpf_get_current_comm", got)
 
@@ -75,8 +75,8 @@ def _comm_of(e: Emitter, node: ast.Call) -> Operand:
         raise InternalError("comm takes a process id")
     number = e.number(argument)
 
-    def write(pointer: Value) -> None:
-        memory.zero(e, pointer, kind.size)
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, align)
         e.module.kernel_function("bpf_task_from_pid", ("i32",), "ptr")
         e.module.kernel_function("bpf_task_release", ("ptr",), "void")
         cut = e.b.define(f"trunc i64 {number} to i32")
@@ -168,7 +168,7 @@ def _cgroup_path(e: Emitter, node: ast.Call) -> Operand:
     number = e.number(node.args[0])
     name = str(e.checked.static[node]["filter"])
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, _align: int) -> None:
         e.b.store(number, pointer)
         e.b.store(name, e.b.offset(pointer, 8), 32)
         e.b.store("0", e.b.offset(pointer, 12), 32)

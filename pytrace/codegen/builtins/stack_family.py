@@ -27,7 +27,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     context = e.raw_context
     tgid = process_ids(e, "init")[0] if kind.user else "0"
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, _align: int) -> None:
         # The kernel leaves what is behind the last frame as it was, and keys must not differ there.
         memory.zero(e, pointer, kind.size)
         got = e.b.helper("get_stack", context, e.b.offset(pointer, kind.header), str(room), str(flags))

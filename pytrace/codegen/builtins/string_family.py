@@ -52,8 +52,8 @@ def _str(e: Emitter, node: ast.Call) -> Operand:
     if len(node.args) > 1:
         return _str_of_length(e, node, kind, address, space)
 
-    def write(pointer: Value) -> None:
-        memory.read_string(e, pointer, kind.capacity, address, space)
+    def write(pointer: Value, align: int) -> None:
+        memory.read_string(e, pointer, kind.capacity, address, space, align)
 
     def tail(pointer: Value, limit: int) -> Value:
         return memory.string_tail(e, pointer, min(limit, kind.capacity), address, space, min(limit, kind.capacity))
@@ -66,8 +66,8 @@ def _str_of_length(e: Emitter, node: ast.Call, kind: String, address: Value, spa
     wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity - 1)
     helper = memory.read_helper(memory.resolve_space(e, space), string=True)
 
-    def write(pointer: Value) -> None:
-        memory.zero(e, pointer, kind.capacity, 8 if kind.capacity % 8 == 0 else 1)
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.capacity, align)
         e.b.helper(helper, pointer, e.b.add(wanted, "1"), address)
 
     def tail(pointer: Value, limit: int) -> Value:
@@ -98,8 +98,8 @@ def _buf(e: Emitter, node: ast.Call) -> Operand:
         got = e.b.helper(helper, pointer, length, address)
         events.check_helper(e, node, f"bpf_{helper}", got, level=2)
 
-    def write(pointer: Value) -> None:
-        memory.zero(e, pointer, kind.size, 4)
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, min(4, align))
         e.b.store(length, pointer, 32)
         copy(e.b.offset(pointer, Buffer.header))
 
@@ -116,8 +116,8 @@ def _path(e: Emitter, node: ast.Call) -> Operand:
     operand = e.value(_expr(node, 0))
     address = operand.address if isinstance(operand, Remote) else memory.number(e, operand)
 
-    def write(pointer: Value) -> None:
-        memory.zero(e, pointer, kind.size, 8 if kind.size % 8 == 0 else 1)
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, align)
         got = e.b.helper("d_path", address, pointer, str(kind.size))
         events.check_helper(e, node, "bpf_d_path", got)
 

@@ -37,7 +37,7 @@ def _strftime(e: Emitter, node: ast.Call) -> Operand:
         raise InternalError("strftime takes a time")
     when = e.number(node.args[1])
 
-    def write(pointer: Value) -> None:
+    def write(pointer: Value, _align: int) -> None:
         e.b.store(when, pointer)
         e.b.store(str(facts["format"]), e.b.offset(pointer, 8), 32)
         e.b.store(str(facts["clock"]), e.b.offset(pointer, 12), 32)
