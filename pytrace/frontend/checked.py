@@ -340,6 +340,12 @@ def location(span: Span) -> Location:
     return Location(span.source.name, first.line, first.column, end, span.source.line(first.line))
 
 
+def user_span(span: Span) -> Span:
+    """*span*, or for a place inside the library the call in the user's script that brought it in."""
+    chain = (span, *expansion_chain(span))
+    return next((item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)), span)
+
+
 def locate(span: Span) -> tuple[Location, tuple[Location, ...]]:
     """The place of *span* in the user's script and the macro calls around it, innermost first.
 

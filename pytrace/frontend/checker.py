@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, InternalError, Note
 from pytrace.frontend import ast
-from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, ProbeUnit
+from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, ProbeUnit, user_span
 from pytrace.frontend.conversions import (
     UNKNOWN,
     Flexible,
@@ -103,8 +103,15 @@ class Checker:
     def error(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> Type:
-        """Record an error; gives UNKNOWN, so that a rule can return it."""
-        self.diagnostics.error(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
+        """Record an error; gives UNKNOWN, so that a rule can return it.
+
+        What goes wrong inside a library macro went wrong at the call that the user wrote.
+        """
+        found = [Note(text, place) for text, place in notes]
+        outside = user_span(span)
+        if outside is not span:
+            found.append(Note("inside the library, here", span))
+        self.diagnostics.error(message, outside, hints=hints, notes=found)
         return UNKNOWN
 
     def warn(

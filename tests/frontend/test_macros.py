@@ -92,6 +92,12 @@ def test_refused(text: str, places: list[str]) -> None:
     assert [place(first.span), *(place(note.span) for note in first.notes)] == places
 
 
+def test_errors_inside_the_library_are_placed_at_the_call() -> None:
+    result = analyse('begin { for ($i : 0..5) { assert($i < 3, "no"); } }')
+    assert result.errors[0][0] == "1:27-47"
+    assert result.diagnostics.errors[0].notes[0].span.source.name == "stdlib/assert.bt"
+
+
 def test_c_macros() -> None:
     assert values(analyse("#define N 5\n#define SUM (N + 2)\nbegin { print(N); print(SUM); }")) == [5, 7]
 
