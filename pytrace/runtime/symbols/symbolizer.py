@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.diagnostics import TraceError
@@ -55,25 +56,30 @@ class Symbolizer:
         self._vmlinux = vmlinux
         self._kallsyms = Kallsyms()
         self._kernel_read = 0.0
-        self._kernel_frames: dict[int, list[Frame]] = {}
+        self._kernel_frames: dict[tuple[int, bool], list[Frame]] = {}
         self._kernel_debug: tuple[DebugInfo, int] | None = None
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
-        self._user_frames: dict[tuple[int, int], list[Frame]] = {}
+        self._user_frames: dict[tuple[int, int, bool], list[Frame]] = {}
         self._recorder: MappingRecorder | None = None
         self._unknown: dict[int, None] = {}
         self._unreadable: dict[str, str] = {}
 
     # ---- kernel
 
-    def kernel(self, address: int) -> list[Frame]:
-        """Functions of a kernel address, inlined ones first; one frame without a name when it is unknown."""
-        known = self._kernel_frames.get(address)
+    def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
+        """Functions of a kernel address, inlined ones first; one frame without a name when it is unknown.
+
+        *caller*: it is a return address from a stack; the call is just before it, perhaps at the very end of its
+        function, so that the address itself would already be that of the next one.
+        """
+        key = (address, caller)
+        known = self._kernel_frames.get(key)
         if known is None:
-            known = self._kernel(address)
+            known = _returned(self._kernel(address - 1)) if caller else self._kernel(address)
             if known[-1].name:
-                self._remember(self._kernel_frames, address, known)
+                self._remember(self._kernel_frames, key, known)
         return known
 
     def _kernel(self, address: int) -> list[Frame]:
@@ -147,12 +153,15 @@ class Symbolizer:
         """Take in the mappings of a living process now, for addresses that are looked up after it has ended."""
         self._space(pid)
 
-    def user(self, pid: int, address: int) -> list[Frame]:
-        """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown."""
-        key = (pid, address)
+    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
+        """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown.
+
+        *caller* as for :meth:`kernel`.
+        """
+        key = (pid, address, caller)
         known = self._user_frames.get(key)
         if known is None:
-            known = self._user(pid, address)
+            known = _returned(self._user(pid, address - 1)) if caller else self._user(pid, address)
             if known[-1].name and self._cache != "NONE":
                 self._remember(self._user_frames, key, known)
         return known
@@ -248,6 +257,11 @@ class Symbolizer:
         if len(cache) >= _KEPT:
             cache.clear()
         cache[key] = frames
+
+
+def _returned(frames: list[Frame]) -> list[Frame]:
+    """Frames that were looked up one byte before a return address, as frames of that address."""
+    return [replace(frame, address=frame.address + 1, offset=frame.offset + bool(frame.name)) for frame in frames]
 
 
 def _cache_mode(value: str) -> str:

@@ -207,3 +207,13 @@ def test_library_stubs_are_named(tmp_path: Path) -> None:
     stub = binary.plt_entry(int(found[1], 16) + 5)
     assert stub is not None
     assert stub.name == "atoi@plt"
+
+
+def test_return_addresses_belong_to_the_call(waiting: tuple[subprocess.Popen[str], Path]) -> None:
+    child, path = waiting
+    address = _address(child)
+    symbol = Binary.open(str(path)).functions("_ZN4deep5placeEi")[0]
+    behind = address + symbol.size
+    symbols = Symbolizer()
+    assert symbols.user(child.pid, behind, caller=True) == [Frame(behind, "deep::place(int)", symbol.size, str(path))]
+    assert symbols.user(child.pid, behind)[0].name != "deep::place(int)"
