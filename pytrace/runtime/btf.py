@@ -15,6 +15,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 
 from pytrace.diagnostics import TraceError
@@ -67,13 +68,30 @@ class Btf:
         self.base = base
         types_at, types_size, strings_at, strings_size = _header(data, name)
         self._data = data
+        self._types_at, self._types_size = types_at, types_size
         self.words = memoryview(data)[types_at : types_at + types_size].cast("I")
         self._strings_at = strings_at
         self._strings_size = strings_size
         self.first_id = base.end_id if base else 1
         self.first_string = base.end_string if base else 0
-        self._starts, self._names, self._kinds = _index(self.words, index)
-        self._column = b""
+        self._index_name = index
+
+    @cached_property
+    def _tables(self) -> tuple[array[int], array[int], bytes]:
+        """Start, name and kind of each type; made when first needed (most modules are never asked for a type)."""
+        return _index(self.words, self._index_name)
+
+    @property
+    def _starts(self) -> array[int]:
+        return self._tables[0]
+
+    @property
+    def _names(self) -> array[int]:
+        return self._tables[1]
+
+    @property
+    def _kinds(self) -> bytes:
+        return self._tables[2]
 
     @property
     def end_id(self) -> int:
@@ -156,6 +174,8 @@ class Btf:
 
     def _named(self, offset: int) -> Iterator[int]:
         """Ids of the types whose name is at a string offset: a search for four bytes in the column of names."""
+        if not self.mentions(offset):
+            return
         column, needle = self._name_bytes, struct.pack("=I", offset)
         at = column.find(needle)
         while at >= 0:
@@ -163,11 +183,14 @@ class Btf:
                 yield self.first_id + at // 4
             at = column.find(needle, at + 1)
 
-    @property
+    def mentions(self, offset: int) -> bool:
+        """False when no type or member here can have the name at a string offset (told without the index)."""
+        end = self._types_at + self._types_size
+        return self._data.find(struct.pack("=I", offset), self._types_at, end) >= 0
+
+    @cached_property
     def _name_bytes(self) -> bytes:
-        if not self._column:
-            self._column = self._names.tobytes()
-        return self._column
+        return self._names.tobytes()
 
 
 def _header(data: bytes | mmap.mmap, name: str) -> tuple[int, int, int, int]:

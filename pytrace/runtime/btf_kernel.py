@@ -120,7 +120,6 @@ class KernelTypes:
         kinds: tuple[int, ...] = _KIND_NUMBERS[kind]
         if kind == "typedef":
             kinds = (*kinds, Kind.INT)
-        # A look-up by a name that nobody has would load every module; base types are only in vmlinux.
         found = self.find(name, *kinds)
         return found[0].type(found[1]) if found else None
 
@@ -241,6 +240,8 @@ def _enum_with(reader: TypeReader, name: str) -> int:
     """Id of the first enumeration that has a member of a name."""
     btf = reader.btf
     for offset in btf.string_offsets(name):
+        if not btf.mentions(offset):
+            continue
         for type_id in btf.ids(Kind.ENUM, Kind.ENUM64):
             words, at = reader.place(type_id)
             step = 2 if btf.kind(type_id) == Kind.ENUM else 3

@@ -80,7 +80,7 @@ def test_damaged_data_is_named(data: bytes, message: str) -> None:
 def test_index_is_kept_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     data = _base().build()
-    Btf(data, index="sample")
+    assert Btf(data, index="sample").find("int", Kind.INT) == 1
     kept = facts.kept_directory() / "sample"
     assert kept.stat().st_mode & 0o077 == 0
     assert Btf(data, index="sample").find("act", Kind.FUNC) == 5
@@ -99,3 +99,15 @@ def test_kernel_lookup_is_quick() -> None:
     assert task
     assert btf.type_name(task) == "task_struct"
     assert btf.find("vfs_read", Kind.FUNC)
+
+
+def test_a_module_is_not_indexed_for_a_name_that_it_lacks() -> None:
+    base = Btf(_base().build())
+    builder = BtfBuilder(first=base.end_id, first_string=base.end_string)
+    builder.struct("holder", 8, ("value", 1, 0))
+    module = Btf(builder.build(), "mod", base)
+    assert module.find("nothing", Kind.STRUCT) == 0
+    assert module.find("node", Kind.STRUCT) == 0
+    assert "_tables" not in vars(module)
+    assert module.find("holder", Kind.STRUCT) == base.end_id
+    assert "_tables" in vars(module)
