@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -190,3 +191,14 @@ def test_a_replaced_binary_is_read_again(tmp_path: Path) -> None:
     compiled(tmp_path, "changing", "int two(void) { return 2; } int main(void) { return two(); }\n")
     assert not binaries.symbols(str(path), "one")
     assert binaries.symbols(str(path), "two")
+
+
+def test_a_large_library_is_quick() -> None:
+    binding = pytest.importorskip("llvmlite.binding.ffi")
+    path = str(Path(binding.__file__).parent / "libllvmlite.so")
+    start = time.process_time()
+    names = UserBinaries().binary(path).function_names("*")
+    spent = time.process_time() - start
+    assert len(names) > 100_000
+    assert names == sorted(set(names))
+    assert spent < 1.0

@@ -217,3 +217,15 @@ def test_return_addresses_belong_to_the_call(waiting: tuple[subprocess.Popen[str
     symbols = Symbolizer()
     assert symbols.user(child.pid, behind, caller=True) == [Frame(behind, "deep::place(int)", symbol.size, str(path))]
     assert symbols.user(child.pid, behind)[0].name != "deep::place(int)"
+
+
+@pytest.mark.parametrize("cache", ["NONE", "PER_PROGRAM", "PER_PID", "AUTO"])
+def test_caching_policies_give_the_same_names(waiting: tuple[subprocess.Popen[str], Path], cache: str) -> None:
+    child, _ = waiting
+    address = _address(child)
+    symbols = Symbolizer(cache=cache)
+    for _ in range(2):
+        assert symbols.user(child.pid, address + 1)[0].name == "deep::place(int)"
+    child.communicate("\n")
+    gone = symbols.user(child.pid, address + 1)[0].name
+    assert gone == ("" if cache == "NONE" else "deep::place(int)"), "without a cache nothing is left of a process"
