@@ -281,7 +281,7 @@ class CheckedProgram:
     - *events*: for each node that sends an event, its spec (its arguments are in *event_arguments*).
     - *event_arguments*: the expressions evaluated into the event, in layout order.
     - *runtime_events*: specs for run-time errors, made on demand by :meth:`report`.
-    - *dead*: statements and trailing values that are never reached.
+    - *dead*: statements and trailing values that are never reached, and compile-time calls that have done their work.
     - *static*: other compile-time facts of a call by node (literal parameters of hist, modes of stacks …), by row.
     """
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytrace.builtin_table import Builtin
+from pytrace.builtin_table import Builtin, Mode
 from pytrace.frontend import ast, calls, expressions, operators
 from pytrace.frontend.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.scopes import declare_new
@@ -71,6 +71,8 @@ def check_statement(checker: Checker, node: ast.Stmt) -> None:
 
 def _expression(checker: Checker, node: ast.ExprStmt) -> None:
     effect(checker, node.value)
+    if node.value in checker.program.dead:
+        checker.program.dead.add(node)
 
 
 def effect(checker: Checker, node: ast.Expr) -> None:
@@ -90,6 +92,10 @@ def effect(checker: Checker, node: ast.Expr) -> None:
 def _call_effect(checker: Checker, node: ast.Call) -> None:
     kind = calls.call(checker, node)
     checker.program.types[node] = kind
+    row = checker.program.calls.get(node)
+    if isinstance(row, Builtin) and row.mode is Mode.COMPILE and kind == VOID:
+        # static_assert() and the like have done their work.
+        checker.program.dead.add(node)
     calls.warn_discarded(checker, node, kind)
 
 

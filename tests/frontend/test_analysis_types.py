@@ -162,6 +162,11 @@ def test_dead_code_is_marked_and_not_typed() -> None:
     assert [item.kind for item in program.event_list] == ["exit"]
 
 
+def test_compile_time_calls_leave_nothing_to_generate() -> None:
+    program = analyse('begin { static_assert(1 == 1, "x"); print(1); assert_str("a") }').checked()
+    assert len(program.dead) == 3
+
+
 def test_comptime_branch_is_pruned_before_typing() -> None:
     program = analyse('begin { if comptime (is_str("a")) { print(1); } else { print($nothing); } }').checked()
     assert len(program.event_list) == 1
