@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,8 +65,9 @@ class DebugInfo:
 
         self.path = path
         self._errors = (DWARFError, ELFError)
-        self._file = ELFFile(open(path, "rb"))  # noqa: SIM115 - read lazily for as long as this object lives
-        self._dwarf = self._file.get_dwarf_info()
+        with self._reading():
+            self._file = ELFFile(open(path, "rb"))  # noqa: SIM115 - read lazily for as long as this object lives
+            self._dwarf = self._file.get_dwarf_info()
         self._machine = EM_X86_64 if self._file["e_machine"] == "EM_X86_64" else (
             EM_AARCH64 if self._file["e_machine"] == "EM_AARCH64" else 0
         )  # fmt: skip
@@ -81,6 +83,14 @@ class DebugInfo:
                 section.name in (".debug_info", ".zdebug_info") and section.type != 8 for section in file.sections
             )
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn the decoder's complaints into a message with the file's name."""
+        try:
+            yield
+        except (*self._errors, KeyError, IndexError) as error:
+            raise TraceError(f"{self.path}: its DWARF cannot be read: {error}") from error
+
     # ---- parameters
 
     def parameters(self, symbol: str, address: int | None) -> tuple[UserParameter, ...] | None:
@@ -88,13 +98,14 @@ class DebugInfo:
 
         One that the compiler removed, or that is in registers in pieces, is left out.
         """
-        die = self._function_at(address) if address is not None else None
-        if die is None:
-            die = self._function_named(symbol)
-        if die is None:
-            return None
-        entry = address if address is not None else _low_high(die)[0]
-        return tuple(self._placed_parameters(die, entry))
+        with self._reading():
+            die = self._function_at(address) if address is not None else None
+            if die is None:
+                die = self._function_named(symbol)
+            if die is None:
+                return None
+            entry = address if address is not None else _low_high(die)[0]
+            return tuple(self._placed_parameters(die, entry))
 
     def _placed_parameters(self, die: Any, entry: int) -> Iterator[UserParameter]:
         registers = iter(_INTEGER_REGISTERS.get(self._machine, ()))
@@ -168,21 +179,23 @@ class DebugInfo:
 
         *file* is a path or its end (``main.c``, ``src/main.c``); *column* narrows the line to one statement.
         """
-        found: dict[int, int] = {}
-        for unit in self._dwarf.iter_CUs():
-            if not any(_same_file(name, file) for name in self._file_names(unit)):
-                continue
-            for row in self._lines(unit):
-                wanted = row.line == line and row.statement and _same_file(row.file, file)
-                if wanted and (column is None or row.column == column):
-                    owner = self._function_start(unit, row.address)
-                    found[owner] = min(found.get(owner, row.address), row.address)
-        return sorted(set(found.values()))
+        with self._reading():
+            found: dict[int, int] = {}
+            for unit in self._dwarf.iter_CUs():
+                if not any(_same_file(name, file) for name in self._file_names(unit)):
+                    continue
+                for row in self._lines(unit):
+                    wanted = row.line == line and row.statement and _same_file(row.file, file)
+                    if wanted and (column is None or row.column == column):
+                        owner = self._function_start(unit, row.address)
+                        found[owner] = min(found.get(owner, row.address), row.address)
+            return sorted(set(found.values()))
 
     def line_of(self, address: int) -> tuple[str, int]:
         """Source file and line of an address; empty and 0 when they are not known."""
-        unit = self._unit_at(address)
-        return self._line_in(unit, address) if unit is not None else ("", 0)
+        with self._reading():
+            unit = self._unit_at(address)
+            return self._line_in(unit, address) if unit is not None else ("", 0)
 
     def _line_in(self, unit: Any, address: int) -> tuple[str, int]:
         rows = self._lines(unit)
@@ -235,12 +248,12 @@ class DebugInfo:
 
     def frames(self, address: int) -> list[Place]:
         """The functions of an address: inlined ones first, the function itself last; empty when it is not known."""
-        unit = self._unit_at(address)
-        if unit is None:
-            return []
-        chain = self._chain(unit, address)
-        if not chain:
-            return []
+        with self._reading():
+            unit = self._unit_at(address)
+            chain = self._chain(unit, address) if unit is not None else []
+            return self._places(unit, chain, address) if chain else []
+
+    def _places(self, unit: Any, chain: list[Any], address: int) -> list[Place]:
         names = self._file_names(unit)
         file, line = self._line_in(unit, address)
         found = []
@@ -322,13 +335,10 @@ class DebugInfo:
 
     def _unit_at(self, address: int) -> Any | None:
         """The compilation unit of an address: by ``.debug_aranges``, else by asking each unit."""
-        try:
-            offset = self._aranges.cu_offset_at_addr(address) if self._aranges is not None else None
-            if offset is not None:
-                return self._dwarf.get_CU_at(offset)
-            return next((unit for low, high, unit in self._unit_ranges if low <= address < high), None)
-        except self._errors as error:
-            raise TraceError(f"{self.path}: its DWARF cannot be read: {error}") from error
+        offset = self._aranges.cu_offset_at_addr(address) if self._aranges is not None else None
+        if offset is not None:
+            return self._dwarf.get_CU_at(offset)
+        return next((unit for low, high, unit in self._unit_ranges if low <= address < high), None)
 
     @cached_property
     def _unit_ranges(self) -> list[tuple[int, int, Any]]:

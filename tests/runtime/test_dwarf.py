@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from pytrace.diagnostics import TraceError
 from pytrace.runtime.dwarf import DebugInfo
 from pytrace.runtime.user_binary import Binary, UserBinaries
 from pytrace.types import INT8, INT32, INT64, UINT32, AddressSpace, Array, Enum, Field, Pointer, String, Struct
@@ -142,3 +143,15 @@ def test_methods_and_references(tmp_path: Path) -> None:
     cat = cast(Struct, cast(Pointer, found[0].type).target)
     assert cat.find("age") == Field("age", INT64, 0), "a member of the base class"
     assert cat.find("legs") == Field("legs", INT32, 8)
+
+
+def test_damaged_dwarf_is_an_error_with_the_name(tmp_path: Path) -> None:
+    path = compiled(tmp_path, "damaged", "int main(void) { return 0; }\n", "-g")
+    elf = Binary.open(str(path)).elf
+    section = elf.section(".debug_abbrev")
+    assert section is not None
+    data = bytearray(path.read_bytes())
+    data[section.offset : section.offset + section.size] = b"\xff" * section.size
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match="damaged"):
+        DebugInfo(str(path)).frames(elf.entry)

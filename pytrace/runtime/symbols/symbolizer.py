@@ -93,9 +93,12 @@ class Symbolizer:
             return [Frame(address, "")]
         last = Frame(address, place.name, place.offset, place.module)
         if self._lines and not place.module:
-            debug = self._kernel_dwarf()
-            if debug is not None:
-                return _with_lines(debug[0], address - debug[1], last, self._demangled)
+            try:
+                debug = self._kernel_dwarf()
+                if debug is not None:
+                    return _with_lines(debug[0], address - debug[1], last, self._demangled)
+            except TraceError as error:
+                self._unreadable["source lines of the kernel"] = error.message
         return [last]
 
     def _kernel_dwarf(self) -> tuple[DebugInfo, int] | None:
@@ -107,7 +110,7 @@ class Symbolizer:
                 from pytrace.runtime.dwarf import DebugInfo
 
                 start = self._kallsyms.address("_stext")
-                linked = self._binaries.binary(path).address_of("_stext")
+                linked = self._binaries.binary(path).variable_address("_stext")
                 if start is not None and linked is not None and DebugInfo.present(path):
                     self._kernel_debug = DebugInfo(path), start - linked
         return self._kernel_debug
@@ -194,8 +197,12 @@ class Symbolizer:
             return [Frame(address, "", module=module)]
         name = demangle(symbol.name) if self._demangled else symbol.name
         last = Frame(address, name, inside - symbol.address, module)
-        if self._lines and binary.debug is not None:
-            return _with_lines(binary.debug, inside, last, self._demangled)
+        if self._lines:
+            try:
+                if binary.debug is not None:
+                    return _with_lines(binary.debug, inside, last, self._demangled)
+            except TraceError as error:
+                self._unreadable[f"source lines of {module}"] = error.message
         return [last]
 
     def _space(self, pid: int) -> AddressSpace:
@@ -236,14 +243,14 @@ class Symbolizer:
             try:
                 return self._binaries.binary(path, space.root)
             except TraceError as error:
-                self._unreadable[mapping.path] = error.message
+                self._unreadable[f"symbols of {mapping.path}"] = error.message
                 return None
-        self._unreadable[mapping.path] = "the file was removed or replaced since it was mapped"
+        self._unreadable[f"symbols of {mapping.path}"] = "the file was removed or replaced since it was mapped"
         return None
 
     def notices(self) -> list[str]:
         """What could not be symbolised and why, for the end of a session."""
-        found = [f"no symbols of {path}: {reason}" for path, reason in sorted(self._unreadable.items())]
+        found = [f"no {what}: {reason}" for what, reason in sorted(self._unreadable.items())]
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[:5])
             more = ", …" if len(self._unknown) > 5 else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime import processes
+from pytrace.runtime.kallsyms import Kallsyms
 from pytrace.runtime.processes import Mapping
 from pytrace.runtime.symbols import Frame, Symbolizer
 from pytrace.runtime.symbols.address_space import AddressSpace
@@ -229,3 +230,23 @@ def test_caching_policies_give_the_same_names(waiting: tuple[subprocess.Popen[st
     child.communicate("\n")
     gone = symbols.user(child.pid, address + 1)[0].name
     assert gone == ("" if cache == "NONE" else "deep::place(int)"), "without a cache nothing is left of a process"
+
+
+def test_kernel_lines_through_an_image_with_dwarf(tmp_path: Path) -> None:
+    """An image that stands for the kernel: what counts is the distance of its `_stext` from the running one's."""
+    text = "void _stext(void) {}\n\nint vfs_sample(int n)\n{\n    return n;\n}\nint main(void) { return 0; }\n"
+    image = compiled(tmp_path, "vmlinux", text, "-g", "-O0", "-no-pie")
+    binary = Binary.open(str(image))
+    start, sample = binary.address_of("_stext"), binary.address_of("vfs_sample")
+    assert start is not None
+    assert sample is not None
+    base = 0xFFFFFFFF81000000
+    (tmp_path / "kallsyms").write_text(
+        f"{base:016x} T _stext\n{base + sample - start:016x} T vfs_sample\n{base + 0x10000:016x} T _end\n"
+    )
+    symbols = Symbolizer(lines=True, vmlinux=str(image))
+    symbols._kallsyms = Kallsyms(str(tmp_path / "kallsyms"), str(tmp_path / "none"))
+    (frame,) = symbols.kernel(base + sample - start + 1)
+    assert (frame.name, frame.offset, frame.line) == ("vfs_sample", 1, 4)
+    assert frame.file.endswith("vmlinux.c")
+    assert Symbolizer(lines=True, vmlinux="/no/such/image").kernel(0xFFFFFFFF00000000)[0].name == ""
