@@ -43,6 +43,7 @@ def analyse(
 
 def _analyse(checker: Checker, units: list[ProbeUnit], program: ast.Program) -> CheckedProgram:
     checker.program.units = list(units)
+    checker.imported = bool(program.objects)
     functions = _functions(checker, program)
     declarations = [item for item in program.items if isinstance(item, ast.MapDecl)]
     for _ in range(MAX_PASSES):

@@ -28,6 +28,8 @@ def call(checker: Checker, node: ast.Call) -> Type:
     row = builtin(node.name)
     if row is None:
         hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
+        if checker.imported:
+            hints = (*hints, "functions of imported C objects cannot be called from scripts")
         return checker.error(f"unknown function {node.name!r}", node.span, hints=hints)
     if not row.call:
         return checker.error(f"{node.name} is a value, not a function", node.span)

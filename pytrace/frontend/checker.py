@@ -84,6 +84,8 @@ class Checker:
         self.unit: ProbeUnit | None = None
         self.function: FunctionInfo | None = None
         self.functions: dict[str, FunctionInfo] = {}
+        self.imported = False
+        """Whether the script imports C objects."""
         self.maps: dict[str, MapState] = {}
         self.variables: dict[ast.Variable, VariableState] = {}
         self.scope = Scope(None)
