@@ -16,7 +16,7 @@ from pytrace.codegen.ir import Block, Builder, FunctionText, Value
 from pytrace.codegen.layout import SESSION, Layout
 from pytrace.codegen.module import PERCPU, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Scalar
-from pytrace.codegen.scratch import Scratch, area_name
+from pytrace.codegen.scratch import CLAIM, COPIES, Scratch, area_name
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
@@ -82,6 +82,11 @@ class Program:
         """Name of the scratch area."""
         return area_name(self.unit.kind, self.unit.symbol)
 
+    @property
+    def preemptible(self) -> bool:
+        """Uprobe handlers may be preempted by another task that runs into a uprobe on the same CPU."""
+        return self.unit.kind.user
+
     def name(self, what: str) -> str:
         """A symbol for another function of this program."""
         self.numbers += 1
@@ -120,6 +125,10 @@ class Emitter:
         self._frame = frame
         self._entry = frame is None
         self._base: Value | None = None
+        self._scratch: Value | None = None
+        self._claimed: tuple[Value, Value] | None = None
+        self.exit = self.b.block()
+        self.result = self.b.register() if self._entry else ""
         self._cpu: Value | None = None
         self._context: Value | None = None
         self._cell: Value | None = None
@@ -216,10 +225,13 @@ class Emitter:
         """Pointer to context and per-CPU base, which callbacks and functions get as an argument."""
         if self._frame is None:
             base = self.base
-            frame = self.b.alloca(16)
+            scratch = self._scratch_start if self.program.preemptible else None
+            frame = self.b.alloca(16 if scratch is None else 24)
             with self.b.at_prologue():
                 self.b.store_pointer("%ctx", frame)
                 self.b.store_pointer(base, self.b.offset(frame, 8))
+                if scratch is not None:
+                    self.b.store_pointer(scratch, self.b.offset(frame, 16))
             self._frame = frame
         return self._frame
 
@@ -243,8 +255,50 @@ class Emitter:
 
     def area(self, offset: int) -> Value:
         """A place in the program's scratch area."""
-        start = self.b.offset(self.base, self.module.late(f"area.{self.program.area}"))
-        return self.b.offset(start, offset)
+        return self.b.offset(self._scratch_start, offset)
+
+    @property
+    def _scratch_start(self) -> Value:
+        area = self.program.area
+        if not self.program.preemptible:
+            return self.b.offset(self.base, self.module.late(f"area.{area}"))
+        if self._scratch is None:
+            if self._entry:
+                self._scratch = self._claim(area)
+            else:
+                with self.b.at_prologue():
+                    self._scratch = self.b.load_pointer(self.b.offset(self._require_frame(), 16))
+        return self._scratch
+
+    def _claim(self, area: str) -> Value:
+        """Take one of the area's copies; with none free the program ends and counts as a lost event.
+
+        The word at the area's start has a bit for each copy that is in use on this CPU.
+        """
+        b, base = self.b, self.base
+        with b.at_prologue():
+            word = b.offset(base, self.module.late(f"area.{area}"))
+            used = b.load(word)
+            low = [b.number(b.icmp("eq", b.op("and", used, str(mask)), str(mask))) for mask in (1, 3, 7)]
+            index = b.op("and", b.add(b.add(low[0], low[1]), low[2]), str(COPIES - 1))
+            bit = b.op("shl", "1", index)
+            taken = b.op("and", b.fetch("or", word, bit), bit)
+            b.emit(f"br i1 {b.icmp('eq', taken, '0')}, label %claimed, label %busy, !prof !0")
+            b.label("busy")
+            self.counter("lost", self.program.index)
+            b.emit("ret i64 0")
+            b.label("claimed")
+            self._claimed = (word, bit)
+            start = b.offset(word, CLAIM)
+            return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
+
+    def finish(self) -> None:
+        """Emit the one place where the entry function ends: scratch memory is given back there."""
+        self.b.start(self.exit)
+        if self._claimed is not None:
+            word, bit = self._claimed
+            self.b.fetch("and", word, self.b.op("xor", bit, "-1"))
+        self.b.ret(self.b.load(self.result))
 
     def counter(self, kind: str, subject: int) -> Value:
         """Count a failure; gives how many there were before on this CPU."""

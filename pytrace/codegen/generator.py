@@ -70,6 +70,7 @@ def _entry(program: Program) -> None:
     value = statements.block(e, unit.body)
     if not e.b.closed:
         _leave(e, value)
+    e.finish()
 
 
 def _zero_shared(e: Emitter) -> None:
@@ -101,9 +102,11 @@ def _leave(e: Emitter, value: Operand | None) -> None:
     """
     unit = e.program.unit
     if unit.kind.special and value is not None:
-        e.b.ret(memory.number(e, value))
+        result = memory.number(e, value)
     else:
-        e.b.ret("1" if unit.kind.name == "tracepoint" else "0")
+        result = "1" if unit.kind.name == "tracepoint" else "0"
+    e.b.store(result, e.result)
+    e.b.jump(e.exit)
 
 
 def _manifest(script: Script) -> Manifest:

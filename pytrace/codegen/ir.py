@@ -100,6 +100,10 @@ class Builder:
         yield
         self._target, self._block.closed, self.location = target, closed, location
 
+    def label(self, name: str) -> None:
+        """Start a block inside the prologue."""
+        self._target.append(f"{name}:")
+
     def emit(self, text: str) -> None:
         """Append an instruction without result; dropped where nothing can be reached."""
         if not self._block.closed:
@@ -238,9 +242,9 @@ class Builder:
             value = self.define(f"trunc i64 {value} to i{bits}")
         self.define(f"atomicrmw add ptr {pointer}, i{bits} {value} monotonic")
 
-    def fetch_add(self, pointer: Value, value: Value) -> Value:
-        """Add atomically and give the old value."""
-        return self.define(f"atomicrmw add ptr {pointer}, i64 {value} seq_cst")
+    def fetch(self, operation: str, pointer: Value, value: Value) -> Value:
+        """``add``, ``or`` or ``and`` atomically and give the old value."""
+        return self.define(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
 
     def alloca(self, size: int, align: int = 8) -> Value:
         """Stack memory that lives as long as the function."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pytrace.codegen.module import PERCPU_SECTION, SHARED_SECTION, Module
+from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA
 from pytrace.compiled import Counters, GlobalSlot
 from pytrace.frontend.checked import CheckedProgram, MapInfo
 
@@ -72,7 +73,8 @@ class Layout:
         at = _up(self.percpu, CACHE_LINE)
         for name, size in self.areas.items():
             module.settle(f"area.{name}", at)
-            at += _up(size, CACHE_LINE)
+            module.settle(f"size.{name}", _up(size, 8))
+            at += _up(CLAIM + COPIES * _up(size, 8) if name == USER_AREA else size, CACHE_LINE)
         self.stride = _up(at, 2 * CACHE_LINE)
         module.settle("stride", self.stride)
 

@@ -268,7 +268,7 @@ def add(e: Emitter, node: ast.Expr, by: Value, kind: Type) -> Value:
 
 def _add_in_place(e: Emitter, place: Value, by: Value, kind: Type) -> Value:
     if kind.size == 8:
-        return e.b.fetch_add(place, by)
+        return e.b.fetch("add", place, by)
     # BPF has no atomic addition for less than 4 bytes, and none that keeps a bool a bool.
     old = memory.load(e, place, kind).value
     memory.store(e, place, memory.fit(e, e.b.add(old, by), kind), kind)

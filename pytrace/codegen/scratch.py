@@ -2,7 +2,8 @@
 
 A program's area is shared with the programs that cannot interrupt it on the same CPU.  The kernel runs programs of
 kprobes, tracepoints and perf events one at a time on a CPU (``bpf_prog_active``); programs that run by hand
-exclude each other; uprobe handlers do not nest.  Tracing programs (fentry, raw tracepoints, iterators) may interrupt
+exclude each other.  Uprobe handlers can be preempted, so their area has several copies, of which a program claims one.
+Tracing programs (fentry, raw tracepoints, iterators) may interrupt
 each other but never themselves, so each has an area of its own.
 """
 
@@ -12,13 +13,21 @@ from dataclasses import dataclass, field
 
 from pytrace.probes import ProbeKind
 
+COPIES = 4
+"""Copies of the area of preemptible programs: how many of them can be under way on one CPU."""
+
+USER_AREA = "user"
+
+CLAIM = 8
+"""Bytes of the word before the copies that says which are in use."""
+
 
 def area_name(kind: ProbeKind, symbol: str) -> str:
     """The area that programs of *kind* use."""
     if kind.special:
         return "special"
     if kind.user:
-        return "user"
+        return USER_AREA
     if kind.program_type == "tracing":
         return f"own.{symbol}"
     return "guarded"
