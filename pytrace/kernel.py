@@ -106,6 +106,10 @@ class KernelInfo(Protocol):
         """CPUs that may ever be online: the length of per-CPU data."""
 
     @property
+    def pid_namespace(self) -> tuple[int, int] | None:
+        """Device and inode of the tracer's pid namespace, None in the initial one."""
+
+    @property
     def has_btf(self) -> bool:
         """True when the kernel has type information."""
 

@@ -10,6 +10,9 @@ import re
 DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 """Nanoseconds of each duration suffix."""
 
+LONGEST = 100
+"""Characters of a number that is worth reading."""
+
 _INTEGER = re.compile(
     r"""(?P<sign>[+-]?)
     (?: 0[xX](?P<hex>[0-9a-fA-F](?:_?[0-9a-fA-F])*)
@@ -28,7 +31,7 @@ def parse_integer(text: str) -> int | None:
     Decimal (with ``_``, a C suffix, or a duration suffix, which gives nanoseconds), octal, hexadecimal, binary, or
     ``NeM``; with or without sign.
     """
-    found = _INTEGER.fullmatch(text)
+    found = _INTEGER.fullmatch(text) if len(text) <= LONGEST else None
     if found is None:
         return None
     sign = -1 if found["sign"] == "-" else 1

@@ -83,7 +83,7 @@ def split_text(text: str, span: Span, parameters: Sequence[str], diagnostics: Di
             current += re.sub(r"\\(.)", r"\1", found["quoted"][1:-1], flags=re.DOTALL)
             quoted = True
         elif found["parameter"]:
-            value = _parameter(int(found["parameter"]), parameters)
+            value = _parameter(found["parameter"], parameters)
             if value is None:
                 where = _within(span, found.start(), found.end())
                 given = f"{len(parameters)} parameter{'' if len(parameters) == 1 else 's'}"
@@ -101,7 +101,8 @@ def split_text(text: str, span: Span, parameters: Sequence[str], diagnostics: Di
     return tuple(parts)
 
 
-def _parameter(number: int, parameters: Sequence[str]) -> str | None:
+def _parameter(digits: str, parameters: Sequence[str]) -> str | None:
+    number = int(digits[-10:]) if not digits[:-10].strip("0") else 0
     return parameters[number - 1] if 1 <= number <= len(parameters) else None
 
 

@@ -87,6 +87,7 @@ class RecordedKernel:
     arch: str = "x86_64"
     release: str = "6.1.0-test"
     possible_cpus: int = 4
+    pid_namespace: tuple[int, int] | None = None
     has_btf: bool = True
     features: frozenset[str] = FEATURES
     structs: dict[tuple[str, str], Struct] = field(

@@ -118,6 +118,9 @@ def number_of(part: Part, scope: Scope, what: str, read: Callable[[str], int | N
     found = read(part.text)
     if found is None:
         scope.error(f"{what} must be a number, not {part.text!r}", part.span)
+    elif abs(found) >= 2**64:
+        scope.error(f"{what} does not fit 64 bits", part.span)
+        return None
     return found
 
 

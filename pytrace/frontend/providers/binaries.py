@@ -25,7 +25,7 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
         if not found:
             scope.missing(f"the program of process {pid} cannot be found", span)
         return found
-    found = scope.kernel.binaries(target.text, pid)
+    found = scope.kernel.binaries(target.text, pid) if "\0" not in target.text else []
     if not found:
         _missing(target, scope)
         return []

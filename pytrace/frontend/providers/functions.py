@@ -22,6 +22,8 @@ UNTRACEABLE = {
 }
 """What :meth:`KernelInfo.untraceable_reason` means."""
 
+LARGEST_OFFSET = 2**31
+
 SUGGEST_FROM = 3
 """Letters of a misspelt name that its suggestions share, so that not every kernel function is compared."""
 
@@ -34,6 +36,9 @@ def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
     offset = parse_integer(text.strip())
     if offset is None or offset < 0:
         scope.error(f"the offset behind '+' must be a number, not {text!r}", part.span)
+        return None
+    if offset >= LARGEST_OFFSET:
+        scope.error(f"offset {text} is larger than any function", part.span)
         return None
     return name.strip(), offset
 
@@ -102,7 +107,7 @@ class KernelProbe(Provider):
             return hints
         reason = scope.kernel.untraceable_reason(name)
         if reason == "missing":
-            hints.append(f"and it has no function {name!r}")
+            hints.append(f"it has no function {name!r} either")
             hints.extend(function_hints(name, scope, "{}"))
         events = _related_events(name, self.offsets, scope)
         hints.extend(f"{event} may tell what you want to know" for event in events)

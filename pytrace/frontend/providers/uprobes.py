@@ -156,7 +156,7 @@ class UserProbe(Provider):
         if address is None:
             return []
         offset = scope.kernel.user_offset(path, address)
-        if offset is None and scope.options.unsafe:
+        if offset is None and scope.options.unsafe and 0 <= address < 2**63:
             offset = address
         if offset is None:
             message = f"{path} has nothing at address {address:#x}"
