@@ -118,6 +118,15 @@ def process_fact(pid: int) -> Fact:
     return ("process", str(pid), _start_time(pid))
 
 
+def pid_namespace_fact() -> Fact:
+    """The pid namespace that we are in: device and inode."""
+    try:
+        found = os.stat("/proc/self/ns/pid")
+    except OSError:
+        return ("pid_namespace", "0", "0")
+    return ("pid_namespace", str(found.st_dev), str(found.st_ino))
+
+
 def environment_fact(variable: str) -> Fact:
     """An environment variable that a search went by (``PATH``)."""
     return ("environment", variable, os.environ.get(variable, ""))
@@ -137,6 +146,7 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
     "boot": lambda _: boot_fact(),
     "file": lambda fact: file_fact(fact[1]),
     "modules": lambda _: modules_fact(),
+    "pid_namespace": lambda _: pid_namespace_fact(),
     "tracepoints": lambda fact: tracepoints_fact(fact[1]),
     "tracepoint": lambda fact: tracepoint_fact(*fact[1:4]),
     "process": lambda fact: process_fact(int(fact[1])),

@@ -78,6 +78,13 @@ class LiveKernel:
     def release(self) -> str:
         return self._system.release
 
+    @property
+    def pid_namespace(self) -> tuple[int, int] | None:
+        fact = facts.pid_namespace_fact()
+        self._depend(fact)
+        # PROC_PID_INIT_INO of include/linux/proc_ns.h
+        return None if fact[2] in ("0", str(0xEFFFFFFC)) else (int(fact[1]), int(fact[2]))
+
     @cached_property
     def possible_cpus(self) -> int:
         text = facts.read_text("/sys/devices/system/cpu/possible").strip()

@@ -101,6 +101,8 @@ class Session:
         memory = loaded.section(place["section"])
         struct.pack_into("=Q", memory, place["start"], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
         struct.pack_into("=Q", memory, place["cpid"], 0 if traced is None else traced.pid)
+        ahead = time.clock_gettime_ns(time.CLOCK_TAI) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        struct.pack_into("=q", memory, place["tai"], ahead)
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""

@@ -111,6 +111,7 @@ class Facts:
     arch = "x86_64"
     release = "6.18.0-test"
     possible_cpus = 4
+    pid_namespace = None
 
     def __init__(self, *, missing: frozenset[str] = frozenset(), has_btf: bool = True) -> None:
         self.missing = missing

@@ -17,7 +17,7 @@ COMM = 16
 
 def process_ids(e: Emitter, namespace: str) -> tuple[Value, Value]:
     """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
-    place = getattr(e.script.kernel, "pid_namespace", None) if namespace == "tracer" else None
+    place = e.script.kernel.pid_namespace if namespace == "tracer" else None
     if place is None:
         both = e.b.helper("get_current_pid_tgid")
         return e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF))
