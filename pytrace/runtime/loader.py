@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pytrace.compiled import CompiledScript, ProgramSpec
 from pytrace.diagnostics import InternalError
 from pytrace.probes import ProbeKind, probe_kind
-from pytrace.runtime import bpf, libbpf
+from pytrace.runtime import bpf, features, libbpf
 from pytrace.runtime.bpf import AttachType, ProgramType
 from pytrace.runtime.verifier import LoadError, VerifierLogs, explain
 
@@ -49,7 +49,8 @@ class LoadOptions:
     """How to load.
 
     *libbpf_log* and *verifier_log* take texts as they come (``-d libbpf``, ``-d verifier``). *skip* are symbols of
-    programs that stay out of the kernel. *btf_path* replaces the kernel's own BTF.
+    programs that stay out of the kernel. *btf_path* replaces the kernel's own BTF. *disabled* are features to do
+    without (``--no-feature``), *feature* answers whether the kernel has one.
     """
 
     libbpf_log: Callable[[str], None] | None = None
@@ -57,6 +58,12 @@ class LoadOptions:
     """Called with a program's symbol and the verifier's text about it."""
     skip: frozenset[str] = frozenset()
     btf_path: str = ""
+    disabled: frozenset[str] = frozenset()
+    feature: Callable[[str], bool] = features.has
+
+    def has(self, name: str) -> bool:
+        """Whether a kernel feature is there and wanted."""
+        return name not in self.disabled and self.feature(name)
 
 
 class LoadedScript:
@@ -66,6 +73,7 @@ class LoadedScript:
         self.script = script
         self.manifest = script.manifest
         self._programs: dict[str, int] = {}
+        self._multi: dict[str, str] = {}
         self._maps: dict[str, int] = {}
         self._sections: dict[str, memoryview] = {}
         self._stack = stack
@@ -77,6 +85,10 @@ class LoadedScript:
     def map_fd(self, symbol: str) -> int:
         """Descriptor of a map by its ELF symbol."""
         return self._look_up(self._maps, symbol, "map")
+
+    def multi(self, symbol: str) -> str:
+        """The multi link that a program was loaded for (as in :attr:`ProgramSpec.multi`), or nothing."""
+        return self._multi.get(symbol, "")
 
     @property
     def symbols(self) -> list[str]:
@@ -176,6 +188,8 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
             loaded._maps[_map_name(lib, item)] = lib.bpf_map__fd(item)
         for symbol, item in chosen.items():
             loaded._programs[symbol] = lib.bpf_program__fd(item)
+        for spec in script.manifest.programs:
+            loaded._multi[spec.symbol] = _multi_link(spec, options)
     return loaded
 
 
@@ -234,7 +248,7 @@ def _prepare_programs(
         if spec is None or symbol in options.skip:
             lib.bpf_program__set_autoload(item, False)
             continue
-        _prepare_program(lib, item, spec, targets)
+        _prepare_program(lib, item, spec, _multi_link(spec, options), targets)
         logs.prepare(lib, item, symbol)
         chosen[symbol] = item
     missing = [symbol for symbol in specs if symbol not in options.skip]
@@ -243,12 +257,24 @@ def _prepare_programs(
     return chosen
 
 
-def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> None:
+def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
+    """The multi link to load a program for.
+
+    User probes take it even for one target where the kernel has it: a single uprobe of perf takes two tenths of a second
+    to detach, one after the other (``perf_uprobe_destroy`` waits for all programs under a global lock).
+    """
+    kind = probe_kind(spec.kind)
+    if spec.multi or kind is None or not kind.user:
+        return spec.multi
+    return "uprobe_multi" if options.has("uprobe_multi") else ""
+
+
+def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> None:
     kind = probe_kind(spec.kind)
     if kind is None:
         raise InternalError(f"unknown probe kind {spec.kind!r}")
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
-    attach_type = ATTACH_TYPES[spec.multi or kind.attach_type]
+    attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
     if kind.program_type == "tracing":

@@ -15,6 +15,7 @@ from pytrace.compiled import ProgramSpec
 from pytrace.diagnostics import InternalError
 from pytrace.probes import ProbeKind, probe_kind
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import LoadedScript
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
@@ -58,9 +59,11 @@ def attach_all(
     """
     attached: list[Attached] = []
     failures: list[Failure] = []
+    opened = Opened()
+    stack.callback(opened.close)
     for spec in attach_order(programs):
         job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
-        for outcome in _attacher(spec.kind)(job, stack):
+        for outcome in _attacher(spec.kind)(job, opened):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
             else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pytrace.compiled import ProgramSpec, Target
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, features, perf
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import LoadedScript
 
 
@@ -79,33 +79,40 @@ class Job:
     options: AttachOptions
     loaded: LoadedScript
 
+    @property
+    def multi(self) -> str:
+        """The multi link that the program was loaded for, or nothing."""
+        return self.loaded.multi(self.spec.symbol)
+
 
 Outcome = Attached | Failure
-Attacher = Callable[[Job, ExitStack], list[Outcome]]
-"""Attaches one program to all its targets. The stack closes what it opens; targets that fail leave nothing open."""
+Attacher = Callable[[Job, Opened], list[Outcome]]
+"""Attaches one program to all its targets and hands over what it opens; targets that fail leave nothing open."""
 
-SingleAttacher = Callable[[Job, Target, ExitStack], Attached]
+SingleAttacher = Callable[[Job, Target, Opened], Attached]
 
 
 def one_by_one(attach: SingleAttacher) -> Attacher:
     """An attacher that makes one link for each target."""
 
-    def attach_targets(job: Job, stack: ExitStack) -> list[Outcome]:
-        return [attempt(attach, job, target, stack) for target in job.spec.targets]
+    def attach_targets(job: Job, opened: Opened) -> list[Outcome]:
+        return [attempt(attach, job, target, opened) for target in job.spec.targets]
 
     return attach_targets
 
 
-def attempt(attach: SingleAttacher, job: Job, target: Target, stack: ExitStack) -> Outcome:
+def attempt(attach: SingleAttacher, job: Job, target: Target, opened: Opened) -> Outcome:
     """Attach one target; a failure closes what was opened for it."""
-    with ExitStack() as own:
-        try:
-            done = attach(job, target, own)
-        except CannotAttachError as error:
-            return Failure(target, error.reason, error.hints)
-        except OSError as error:
-            return Failure(target, str(error.strerror or error))
-        stack.push(own.pop_all())
+    own = Opened()
+    try:
+        done = attach(job, target, own)
+        opened.take(own)
+    except CannotAttachError as error:
+        return Failure(target, error.reason, error.hints)
+    except OSError as error:
+        return Failure(target, str(error.strerror or error))
+    finally:
+        own.close()
     return done
 
 
@@ -117,7 +124,7 @@ def in_one_link(
     targets: Sequence[Target],
     link: Linker,
     explain: Callable[[Target, OSError], Failure],
-    stack: ExitStack,
+    opened: Opened,
 ) -> list[Outcome]:
     """Attach many targets with one link; where the kernel refuses some, with as few links as the others need.
 
@@ -130,30 +137,30 @@ def in_one_link(
         if len(targets) == 1:
             return [explain(targets[0], error)]
         middle = len(targets) // 2
-        first = in_one_link(job, targets[:middle], link, explain, stack)
-        return first + in_one_link(job, targets[middle:], link, explain, stack)
-    stack.callback(os.close, descriptor)
+        first = in_one_link(job, targets[:middle], link, explain, opened)
+        return first + in_one_link(job, targets[middle:], link, explain, opened)
+    opened.links.append(descriptor)
     return [Attached(job.spec, target) for target in targets]
 
 
-def attach_event(job: Job, event: int, cookie: int, stack: ExitStack) -> None:
-    """Put the program on an open perf event, which the stack then owns: by a link, or by ioctl without cookie."""
-    stack.callback(os.close, event)
+def attach_event(job: Job, event: int, cookie: int, opened: Opened) -> None:
+    """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie."""
+    opened.events.append(event)
     if job.options.has("perf_link"):
-        stack.callback(os.close, bpf.link_perf_event(job.program, event, cookie))
+        opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
     perf.set_bpf(event, job.program)
     perf.enable(event)
 
 
-def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, stack: ExitStack) -> None:
+def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened: Opened) -> None:
     """Put the program on an event of every online CPU, or with ``-p`` of every thread of the process.
 
     Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
     """
     if job.options.pid is None:
         for cpu in perf.online_cpus():
-            attach_event(job, perf.open_event(attr, cpu=cpu), cookie, stack)
+            attach_event(job, perf.open_event(attr, cpu=cpu), cookie, opened)
         return
     inherited = attr.inheriting(threads_only=not job.options.follow)
     for thread in threads(job.options.pid):
@@ -161,7 +168,7 @@ def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, stack: 
             event = perf.open_event(inherited, pid=thread)
         except ProcessLookupError:
             continue
-        attach_event(job, event, cookie, stack)
+        attach_event(job, event, cookie, opened)
 
 
 def threads(pid: int) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from contextlib import ExitStack
 
 from pytrace.compiled import Target
 from pytrace.runtime import perf
@@ -15,6 +14,7 @@ from pytrace.runtime.attach.base import (
     attach_event_everywhere,
     one_by_one,
 )
+from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "this machine's processor or kernel does not have that event",
@@ -42,35 +42,35 @@ def _counter(kind: perf.EventType, target: Target) -> perf.EventAttr:
     return perf.EventAttr(kind, int(target.details["config"]), period=int(target.details["period"]))
 
 
-def _everywhere(job: Job, target: Target, attr: perf.EventAttr, stack: ExitStack) -> Attached:
+def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened) -> Attached:
     try:
-        attach_event_everywhere(job, attr, target.cookie, stack)
+        attach_event_everywhere(job, attr, target.cookie, opened)
     except OSError as error:
         raise CannotAttachError(_REASONS.get(error.errno or 0, str(error.strerror))) from None
     return Attached(job.spec, target)
 
 
-def _attach_profile(job: Job, target: Target, stack: ExitStack) -> Attached:
-    return _everywhere(job, target, _timer(target), stack)
+def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
+    return _everywhere(job, target, _timer(target), opened)
 
 
-def _attach_interval(job: Job, target: Target, stack: ExitStack) -> Attached:
-    attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, stack)
+def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
+    attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, opened)
     return Attached(job.spec, target)
 
 
-def _attach_software(job: Job, target: Target, stack: ExitStack) -> Attached:
-    return _everywhere(job, target, _counter(perf.EventType.SOFTWARE, target), stack)
+def _attach_software(job: Job, target: Target, opened: Opened) -> Attached:
+    return _everywhere(job, target, _counter(perf.EventType.SOFTWARE, target), opened)
 
 
-def _attach_hardware(job: Job, target: Target, stack: ExitStack) -> Attached:
-    return _everywhere(job, target, _counter(perf.EventType.HARDWARE, target), stack)
+def _attach_hardware(job: Job, target: Target, opened: Opened) -> Attached:
+    return _everywhere(job, target, _counter(perf.EventType.HARDWARE, target), opened)
 
 
-def _attach_watchpoint(job: Job, target: Target, stack: ExitStack) -> Attached:
+def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
     details = target.details
     attr = perf.breakpoint_attr(int(details["address"]), int(details["length"]), str(details["mode"]))
-    return _everywhere(job, target, attr, stack)
+    return _everywhere(job, target, attr, opened)
 
 
 attach_profile = one_by_one(_attach_profile)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 from pytrace.compiled import Target
 from pytrace.runtime import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
+from pytrace.runtime.attach.opened import Opened
 
 BPFFS = "/sys/fs/bpf"
 
 
-def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
+def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     link = bpf.link_iter(job.program)
-    stack.callback(os.close, link)
+    opened.links.append(link)
     pin = str(target.details.get("pin", ""))
     if not pin:
         return Attached(job.spec, target, iterator=link)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import cache
 
 from pytrace.compiled import Target
@@ -22,6 +21,7 @@ from pytrace.runtime.attach.base import (
     attempt,
     in_one_link,
 )
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.kallsyms import Kallsyms
 from pytrace.runtime.syscalls import string_memory
 
@@ -35,14 +35,14 @@ _REASONS = {
 }
 
 
-def attach(job: Job, stack: ExitStack) -> list[Outcome]:
+def attach(job: Job, opened: Opened) -> list[Outcome]:
     """Attach a kprobe or kretprobe program to all its targets."""
-    if not job.spec.multi:
-        return [attempt(_attach_single, job, target, stack) for target in job.spec.targets]
+    if not job.multi:
+        return [attempt(_attach_single, job, target, opened) for target in job.spec.targets]
     targets = job.spec.targets
     if all(target.details.get("function") and not target.details.get("module") for target in targets):
-        return in_one_link(job, targets, lambda some: _link_symbols(job, some), _explain, stack)
-    return _attach_addresses(job, stack)
+        return in_one_link(job, targets, lambda some: _link_symbols(job, some), _explain, opened)
+    return _attach_addresses(job, opened)
 
 
 def _returns(job: Job) -> bool:
@@ -56,11 +56,11 @@ def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
         symbols=[str(target.details["function"]) for target in targets],
         cookies=[target.cookie for target in targets],
         returns=_returns(job),
-        session=job.spec.multi == "kprobe_session",
+        session=job.multi == "kprobe_session",
     )
 
 
-def _attach_addresses(job: Job, stack: ExitStack) -> list[Outcome]:
+def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
     """The multi link takes names without their module, so functions of named modules go in by address."""
     found: dict[int, int] = {}
     outcomes: list[Outcome] = []
@@ -78,10 +78,10 @@ def _attach_addresses(job: Job, stack: ExitStack) -> list[Outcome]:
             addresses=[found[target.cookie] for target in some],
             cookies=[target.cookie for target in some],
             returns=_returns(job),
-            session=job.spec.multi == "kprobe_session",
+            session=job.multi == "kprobe_session",
         )
 
-    return outcomes + (in_one_link(job, known, link, _explain, stack) if known else [])
+    return outcomes + (in_one_link(job, known, link, _explain, opened) if known else [])
 
 
 def _address(target: Target) -> int:
@@ -111,18 +111,18 @@ def _reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0, str(error.strerror))
 
 
-def _attach_single(job: Job, target: Target, stack: ExitStack) -> Attached:
+def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     try:
         if job.options.has("perf_kprobe"):
             event = _open(job, target)
         elif job.options.has("kprobe"):
-            event = legacy.open_kprobe(_place(target), returns=_returns(job), stack=stack)
+            event = legacy.open_kprobe(_place(target), returns=_returns(job), opened=opened)
         else:
             raise CannotAttachError(
                 "this kernel has no kprobes (CONFIG_KPROBES)",
                 hints=("tracepoint, rawtracepoint and fentry probes need no kprobes; see --info",),
             )
-        attach_event(job, event, target.cookie, stack)
+        attach_event(job, event, target.cookie, opened)
     except OSError as error:
         raise CannotAttachError(_reason(error)) from None
     return Attached(job.spec, target)

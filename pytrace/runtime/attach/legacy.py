@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import itertools
 import os
-from contextlib import ExitStack
+from functools import partial
 
 from pytrace.runtime import perf, tracefs
+from pytrace.runtime.attach.opened import Opened
 
 GROUP = "pytrace"
 
 _numbers = itertools.count()
 
 
-def open_kprobe(place: str, *, returns: bool, stack: ExitStack) -> int:
+def open_kprobe(place: str, *, returns: bool, opened: Opened) -> int:
     """Define a kernel probe (*place* as in Documentation/trace/kprobetrace.rst) and open it as a perf event."""
-    return _open("kprobe_events", place, returns, stack)
+    return _open("kprobe_events", place, returns, opened)
 
 
-def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None, stack: ExitStack) -> int:
+def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None, opened: Opened) -> int:
     """Define a user probe at a file offset, with the file offset of a reference counter (0 for none)."""
     counter = f"({semaphore:#x})" if semaphore else ""
-    return _open("uprobe_events", f"{path}:{offset:#x}{counter}", returns, stack, pid)
+    return _open("uprobe_events", f"{path}:{offset:#x}{counter}", returns, opened, pid)
 
 
-def _open(file: str, place: str, returns: bool, stack: ExitStack, pid: int | None = None) -> int:
+def _open(file: str, place: str, returns: bool, opened: Opened, pid: int | None = None) -> int:
     base = tracefs.root()
     name = f"{GROUP}_{os.getpid()}/p{next(_numbers)}"
     _write(f"{base}/{file}", f"{'r' if returns else 'p'}:{name} {place}\n")
-    # Closed events go first, because the definition of a probe in use cannot be removed: the caller's stack
-    # gets this callback before the event's.
-    stack.callback(_write, f"{base}/{file}", f"-:{name}\n")
+    opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))
     with open(f"{base}/events/{name}/id", encoding="ascii") as source:
         number = int(source.read())
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import ExitStack
+from functools import partial
 
 from pytrace.runtime.attach.base import CannotAttachError
+from pytrace.runtime.attach.opened import Opened
 
 
-def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, stack: ExitStack) -> None:
-    """Raise the semaphore at a file offset in process *pid*, or in all that map the file; lowered by the stack.
+def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, opened: Opened) -> None:
+    """Raise the semaphore at a file offset in process *pid*, or in all that map the file; lowered by *opened*.
 
     Raises:
         CannotAttachError: no process is named, or none maps the file.
@@ -28,7 +29,7 @@ def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, 
     for number in found:
         for address in _addresses(path, offset, number):
             if _add(number, address, 1):
-                stack.callback(_add, number, address, -1)
+                opened.steps.append(partial(_add, number, address, -1))
                 raised += 1
     if not raised:
         raise CannotAttachError("no process that could be reached has mapped the file of this probe's semaphore")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 from pytrace.compiled import Target
 from pytrace.runtime import perf, tracefs
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, attach_event, one_by_one
+from pytrace.runtime.attach.opened import Opened
 
 
-def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
+def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     category, event = str(target.details["category"]), str(target.details["event"])
     try:
         with open(f"{tracefs.root()}/events/{category}/{event}/id", encoding="ascii") as file:
@@ -18,7 +17,7 @@ def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
         raise CannotAttachError(f"this kernel has no tracepoint {category}:{event}") from None
     # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit.
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
-    attach_event(job, perf.open_event(attr, cpu=perf.online_cpus()[0]), target.cookie, stack)
+    attach_event(job, perf.open_event(attr, cpu=perf.online_cpus()[0]), target.cookie, opened)
     return Attached(job.spec, target)
 
 

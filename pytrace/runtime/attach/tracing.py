@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
-from contextlib import ExitStack
 
 from pytrace.compiled import Target
 from pytrace.diagnostics import InternalError
 from pytrace.probes import probe_kind
 from pytrace.runtime import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import ATTACH_TYPES
 
 _ENOTSUPP = 524
@@ -24,7 +23,7 @@ _REASONS = {
 }
 
 
-def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
+def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     if len(job.spec.targets) != 1:
         raise InternalError(f"{job.spec.symbol}: a tracing program is loaded for one target, not for many")
     kind = probe_kind(job.spec.kind)
@@ -38,7 +37,7 @@ def _attach(job: Job, target: Target, stack: ExitStack) -> Attached:
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, str(error.strerror))
         raise CannotAttachError(reason) from None
-    stack.callback(os.close, link)
+    opened.links.append(link)
     return Attached(job.spec, target)
 
 

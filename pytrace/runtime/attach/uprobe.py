@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from pytrace.compiled import Target
 from pytrace.probes import probe_kind
@@ -21,6 +20,7 @@ from pytrace.runtime.attach.base import (
     attempt,
     in_one_link,
 )
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.syscalls import string_memory
 
 _ENOTSUPP = 524
@@ -38,16 +38,16 @@ _REASONS = {
 }
 
 
-def attach(job: Job, stack: ExitStack) -> list[Outcome]:
+def attach(job: Job, opened: Opened) -> list[Outcome]:
     """Attach a uprobe, uretprobe or usdt program to all its targets."""
-    if not job.spec.multi:
-        return [attempt(_attach_single, job, target, stack) for target in job.spec.targets]
+    if not job.multi:
+        return [attempt(_attach_single, job, target, opened) for target in job.spec.targets]
     by_path: dict[str, list[Target]] = {}
     for target in job.spec.targets:
         by_path.setdefault(str(target.details["path"]), []).append(target)
     outcomes: list[Outcome] = []
     for path, targets in by_path.items():
-        outcomes += in_one_link(job, targets, _linker(job, path), _explain, stack)
+        outcomes += in_one_link(job, targets, _linker(job, path), _explain, opened)
     return outcomes
 
 
@@ -62,7 +62,7 @@ def _linker(job: Job, path: str) -> Linker:
             semaphores=counters if any(counters) else (),
             pid=job.options.pid or 0,
             returns=_returns(job),
-            session=job.spec.multi == "uprobe_session",
+            session=job.multi == "uprobe_session",
         )
 
     return link
@@ -81,7 +81,7 @@ def _reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0, str(error.strerror))
 
 
-def _attach_single(job: Job, target: Target, stack: ExitStack) -> Attached:
+def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     options = job.options
     path, offset = str(target.details["path"]), int(target.details["offset"])
     semaphore = int(target.details.get("semaphore_offset", 0))
@@ -90,14 +90,14 @@ def _attach_single(job: Job, target: Target, stack: ExitStack) -> Attached:
         if options.has("perf_uprobe"):
             event = _open(path, offset, counted, returns=_returns(job), pid=options.pid)
         elif options.has("uprobe"):
-            event = legacy.open_uprobe(path, offset, counted, returns=_returns(job), pid=options.pid, stack=stack)
+            event = legacy.open_uprobe(path, offset, counted, returns=_returns(job), pid=options.pid, opened=opened)
         else:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
-        attach_event(job, event, target.cookie, stack)
+        attach_event(job, event, target.cookie, opened)
     except OSError as error:
         raise CannotAttachError(_reason(error)) from None
     if semaphore and not counted:
-        semaphores.raise_by_hand(path, semaphore, options.pid, everywhere=options.file_activation, stack=stack)
+        semaphores.raise_by_hand(path, semaphore, options.pid, everywhere=options.file_activation, opened=opened)
     return Attached(job.spec, target)
 
 

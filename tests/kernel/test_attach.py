@@ -1,0 +1,485 @@
+"""Attaching to this kernel: every kind that it has, with cookies, filters, order, failures and nothing left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import attach, bpf, child, features
+from pytrace.runtime.attach import AttachOptions, iterator
+from tests.support.loading import Loaded, program, target
+from tests.support.machine import missing
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+def symbols(path: Path) -> dict[str, int]:
+    """File offsets of the functions of a binary."""
+    with open(path, "rb") as file:
+        elf = ELFFile(file)
+        loads = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
+        found = {}
+        for symbol in elf.get_section_by_name(".symtab").iter_symbols():
+            for load in loads:
+                if 0 <= symbol["st_value"] - load["p_vaddr"] < load["p_filesz"] and symbol["st_info"]["type"] == "STT_FUNC":
+                    found[symbol.name] = symbol["st_value"] - load["p_vaddr"] + load["p_offset"]
+    return found
+
+
+def need(feature: str) -> None:
+    reason = missing(feature)
+    if reason:
+        pytest.skip(reason)
+
+
+def attach_to(loaded: Loaded, stack: ExitStack, **options: object) -> attach.Attachments:
+    return attach.attach_all(loaded.loaded, loaded.programs, AttachOptions(**options), stack)  # type: ignore[arg-type]
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run([str(item) for item in command], check=True, stdout=subprocess.DEVNULL)
+
+
+# ---------------------------------------------------------------------------------------------- uprobes
+
+
+WAYS = [
+    pytest.param("uprobe_multi", frozenset(), id="multi"),
+    pytest.param("", frozenset({"uprobe_multi"}), id="perf"),
+    pytest.param("", frozenset({"uprobe_multi", "perf_link"}), id="ioctl"),
+    pytest.param("", frozenset({"uprobe_multi", "perf_uprobe"}), id="tracefs"),
+]
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS)
+def test_uprobes_count_and_have_cookies(programs: Path, multi: str, disabled: frozenset[str]) -> None:
+    need("uprobe_multi" if multi else "uprobe")
+    calls = programs / "calls"
+    offsets = symbols(calls)
+    names = ["add", "six", "greet"]
+    spec = program(
+        "count_multi" if multi else "count_kprobe",
+        "uprobe",
+        *(target(10 + n, path=str(calls), offset=offsets[name], symbol=name) for n, name in enumerate(names)),
+        multi=multi,
+    )
+    with ExitStack() as stack:
+        loaded = Loaded(stack, spec, disabled=disabled)
+        done = attach_to(loaded, stack, disabled=disabled)
+        assert len(done.attached) == 3
+        assert not done.failures
+        run(calls, "7")
+        if "perf_link" in disabled:
+            assert loaded.counts == {0: 21}
+        else:
+            assert loaded.counts == {10: 7, 11: 7, 12: 7}
+        assert loaded.percpu_counts == loaded.counts
+        assert loaded.hits == 21
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS)
+def test_uretprobe(programs: Path, multi: str, disabled: frozenset[str]) -> None:
+    need("uprobe_multi" if multi else "uprobe")
+    calls = programs / "calls"
+    place = target(3, path=str(calls), offset=symbols(calls)["negative"], symbol="negative")
+    symbol = "count_multi" if multi else "count_return"
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program(symbol, "uretprobe", place, multi=multi), disabled=disabled)
+        attach_to(loaded, stack, disabled=disabled)
+        run(calls, "5")
+        assert loaded.hits == 5
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS)
+def test_uprobe_of_one_process(programs: Path, multi: str, disabled: frozenset[str]) -> None:
+    need("uprobe_multi" if multi else "uprobe")
+    calls = programs / "calls"
+    place = target(3, path=str(calls), offset=symbols(calls)["add"], symbol="add")
+    symbol = "count_multi" if multi else "count_kprobe"
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program(symbol, "uprobe", place, multi=multi), disabled=disabled)
+        process = child.start(f"{calls} 9", stack)
+        attach_to(loaded, stack, disabled=disabled, pid=process.pid)
+        run(calls, "50")
+        assert loaded.hits == 0
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        assert loaded.hits == 9
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS)
+def test_usdt_semaphore_is_raised(programs: Path, multi: str, disabled: frozenset[str]) -> None:
+    need("uprobe_multi" if multi else "usdt")
+    usdt = programs / "usdt"
+    probes = _usdt_probes(usdt)
+    spec = program(
+        "count_multi" if multi else "count_kprobe",
+        "usdt",
+        *(
+            target(n, path=str(usdt), provider="sample", name=name, offset=offset, semaphore_offset=semaphore)
+            for n, (name, offset, semaphore) in enumerate(probes)
+            if name in {"guarded", "one"}
+        ),
+        multi=multi,
+    )
+    with ExitStack() as stack:
+        loaded = Loaded(stack, spec, disabled=disabled)
+        attach_to(loaded, stack, disabled=disabled)
+        text = subprocess.run([str(usdt), "6"], capture_output=True, text=True, check=True).stdout
+        assert text == "guarded 6\n"
+        assert loaded.hits == 12
+    text = subprocess.run([str(usdt), "6"], capture_output=True, text=True, check=True).stdout
+    assert text == "guarded 0\n"
+
+
+def test_usdt_semaphore_by_hand(programs: Path) -> None:
+    need("usdt")
+    usdt = programs / "usdt"
+    place = next(
+        target(1, path=str(usdt), provider="sample", name=name, offset=offset, semaphore_offset=semaphore)
+        for name, offset, semaphore in _usdt_probes(usdt)
+        if name == "guarded"
+    )
+    process = subprocess.Popen([usdt, "4", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process, ExitStack() as stack:
+        old_kernel = frozenset({"semaphores", "uprobe_multi"})
+        loaded = Loaded(stack, program("count_kprobe", "usdt", place), disabled=old_kernel)
+        with pytest.raises(TraceError, match="semaphore"):
+            attach_to(loaded, stack, disabled=old_kernel)
+        attach_to(loaded, stack, disabled=old_kernel, pid=process.pid)
+        assert process.communicate("go\n")[0] == "guarded 4\n"
+        assert loaded.hits == 4
+
+
+def _usdt_probes(path: Path) -> list[tuple[str, int, int]]:
+    from pytrace.runtime.kernelinfo import LiveKernel
+
+    info = LiveKernel()
+    return [(row.name, row.offset, row.semaphore_offset) for row in info.usdt_probes(str(path), "sample", "*")]
+
+
+def test_one_bad_offset_among_many(programs: Path) -> None:
+    """A multi link that the kernel refuses is taken apart until the culprit stands alone."""
+    need("uprobe_multi")
+    calls = programs / "calls"
+    good = sorted(symbols(calls).values())[:5]
+    places = [target(n, f"uprobe:{n}", path=str(calls), offset=offset) for n, offset in enumerate([*good, 1 << 40])]
+    spec = program("count_multi", "uprobe", *places, multi="uprobe_multi")
+    with ExitStack() as stack:
+        loaded = Loaded(stack, spec)
+        with pytest.raises(TraceError, match=r"cannot attach uprobe:5: "), ExitStack() as inner:
+            attach_to(loaded, inner)
+        done = attach_to(loaded, stack, missing_probes="warn")
+        assert [failure.target.cookie for failure in done.failures] == [5]
+        assert len(done.attached) == 5
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS[:2])
+def test_missing_file(multi: str, disabled: frozenset[str]) -> None:
+    need("uprobe_multi" if multi else "uprobe")
+    spec = program("count_multi" if multi else "count_kprobe", "uprobe",
+                   target(path="/nonexistent/file", offset=64), multi=multi)  # fmt: skip
+    with ExitStack() as stack, pytest.raises(TraceError, match="no such file"):
+        attach_to(Loaded(stack, spec, disabled=disabled), stack, disabled=disabled)
+
+
+def test_one_uprobe_takes_the_multi_link_too(programs: Path) -> None:
+    """Perf's single uprobes are slow to detach."""
+    need("uprobe_multi")
+    calls = programs / "calls"
+    spec = program("count_kprobe", "uprobe", target(9, path=str(calls), offset=symbols(calls)["add"]))
+    with ExitStack() as stack:
+        loaded = Loaded(stack, spec)
+        assert loaded.loaded.multi("count_kprobe") == "uprobe_multi"
+        attach_to(loaded, stack)
+        run(calls, "2")
+        assert loaded.counts == {9: 2}
+
+
+def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
+    """The kernel runs the uprobe that came last first, so the last block has to be attached first."""
+    need("uprobe")
+    calls = programs / "calls"
+    place = dict(path=str(calls), offset=symbols(calls)["add"])
+    first = program("event_kprobe", "uprobe", target(100, **place), index=0)
+    second = program("count_kprobe", "uprobe", target(200, **place), index=1)
+    with ExitStack() as stack:
+        loaded = Loaded(stack, first, second)
+        attach_to(loaded, stack)
+        run(calls, "1")
+        # The event carries the number of hits so far: 1 when its program ran first.
+        from pytrace.runtime.ringbuffer import RingReader, each
+
+        seen: list[bytes] = []
+        reader = RingReader(loaded.loaded.map_fd("events"), stack)
+        reader.drain([each(lambda data, offset, length: seen.append(data[offset : offset + length]))])
+        assert loaded.hits == 2
+        assert [int.from_bytes(event[8:16], "little") for event in seen] == [1]
+
+
+def test_ten_thousand_uprobes(tmp_path: Path) -> None:
+    """One link attaches them and goes away fast."""
+    need("uprobe_multi")
+    source = tmp_path / "many.c"
+    source.write_text("".join(f"int f{n}(int x) {{ return x + {n}; }}\n" for n in range(10000))
+                      + "int main(void) { return f0(0) + f9999(-9999); }\n")  # fmt: skip
+    run("gcc", "-O0", "-o", tmp_path / "many", source)
+    offsets = [offset for name, offset in symbols(tmp_path / "many").items() if name.startswith("f") and name[1:].isdigit()]
+    assert len(offsets) == 10000
+    places = [target(n, path=str(tmp_path / "many"), offset=offset) for n, offset in enumerate(offsets)]
+    with ExitStack() as outer:
+        loaded = Loaded(outer, program("count_multi", "uprobe", *places, multi="uprobe_multi"))
+        with ExitStack() as stack:
+            start = time.monotonic()
+            done = attach_to(loaded, stack)
+            attached = time.monotonic()
+            assert len(done.attached) == 10000
+            assert len(bpf.ids("link")) >= 1
+            run(tmp_path / "many")
+            assert loaded.hits == 2
+            closing = time.monotonic()
+        assert time.monotonic() - closing < 5
+        assert attached - start < 5
+
+
+# ---------------------------------------------------------------------------------------------- tracepoints
+
+
+@pytest.mark.parametrize("disabled", [frozenset(), frozenset({"perf_link"})], ids=["link", "ioctl"])
+def test_tracepoints(programs: Path, disabled: frozenset[str]) -> None:
+    need("syscalls")
+    spec = program(
+        "count_tracepoint",
+        "tracepoint",
+        target(1, category="syscalls", event="sys_enter_getppid"),
+        target(2, category="syscalls", event="sys_enter_lseek"),
+    )
+    with ExitStack() as stack:
+        process = child.start(f"{programs / 'syscalls'} 11", stack)
+        loaded = Loaded(stack, spec, pid=process.pid)
+        attach_to(loaded, stack, disabled=disabled)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        assert loaded.counts == ({0: 22} if disabled else {1: 11, 2: 11})
+
+
+def test_unknown_tracepoint() -> None:
+    need("tracepoint")
+    spec = program("count_tracepoint", "tracepoint", target(0, "tracepoint:a:b", category="a", event="b"))
+    with ExitStack() as stack, pytest.raises(TraceError, match="cannot attach tracepoint:a:b: .*no tracepoint a:b"):
+        attach_to(Loaded(stack, spec), stack)
+
+
+@pytest.mark.parametrize("cookie", [0, 5])
+def test_raw_tracepoint(programs: Path, cookie: int) -> None:
+    need("rawtracepoint")
+    spec = program("hit_tracing", "rawtracepoint", target(cookie, event="sys_enter", module=""))
+    with ExitStack() as stack:
+        process = child.start(f"{programs / 'syscalls'} 11", stack)
+        loaded = Loaded(stack, spec, pid=process.pid)
+        attach_to(loaded, stack)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        assert loaded.hits >= 55
+
+
+# ---------------------------------------------------------------------------------------------- perf events
+
+
+def busy(pid_of: subprocess.Popen[bytes] | None = None) -> None:
+    end = time.process_time() + 0.15
+    while time.process_time() < end:
+        pass
+
+
+@pytest.mark.parametrize("details", [{"frequency": 1000}, {"period_ns": 1_000_000}], ids=["hz", "ns"])
+@pytest.mark.parametrize("mine", [False, True], ids=["all", "pid"])
+def test_profile(details: dict[str, int], mine: bool) -> None:
+    need("perf_events")
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program("count_perf", "profile", target(4, **details)), pid=os.getpid())
+        attach_to(loaded, stack, pid=os.getpid() if mine else None)
+        busy()
+        assert loaded.hits > 20
+        assert set(loaded.counts) == {4}
+
+
+def test_profile_covers_threads_that_start_later(programs: Path) -> None:
+    """``-p`` means the process: threads are found at attach time, later ones inherit the event."""
+    need("perf_events")
+    with ExitStack() as stack:
+        process = child.start(f"{programs / 'flood'} 3000000 3", stack)
+        loaded = Loaded(stack, program("count_perf", "profile", target(4, frequency=2000)))
+        attach_to(loaded, stack, pid=process.pid)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        used = os.times().children_user
+        assert loaded.hits > 100, used
+
+
+def test_interval() -> None:
+    need("perf_events")
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program("count_perf", "interval", target(4, period_ns=10_000_000)))
+        attach_to(loaded, stack)
+        time.sleep(0.3)
+        assert 20 <= loaded.hits <= 40
+
+
+def test_software_event() -> None:
+    need("perf_events")
+    page_faults = 2
+    with ExitStack() as stack:
+        spec = program("count_perf", "software", target(1, event="page-faults", config=page_faults, period=1))
+        loaded = Loaded(stack, spec)
+        attach_to(loaded, stack, pid=os.getpid())
+        block = bytearray(4 << 20)
+        block[::4096] = b"x" * 1024
+        assert loaded.hits > 100
+
+
+def test_hardware_event() -> None:
+    need("pmu")
+    with ExitStack() as stack:
+        spec = program("count_perf", "hardware", target(1, event="cycles", config=0, period=100_000))
+        loaded = Loaded(stack, spec)
+        attach_to(loaded, stack, pid=os.getpid())
+        busy()
+        assert loaded.hits > 20
+
+
+def test_watchpoint() -> None:
+    need("watchpoint")
+    if not features.has("watchpoint"):
+        pytest.skip("no hardware breakpoints")
+    word = ctypes.c_uint64(0)
+    with ExitStack() as stack:
+        spec = program("count_perf", "watchpoint", target(1, address=ctypes.addressof(word), length=8, mode="w"))
+        loaded = Loaded(stack, spec)
+        attach_to(loaded, stack, pid=os.getpid())
+        for value in range(5):
+            word.value = value
+        assert loaded.hits == 5
+
+
+# ---------------------------------------------------------------------------------------------- iterators
+
+
+def test_iterator_runs_when_read() -> None:
+    need("iter")
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program("hit_iter", "iter", target(iterator="task", pin="")))
+        done = attach_to(loaded, stack)
+        assert loaded.hits == 0
+        link = done.attached[0].iterator
+        assert link is not None
+        assert b"".join(iterator.read(link)) == b""
+        tasks = sum(len(os.listdir(f"/proc/{pid}/task")) for pid in os.listdir("/proc") if pid.isdigit())
+        assert abs(loaded.hits - tasks) < 20
+
+
+def test_iterator_pin(tmp_path: Path) -> None:
+    need("iter")
+    with ExitStack() as stack:
+        folder = tmp_path / "bpf"
+        folder.mkdir()
+        subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+        stack.callback(subprocess.run, ["umount", folder], check=True)
+        pin = folder / "tasks"
+        with ExitStack() as session:
+            loaded = Loaded(session, program("hit_iter", "iter", target(iterator="task", pin=str(pin))))
+            done = attach_to(loaded, session)
+            assert str(pin) in done.attached[0].note
+            assert done.attached[0].iterator is None
+            pin.read_bytes()
+            assert loaded.hits > 1
+            with pytest.raises(TraceError, match="there already"):
+                attach_to(loaded, session)
+        pin.unlink()
+
+
+def test_iterator_pin_outside_bpffs(tmp_path: Path) -> None:
+    need("iter")
+    spec = program("hit_iter", "iter", target(iterator="task", pin=str(tmp_path / "x")))
+    with ExitStack() as stack, pytest.raises(TraceError, match="bpffs"):
+        attach_to(Loaded(stack, spec), stack)
+
+
+# ---------------------------------------------------------------------------------------------- kernel functions
+
+
+KPROBE_WAYS = [
+    pytest.param("kprobe_multi", frozenset(), id="multi"),
+    pytest.param("", frozenset(), id="perf"),
+    pytest.param("", frozenset({"perf_link"}), id="ioctl"),
+    pytest.param("", frozenset({"perf_kprobe"}), id="tracefs"),
+]
+
+
+@pytest.mark.parametrize(("multi", "disabled"), KPROBE_WAYS)
+@pytest.mark.parametrize("kind", ["kprobe", "kretprobe"])
+def test_kprobe(programs: Path, kind: str, multi: str, disabled: frozenset[str]) -> None:
+    need(multi or "kprobe")
+    place = target(6, function="__x64_sys_getppid", module="", offset=0)
+    symbol = {"kprobe": "count_kprobe", "kretprobe": "count_return"}[kind]
+    with ExitStack() as stack:
+        process = child.start(f"{programs / 'syscalls'} 11", stack)
+        loaded = Loaded(stack, program(symbol, kind, place, multi=multi), pid=process.pid)
+        attach_to(loaded, stack, disabled=disabled)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        assert loaded.counts == {(0 if "perf_link" in disabled else 6): 11}
+
+
+@pytest.mark.parametrize(
+    "details", [{"function": "__x64_sys_getppid", "offset": 4}, {"address": 0}], ids=["offset", "address"]
+)
+def test_kprobe_places(programs: Path, details: dict[str, int]) -> None:
+    need("kprobe")
+    if "address" in details:
+        from pytrace.runtime.kallsyms import Kallsyms
+
+        details = {"address": Kallsyms().address("__x64_sys_getppid") or 0}
+    with ExitStack() as stack:
+        process = child.start(f"{programs / 'syscalls'} 11", stack)
+        loaded = Loaded(stack, program("count_kprobe", "kprobe", target(1, **details)), pid=process.pid)
+        attach_to(loaded, stack)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        assert loaded.hits == 11
+
+
+def test_kprobe_on_nothing() -> None:
+    need("kprobe")
+    spec = program("count_kprobe", "kprobe", target(0, "kprobe:nothing", function="nothing_like_that", module=""))
+    with ExitStack() as stack, pytest.raises(TraceError, match="cannot attach kprobe:nothing: .*no function"):
+        attach_to(Loaded(stack, spec), stack)
+
+
+def test_kernel_without_kprobes_says_so() -> None:
+    """What a kernel without the feature gives, shown with the feature switched off."""
+    spec = program("count_kprobe", "kprobe", target(0, "kprobe:vfs_read", function="vfs_read", module=""))
+    with ExitStack() as stack, pytest.raises(TraceError, match="no kprobes") as raised:
+        attach_to(Loaded(stack, spec), stack, feature=lambda name: False)
+    assert any("tracepoint" in hint for hint in raised.value.hints)
+
+
+@pytest.mark.parametrize("kind", ["fentry", "fexit"])
+def test_fentry(programs: Path, kind: str) -> None:
+    need("fentry")
+    spec = program("hit_tracing", kind, target(0, function="__x64_sys_getppid", module=""))
+    with ExitStack() as stack:
+        process = child.start(f"{programs / 'syscalls'} 11", stack)
+        loaded = Loaded(stack, spec, pid=process.pid)
+        attach_to(loaded, stack)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        assert loaded.hits == 11
