@@ -13,6 +13,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts, listing
 from pytrace.runtime.kernelinfo import LiveKernel
 from pytrace.types import INT32, AddressSpace, Pointer, String, Struct
+from tests.support.pace import unit
 
 needs_btf = pytest.mark.skipif(not os.path.exists("/sys/kernel/btf/vmlinux"), reason="the kernel shows no BTF")
 
@@ -176,6 +177,52 @@ def test_another_btf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         _ = LiveKernel(environment={"PYTRACE_BTF": "/no/such/file"}).has_btf
 
 
+@needs_btf
+def test_modules(kernel: LiveKernel) -> None:
+    """Functions and types that a module defines."""
+    assert kernel.types is not None
+    loaded = [name for name in kernel.modules() if name in kernel.types.modules]
+    if not loaded:
+        pytest.skip("no module with type information is loaded")
+    module = loaded[0]
+    reader = kernel.types.module(module)
+    assert reader is not None
+    prototypes = kernel.function_prototypes("*", module)
+    assert prototypes
+    assert {item.module for item in prototypes} == {module}
+    own = next(item for item in prototypes if kernel.types.vmlinux.btf.find(item.name, 12) == 0)
+    found = kernel.function(own.name)
+    assert found is not None
+    assert found.module in loaded
+    assert kernel.function(own.name, "vmlinux") is None
+    name = next(name for name in reader.btf.names(4) if kernel.types.vmlinux.btf.find(name, 4) == 0)
+    struct = kernel.struct("struct", name)
+    assert struct is not None
+    assert struct.origin != "vmlinux"
+    assert all(field.offset <= struct.size for field in struct.fields)
+    assert any(fact[0] == "modules" for fact in kernel.dependencies())
+    symbols = [item for item in kernel.kernel_functions("*", module) if item.module == module]
+    assert symbols
+    address = next(a for item in symbols if (a := kernel.kallsyms.address(item.name)) is not None)
+    place = kernel.kallsyms.place(address)
+    assert place is not None
+    assert place.offset == 0
+
+
+def test_traceable_functions_as_ftrace_has_them(kernel: LiveKernel) -> None:
+    try:
+        text = Path(kernel.tracepoint_files.path, "available_filter_functions").read_text()
+    except OSError:
+        pytest.skip("this kernel does not show its traceable functions")
+    names = [line.split()[0] for line in text.splitlines()]
+    assert "vfs_read" in names
+    assert [item.name for item in kernel.kernel_functions("vfs_read")] == ["vfs_read"]
+    wanted = {name for name in names if name.startswith("vfs_") and ".part." not in name}
+    assert {item.name for item in kernel.kernel_functions("vfs_*")} == wanted
+    assert kernel.kernel_functions("rcu_*") == []
+    assert kernel.untraceable_reason("vfs_read") == ""
+
+
 # ---------------------------------------------------------------------------------------------- listing
 
 
@@ -264,7 +311,7 @@ def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
 def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     start = time.process_time()
     kinds = {line.partition(":")[0] for line in _lines(kernel, None)}
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < 100 * unit()
     assert kinds >= {"kprobe", "tracepoint", "software", "hardware", "rawtracepoint"}
 
 
