@@ -146,13 +146,25 @@ class DebugInfo:
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> str:
         """Declaration of a function of the kernel, which libbpf finds in the kernel's BTF by name."""
-        kinds = {"ptr": self.void_pointer, "i32": self.int, "void": "null"}
-        listed = ", ".join([kinds[result], *(kinds[item] for item in parameters)])
+        listed = ", ".join([self._kernel_type(result), *(self._kernel_type(item) for item in parameters)])
         signature = self.add(f"!DISubroutineType(types: {self.add(f'!{{{listed}}}')})")
         file = self.file(self._main)
         return self.add(
             f'!DISubprogram(name: "{name}", scope: {file}, file: {file}, line: 1, type: {signature}, '
             "flags: DIFlagPrototyped, spFlags: DISPFlagOptimized)"
+        )
+
+    def _kernel_type(self, name: str) -> str:
+        """``int``, ``void``, or a pointer to the kernel's struct of that name (libbpf compares names)."""
+        plain = {"int": self.int, "void": "null"}.get(name)
+        if plain is not None:
+            return plain
+        empty = self.add("!{}")
+        return self.pointer(
+            self.add(
+                f'!DICompositeType(tag: DW_TAG_structure_type, name: "{name}", file: {self.file(self._main)}, '
+                f"size: 64, elements: {empty})"
+            )
         )
 
     def location(self, scope: str, span: Span, source: Source) -> str:

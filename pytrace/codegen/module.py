@@ -95,12 +95,13 @@ class Module:
         return f"getelementptr (i8, ptr @constants, i64 {self._constants[data]})"
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> None:
-        """Declare a function of the kernel (kfunc); LLVM types as text."""
+        """Declare a function of the kernel (kfunc): ``int``, ``void`` and names of structs that pointers point to."""
         if name in self._kernel_functions:
             return
         info = self.debug.kernel_function(name, parameters, result)
-        listed = ", ".join(parameters)
-        self._kernel_functions[name] = f'declare !dbg {info} {result} @{name}({listed}) section ".ksyms"\n'
+        listed = ", ".join("i32" if item == "int" else "ptr" for item in parameters)
+        given = {"int": "i32", "void": "void"}.get(result, "ptr")
+        self._kernel_functions[name] = f'declare !dbg {info} {given} @{name}({listed}) section ".ksyms"\n'
 
     def zeros(self, size: int) -> str:
         """Read-only zero bytes, at least *size* of them."""

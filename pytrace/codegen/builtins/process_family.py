@@ -69,6 +69,13 @@ def _comm_of(e: Emitter, node: ast.Call) -> Operand:
     """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
     if e.script.kernel.function("bpf_task_from_pid") is None:
         raise TraceError("comm() of another process needs a kernel with bpf_task_from_pid")
+    row = e.program.unit.kind
+    if row.program_type == "raw_tracepoint":
+        raise TraceError(
+            f"comm() of another process is not possible in {row.name} probes: "
+            "the kernel does not let their programs call bpf_task_from_pid",
+            hints=("tracepoint, rawtracepoint, fentry, fexit and iter probes can",),
+        )
     argument = node.args[0]
     kind = e.type(node)
     if not isinstance(argument, ast.Expr):
@@ -77,8 +84,8 @@ def _comm_of(e: Emitter, node: ast.Call) -> Operand:
 
     def write(pointer: Value, align: int) -> None:
         memory.zero(e, pointer, kind.size, align)
-        e.module.kernel_function("bpf_task_from_pid", ("i32",), "ptr")
-        e.module.kernel_function("bpf_task_release", ("ptr",), "void")
+        e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
+        e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
         cut = e.b.define(f"trunc i64 {number} to i32")
         task = e.b.define(f"call ptr @bpf_task_from_pid(i32 {cut})")
         there, done = e.b.block(), e.b.block()

@@ -1,0 +1,85 @@
+"""Compiling small scripts: what is in the ELF file and the manifest, and how long it takes."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from pytrace import codegen, pipeline
+from pytrace.compiled import CompiledScript
+from pytrace.diagnostics import Diagnostics
+from pytrace.options import CompileOptions
+from pytrace.source import Source
+from tests.support.facts import RecordedKernel
+
+
+def compile_text(text: str) -> CompiledScript:
+    source = Source("stdin", text, None)
+    return pipeline.compile_script(source, CompileOptions(), RecordedKernel(), Diagnostics())
+
+
+def sections(script: CompiledScript) -> dict[str, int]:
+    return {section.name: section["sh_size"] for section in ELFFile(io.BytesIO(script.elf)).iter_sections()}
+
+
+def test_sections() -> None:
+    found = sections(compile_text("begin { @x = 1; @c = count(); @k[1] = 2; exit(); }"))
+    assert {"license", ".maps", ".BTF", ".BTF.ext", ".bss.percpu", ".bss.maps", "pytrace/begin_0"} <= set(found)
+
+
+def test_maps_are_one_section() -> None:
+    script = compile_text("begin { @a[1] = 1; @b[1] = 1; @c[1] = 1; }")
+    names = [section.name for section in ELFFile(io.BytesIO(script.elf)).iter_sections()]
+    assert names.count(".maps") == 1
+    assert names.count(".rodata") <= 1
+
+
+def test_unkeyed_count_calls_no_map_helper() -> None:
+    script = compile_text("tracepoint:sched:sched_switch { @ = count(); }")
+    section = ELFFile(io.BytesIO(script.elf)).get_section_by_name(f"pytrace/{script.manifest.programs[0].symbol}")
+    code = section.data()
+    # An instruction is 8 bytes; 0x85 is a call, whose immediate is the helper's number.
+    calls = [int.from_bytes(code[at + 4 : at + 8], "little") for at in range(0, len(code), 8) if code[at] == 0x85]
+    assert calls == [8], "bpf_get_smp_processor_id only"
+    assert len(code) // 8 < 20
+
+
+def test_same_script_same_bytes() -> None:
+    text = 'begin { @x["a"] = count(); for ($i : 0..3) { printf("%d %s\\n", $i, comm); } }'
+    assert compile_text(text).elf == compile_text(text).elf
+
+
+def test_compiled_script_can_be_written_and_read() -> None:
+    script = compile_text('begin { @x["a", 1] = hist(5); printf("%s\\n", kstack); exit(); }')
+    again = CompiledScript.from_bytes(script.to_bytes())
+    assert again.elf == script.elf
+    assert again.manifest.to_data() == script.manifest.to_data()
+
+
+def test_texts_of_the_stages() -> None:
+    source = Source("stdin", "begin { @ = count(); }", None)
+    compilation = pipeline.Compilation(source, CompileOptions(), RecordedKernel(), Diagnostics())
+    pipeline.run(compilation, pipeline.FRONT_END)
+    texts = codegen.llvm_texts(compilation["checked"], compilation.kernel, compilation.options)
+    assert "define dso_local i64 @begin_0" in texts.original
+    assert "define dso_local" in texts.optimized
+    assert "exit" in texts.assembly
+
+
+@pytest.mark.parametrize(("probes", "most"), [(1, 0.1), (50, 1.5)])
+def test_time_of_the_back_end(probes: int, most: float) -> None:
+    text = "".join(f"begin {{ @[{at}] = count(); }} " for at in range(probes))
+    compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), RecordedKernel(), Diagnostics())
+    pipeline.run(compilation, pipeline.FRONT_END)
+    codegen.compile_program(compilation["checked"], compilation.kernel, compilation.options)
+    best = min(_timed(compilation) for _ in range(3))
+    assert best < most
+
+
+def _timed(compilation: pipeline.Compilation) -> float:
+    start = time.process_time()
+    codegen.compile_program(compilation["checked"], compilation.kernel, compilation.options)
+    return time.process_time() - start
