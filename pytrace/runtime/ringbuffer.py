@@ -178,7 +178,12 @@ class RingReader:
             else:
                 guess = 2
             if not word & DISCARD:
-                runs.append((place - start + RECORD_HEADER, word, step, count))
+                first = place - start + RECORD_HEADER
+                if runs and runs[-1][1] == word and runs[-1][0] + step * runs[-1][3] == first:
+                    first, _, _, before = runs.pop()
+                    runs.append((first, word, step, before + count))
+                else:
+                    runs.append((first, word, step, count))
             place += count * step
             if guess > 1 << 14:
                 guess = 1 << 14

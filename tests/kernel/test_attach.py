@@ -274,7 +274,7 @@ def test_tracepoints(programs: Path, disabled: frozenset[str]) -> None:
 def test_unknown_tracepoint() -> None:
     need("tracepoint")
     spec = program("count_tracepoint", "tracepoint", target(0, "tracepoint:a:b", category="a", event="b"))
-    with ExitStack() as stack, pytest.raises(TraceError, match="cannot attach tracepoint:a:b: .*no tracepoint a:b"):
+    with ExitStack() as stack, pytest.raises(TraceError, match=r"cannot attach tracepoint:a:b: .*no tracepoint a:b"):
         attach_to(Loaded(stack, spec), stack)
 
 
@@ -460,7 +460,7 @@ def test_kprobe_places(programs: Path, details: dict[str, int]) -> None:
 def test_kprobe_on_nothing() -> None:
     need("kprobe")
     spec = program("count_kprobe", "kprobe", target(0, "kprobe:nothing", function="nothing_like_that", module=""))
-    with ExitStack() as stack, pytest.raises(TraceError, match="cannot attach kprobe:nothing: .*no function"):
+    with ExitStack() as stack, pytest.raises(TraceError, match=r"cannot attach kprobe:nothing: .*no function"):
         attach_to(Loaded(stack, spec), stack)
 
 

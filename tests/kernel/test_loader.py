@@ -1,0 +1,124 @@
+"""Loading on this kernel: sections, runs, refusals, and nothing left when it fails."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from pytrace.diagnostics import InternalError
+from pytrace.runtime import bpf, features, libbpf, loader
+from pytrace.runtime.maps import MapReader
+from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+BEGIN = program("begin_0", "begin", target(probe="begin"))
+
+
+def test_run_and_section() -> None:
+    with ExitStack() as stack:
+        loaded = Loaded(stack, BEGIN)
+        assert loaded.maps.slot(HITS)[0] is False
+        assert loaded.loaded.run("begin_0") == 7
+        assert loaded.maps.slot(HITS)[0] is True
+        assert loaded.hits == 1
+        loaded.maps.zero(HITS)
+        assert loaded.maps.slot(HITS) == (True, bytes(64))
+        loaded.maps.clear(HITS)
+        assert loaded.maps.slot(HITS) == (False, bytes(64))
+
+
+def test_refused_program_is_named_with_reason_and_place() -> None:
+    with ExitStack() as stack, pytest.raises(loader.LoadError) as raised:
+        Loaded(stack, BEGIN, program("bad", "kprobe", target(probe="kprobe:bad")))
+    assert "refused kprobe:bad: R1 invalid mem access 'scalar' (probes.c:" in raised.value.message
+    assert "processed" in raised.value.log
+    assert raised.value.program is not None
+
+
+def test_verifier_log_of_what_loads(capfd: pytest.CaptureFixture[str]) -> None:
+    logs: dict[str, str] = {}
+    lines: list[str] = []
+    options = loader.LoadOptions(verifier_log=logs.__setitem__, libbpf_log=lines.append)
+    with ExitStack() as stack:
+        loader.load(script(BEGIN), options=options, stack=stack)
+    assert "processed" in logs["begin_0"]
+    assert any("pytrace" in line for line in lines)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_libbpf_stays_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    broken = type(script(BEGIN))(b"\x7fELF" + bytes(60), script(BEGIN).manifest)
+    with ExitStack() as stack, pytest.raises(loader.LoadError, match="libbpf cannot read"):
+        loader.load(broken, options=loader.LoadOptions(), stack=stack)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_skipped_and_missing_programs() -> None:
+    with ExitStack() as stack:
+        options = loader.LoadOptions(skip=frozenset({"begin_0"}))
+        loaded = loader.load(script(BEGIN), options=options, stack=stack)
+        assert loaded.symbols == []
+        with pytest.raises(InternalError, match="no program 'begin_0'"):
+            loaded.run("begin_0")
+    with ExitStack() as stack, pytest.raises(InternalError, match="not in the ELF file: nowhere"):
+        Loaded(stack, program("nowhere", "begin"))
+
+
+@pytest.mark.parametrize("spec", [COUNTS, PERCPU], ids=lambda spec: spec.kind)
+def test_map_reader(spec: object) -> None:
+    from pytrace.runtime import bpfmap
+
+    with ExitStack() as stack:
+        loaded = Loaded(stack, BEGIN)
+        maps: MapReader = loaded.maps
+        descriptor, _, size, _ = maps._size(spec)  # type: ignore[arg-type]
+        keys = [number.to_bytes(8, "little") for number in range(3000)]
+        bpfmap.update_all(descriptor, keys, b"\1" * size)
+        assert sorted(maps.items(spec)) == sorted((key, b"\1" * size) for key in keys)  # type: ignore[arg-type]
+        assert maps.delete(spec, keys[0])  # type: ignore[arg-type]
+        assert not maps.delete(spec, keys[0])  # type: ignore[arg-type]
+        assert maps.lookup(spec, keys[0]) is None  # type: ignore[arg-type]
+        maps.zero(spec)  # type: ignore[arg-type]
+        assert {value for _, value in maps.items(spec)} == {bytes(size)}  # type: ignore[arg-type]
+        assert len(maps.snapshot_and_clear(spec)) == 2999  # type: ignore[arg-type]
+        assert maps.items(spec) == []  # type: ignore[arg-type]
+
+
+def test_walk_by_keys_gives_the_same_as_batches() -> None:
+    import os
+
+    from pytrace.runtime import bpfmap, maps
+
+    descriptor = bpfmap.create(bpf.MapType.HASH, 8, 8, 500)
+    try:
+        bpfmap.update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
+        assert sorted(maps._by_keys(descriptor, 8, 8, 500)) == sorted(maps.read_pairs(descriptor, 8, 8, 500))
+    finally:
+        os.close(descriptor)
+
+
+def test_every_feature_can_be_asked() -> None:
+    features.forget()
+    answers = {name: features.has(name) for name in features.FEATURES}
+    assert answers["ringbuf"]
+    assert answers["batch_ops"]
+
+
+def test_missing_library_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libbpf, "LIBRARY", "libnothing.so.9")
+    libbpf.library.cache_clear()
+    try:
+        with pytest.raises(libbpf.TraceError, match="not installed") as raised:
+            libbpf.library()
+        assert "apt-get install libbpf1" in raised.value.hints[0]
+    finally:
+        libbpf.library.cache_clear()
+
+
+@pytest.mark.parametrize("pages", [1, 3, 64])
+def test_ring_size(pages: int) -> None:
+    size = loader.ring_size(pages)
+    assert size >= pages * 4096
+    assert size & (size - 1) == 0
+    assert loader.RING_SMALLEST <= loader.ring_size(0) <= loader.RING_LARGEST

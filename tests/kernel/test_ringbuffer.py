@@ -1,0 +1,94 @@
+"""The event ring on this kernel: nothing lost that was not counted, order, limits, failing handlers."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pytrace.diagnostics import InternalError
+from pytrace.runtime import attach, child
+from pytrace.runtime.attach import AttachOptions
+from pytrace.runtime.counters import CounterReader
+from pytrace.runtime.ringbuffer import EventLoop, RingReader, each
+from tests.support.loading import Loaded, program, target
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+def flood(stack: ExitStack, programs: Path, times: int, **config: int) -> tuple[Loaded, child.Child]:
+    process = child.start(f"{programs / 'flood'} {times}", stack)
+    spec = program("event_tracepoint", "tracepoint", target(77, category="syscalls", event="sys_enter_getppid"))
+    loaded = Loaded(stack, spec, pid=process.pid, **config)
+    attach.attach_all(loaded.loaded, [spec], AttachOptions(), stack)
+    return loaded, process
+
+
+def test_received_and_lost_make_all(programs: Path) -> None:
+    with ExitStack() as stack:
+        loaded, process = flood(stack, programs, 300_000)
+        reader = RingReader(loaded.loaded.map_fd("events"), stack)
+        loop = EventLoop(reader, stack)
+        numbers: list[int] = []
+
+        def take(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            assert length == 32
+            for place in range(offset, offset + count * stride, stride):
+                number, pid, cookie = struct.unpack_from("=8xQQQ", data, place)
+                assert (pid, cookie) == (process.pid, 77)
+                numbers.append(number)
+
+        process.release()
+        drained = 0
+        while process.poll() is None or reader.pending:
+            loop.wait(0.05, drained)
+            drained = reader.drain([take], 10_000)
+        lost = CounterReader(loaded.loaded).total("lost")
+        assert len(numbers) + lost == loaded.hits == 300_000
+        assert lost < 3_000
+
+
+def test_small_ring_loses_and_counts(programs: Path) -> None:
+    with ExitStack() as stack:
+        loaded, process = flood(stack, programs, 50_000, perf_rb_pages=1)
+        reader = RingReader(loaded.loaded.map_fd("events"), stack)
+        counters = CounterReader(loaded.loaded)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        got = reader.drain([lambda data, offset, length, stride, count: None])
+        assert 0 < got < 200
+        assert counters.news() == {("lost", 0): 50_000 - got}
+        assert counters.news() == {}
+
+
+def test_limit_and_failing_handler(programs: Path) -> None:
+    with ExitStack() as stack:
+        loaded, process = flood(stack, programs, 1000)
+        reader = RingReader(loaded.loaded.map_fd("events"), stack)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        seen: list[int] = []
+        handler = each(lambda data, offset, length: seen.append(length))
+        assert reader.drain([handler], 100) == 100
+        assert seen == [32] * 100
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            reader.drain([fail], 100)
+        assert reader.drain([handler]) == 800
+        assert not reader.pending
+
+
+def test_unknown_event_id(programs: Path) -> None:
+    with ExitStack() as stack:
+        loaded, process = flood(stack, programs, 3)
+        reader = RingReader(loaded.loaded.map_fd("events"), stack)
+        process.release()
+        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        with pytest.raises(InternalError, match="unknown id 0"):
+            reader.drain([])

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import child, privileges
+
+
+def wait(process: child.Child) -> int | None:
+    select.select([process], [], [], 10)
+    return process.poll()
+
+
+def test_held_until_released(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    with ExitStack() as stack:
+        process = child.start(f"sh -c 'echo \"a b\" > {made}; exit 3'", stack)
+        assert process.poll() is None
+        assert not made.exists()
+        process.release()
+        assert wait(process) == 3
+    assert made.read_text() == "a b\n"
+
+
+def test_stands_still_as_the_new_program() -> None:
+    with ExitStack() as stack:
+        process = child.start("sleep 0", stack)
+        process.stop_after_exec()
+        assert os.path.basename(os.readlink(f"/proc/{process.pid}/exe")) != os.path.basename(sys.executable)
+        process.release()
+        assert wait(process) == 0
+
+
+@pytest.mark.parametrize("how", ["held", "stopped", "running", "stubborn"])
+def test_ends_with_the_tracer(how: str) -> None:
+    command = "sh -c 'trap \"\" TERM; while :; do sleep 9; done'" if how == "stubborn" else "sleep 99"
+    with ExitStack() as stack:
+        process = child.start(command, stack)
+        if how == "stopped":
+            process.stop_after_exec()
+        elif how != "held":
+            process.release()
+    assert process.poll() is not None
+    assert not os.path.exists(f"/proc/{process.pid}")
+
+
+def test_ends_when_the_tracer_is_killed() -> None:
+    code = (
+        "from contextlib import ExitStack\nfrom pytrace.runtime import child\nimport time\n"
+        "p = child.start('sleep 99', ExitStack())\np.release()\nprint(p.pid, flush=True)\ntime.sleep(99)\n"
+    )
+    tracer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert tracer.stdout is not None
+    pid = int(tracer.stdout.readline())
+    watch = os.pidfd_open(pid)
+    tracer.kill()
+    tracer.communicate()
+    assert select.select([watch], [], [], 10)[0]
+    os.close(watch)
+
+
+def test_signal_status() -> None:
+    with ExitStack() as stack:
+        process = child.start("sh -c 'kill -9 $$'", stack)
+        process.release()
+        assert wait(process) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [("", "empty"), ("'x", "not well quoted"), ("no-such-program-x", "no such program"), ("/tmp", "directory"),
+     ("/etc/passwd", "not executable"), ("/nonexistent/x", "no such file")],
+)  # fmt: skip
+def test_bad_commands(command: str, message: str) -> None:
+    with ExitStack() as stack, pytest.raises(TraceError, match=message):
+        child.start(command, stack)
+
+
+def test_not_a_program(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("hello")
+    file.chmod(0o755)
+    with ExitStack() as stack:
+        process = child.start(str(file), stack)
+        with pytest.raises(TraceError, match="Exec format error"):
+            process.release()
+
+
+def test_privileges() -> None:
+    with pytest.raises(TraceError, match="CAP_BPF|needs root"):
+        privileges.check_capabilities(frozenset({"CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH"}))
+    privileges.check_capabilities(
+        frozenset({"CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_BPF", "CAP_PERFMON"})
+    )
+    with pytest.raises(TraceError, match="locked down"):
+        privileges.check_lockdown("none integrity [confidentiality]")
+    privileges.check_lockdown("none [integrity] confidentiality")
+    assert privileges.kernel_warnings("5.10.0-8-amd64")
+    assert not privileges.kernel_warnings("6.1.0")
