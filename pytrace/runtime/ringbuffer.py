@@ -91,6 +91,7 @@ class RingReader:
         # (position, header) must be seen before what we read next (header, payload), and our copy must be
         # done before the consumer position says so.
         self._fence = threading.Lock()
+        self._guess = SLICE
         self.peak_backlog = 0
         """Most bytes that the backlog ever held."""
 
@@ -196,11 +197,13 @@ class RingReader:
         chunk = self._backlog[0]
         offset, length, stride, count = chunk.runs.popleft()
         identity = chunk.words[offset >> 2]
-        taken = min(count, most)
+        # As in _walk the guess follows what was met: kinds of events that alternate must not cost a long look each.
+        taken = min(count, most, self._guess)
         if taken > 1:
             seen = chunk.words[offset >> 2 : (offset + taken * stride - RECORD_HEADER) >> 2 : stride >> 2].tolist()
             if seen.count(identity) != taken:
                 taken = next(index for index, other in enumerate(seen) if other != identity)
+        self._guess = min(SLICE, max(2, 2 * taken))
         if taken < count:
             chunk.runs.appendleft((offset + taken * stride, length, stride, count - taken))
         elif not chunk.runs:
