@@ -1,0 +1,60 @@
+"""Nothing stays in the kernel: killed tracers, and many sessions in a row."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from pytrace.runtime import attach
+from pytrace.runtime.attach import AttachOptions
+from tests.support.loading import Loaded, program, target
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+TRACER = """
+import time
+from contextlib import ExitStack
+from tests.kernel.test_cleanup import session
+with ExitStack() as stack:
+    session(stack)
+    print("attached", flush=True)
+    time.sleep(99)
+"""
+
+
+def session(stack: ExitStack) -> Loaded:
+    """A loaded script with a tracepoint and a timer attached."""
+    specs = (
+        program("count_tracepoint", "tracepoint", target(1, category="syscalls", event="sys_enter_getppid")),
+        program("count_perf", "profile", target(2, frequency=99)),
+    )
+    loaded = Loaded(stack, *specs, pid=os.getpid())
+    attach.attach_all(loaded.loaded, specs, AttachOptions(), stack)
+    return loaded
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_signalled_tracer_leaves_nothing(number: signal.Signals) -> None:
+    tracer = subprocess.Popen(
+        [sys.executable, "-c", TRACER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert tracer.stdout is not None
+    assert tracer.stdout.readline() == "attached\n"
+    tracer.send_signal(number)
+    tracer.communicate(timeout=20)
+    assert tracer.returncode != 0
+
+
+def test_sessions_in_a_row_keep_no_descriptors() -> None:
+    with ExitStack() as stack:
+        session(stack)
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        with ExitStack() as stack:
+            session(stack)
+    assert sorted(os.listdir("/proc/self/fd")) == before
