@@ -135,6 +135,10 @@ class Emitter:
         self._temporaries: list[list[Callable[[], None]]] = [[]]
         self._spare: dict[int, list[Value]] = {}
         self.span = span
+        self.node: ast.Node = program.unit.body
+        """What is being evaluated: where a failed read is reported."""
+        self.discarded: ast.Expr | None = None
+        """The expression whose value nobody looks at: its failure is reported instead."""
         self.at(span)
 
     # ------------------------------------------------------------------ leaving from inside a loop

@@ -178,7 +178,9 @@ def helper_error(e: Emitter, node: ast.Node, helper: str, code: Value, map_name:
     send(e, spec, [Scalar(code, INT32)])
 
 
-def check_helper(e: Emitter, node: ast.Node, helper: str, code: Value, *, level: int = 1) -> None:
+def check_helper(
+    e: Emitter, node: ast.Node, helper: str, code: Value, *, level: int = 1, map_name: str = ""
+) -> None:
     """Count a negative *code*, and report it when failures of this *level* are wanted (1 most helpers, 2 reads)."""
     if e.script.options.checks < level and level > 1:
         return
@@ -187,7 +189,7 @@ def check_helper(e: Emitter, node: ast.Node, helper: str, code: Value, *, level:
     e.b.start(failed)
     before = e.counter("helper", e.program.index)
     if e.script.options.checks >= level:
-        first_ones(e, before, lambda: helper_error(e, node, helper, code))
+        first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name))
     e.b.jump(done)
     e.b.start(done)
 

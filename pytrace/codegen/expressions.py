@@ -21,10 +21,11 @@ def evaluate(e: Emitter, node: ast.Expr) -> Operand:
     emit = _EMIT.get(type(node))
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")
-    saved = e.b.location
+    saved, around = e.b.location, e.node
     e.at(node.span)
+    e.node = node
     found: Operand = emit(e, node)
-    e.b.location = saved
+    e.b.location, e.node = saved, around
     return found
 
 

@@ -286,6 +286,8 @@ def delete(e: Emitter, node: ast.Node, info: MapInfo, keys: Sequence[ast.Expr]) 
     if bucketed(info.value):
         return aggregates.delete_buckets(e, node, info, operand)
     got = e.b.helper("map_delete_elem", map_symbol(info), key_of(e, info.key, operand, info.key.size))
+    if e.discarded is node:
+        events.check_helper(e, node, "bpf_map_delete_elem", got, map_name=info.name)
     return e.b.icmp("eq", got, "0")
 
 

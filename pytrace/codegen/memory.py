@@ -86,7 +86,16 @@ def store(e: Emitter, pointer: Value, value: Value, kind: Type, align: int = 8) 
 
 def read(e: Emitter, pointer: Value, size: Value | int, address: Value, space: AddressSpace) -> Value:
     """Read kernel or user memory; gives the helper's result. On a fault the kernel clears the target."""
-    return e.b.helper(read_helper(resolve_space(e, space)), pointer, str(size), address)
+    return _reported(e, read_helper(resolve_space(e, space)), pointer, str(size), address)
+
+
+def _reported(e: Emitter, helper: str, *args: Value) -> Value:
+    """Call a read helper; its failure is reported when all failures are wanted."""
+    from pytrace.codegen import events
+
+    got = e.b.helper(helper, *args)
+    events.check_helper(e, e.node, f"bpf_{helper}", got, level=2)
+    return got
 
 
 def read_scalar(e: Emitter, address: Value, kind: Type, space: AddressSpace) -> Scalar:
@@ -275,7 +284,7 @@ def read_string(
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL."""
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
-    got = e.b.helper(read_helper(where, string=True), pointer, str(capacity), address)
+    got = _reported(e, read_helper(where, string=True), pointer, str(capacity), address)
     full, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", got, str(capacity)), full, done, likely=False)
     e.b.start(full)
@@ -291,7 +300,7 @@ def string_tail(
 ) -> Value:
     """Read a string of at most *limit* bytes (constant bound *most*) without its NUL; gives its length."""
     room = str(limit + 1) if isinstance(limit, int) else e.b.add(limit, "1")
-    got = e.b.helper(read_helper(resolve_space(e, space), string=True), pointer, room, address)
+    got = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
     return text_length(e, got, most)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pytrace.codegen.layout import CACHE_LINE, FLAG, Layout
 from pytrace.codegen.module import Module
 from pytrace.codegen.scratch import CLAIM, COPIES
@@ -25,7 +27,7 @@ def test_aggregates_are_per_cpu_and_do_not_overlap() -> None:
     program = checked(a=Count(), b=Hist(0), c=Count())
     layout = Layout.plan(program, 4)
     places = sorted((layout.slots[name], FLAG + info.value.size) for name, info in program.maps.items())
-    for (start, size), (following, _) in zip(places, places[1:], strict=False):
+    for (start, size), (following, _) in pairwise(places):
         assert start + size <= following
     layout.finish(Module(None, "GPL"))
     assert layout.stride % CACHE_LINE == 0

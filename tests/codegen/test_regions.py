@@ -1,0 +1,49 @@
+"""Variables that loop bodies share with the code around them."""
+
+from __future__ import annotations
+
+from pytrace import pipeline
+from pytrace.codegen.regions import called_functions, shared_variables
+from pytrace.diagnostics import Diagnostics
+from pytrace.frontend.checked import CheckedProgram
+from pytrace.options import CompileOptions
+from pytrace.source import Source
+from tests.support.facts import RecordedKernel
+
+
+def checked(text: str) -> CheckedProgram:
+    compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), RecordedKernel(), Diagnostics())
+    pipeline.run(compilation, pipeline.FRONT_END)
+    found = compilation["checked"]
+    assert isinstance(found, CheckedProgram)
+    return found
+
+
+def shared(text: str) -> set[str]:
+    program = checked(text)
+    return {info.name for info in shared_variables(program, program.units[0].body)}
+
+
+def test_only_what_crosses_a_loop_is_shared() -> None:
+    assert shared("begin { $a = 1; $b = 2; for ($i : 0..3) { $c = $a; print($c + $i); } print($b); }") == {"a"}
+
+
+def test_a_loop_variable_is_shared_with_an_inner_loop() -> None:
+    assert shared("begin { for ($i : 0..3) { for ($j : 0..3) { print($i + $j); } } }") == {"i"}
+
+
+def test_the_condition_of_while_runs_inside() -> None:
+    assert shared("begin { $n = 3; while ($n > 0) { $n--; } }") == {"n"}
+
+
+def test_bounds_of_a_range_are_outside() -> None:
+    assert shared("begin { $n = 3; for ($i : 0..$n) { print($i); } }") == set()
+
+
+def test_functions_come_after_those_that_they_call() -> None:
+    text = (
+        "fn a(): int64 { return 1; } fn b(): int64 { return a() + 1; } fn c(): int64 { return b() + a(); } "
+        "begin { print(c()); }"
+    )
+    program = checked(text)
+    assert [info.name for info in called_functions(program, program.units[0].body)] == ["a", "b", "c"]
