@@ -52,7 +52,8 @@ def cast(checker: Checker, node: ast.Cast) -> Type:
 
 def _warn_same(checker: Checker, node: ast.Cast, target: Type, given: Type) -> None:
     read = isinstance(node.operand, ast.MapRef | ast.MapIndex)
-    if settle(given) != target or isinstance(node.type, ast.TypeofExpr) or read:
+    # A literal's type is no news that its writer could know.
+    if given != target or isinstance(given, Flexible) or isinstance(node.type, ast.TypeofExpr) or read:
         return
     checker.warn(f"the value is {target} already", cast_span(node), hints=["leave the cast out"])
 

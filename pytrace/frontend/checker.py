@@ -99,6 +99,11 @@ class Checker:
         """Functions that the present body calls, and where."""
         self.locking: Span | None = None
         """Set while an operand of ``sizeof`` or the like is looked at: what it reads must keep its type."""
+        self.answering = False
+        """Whether questions about types of variables and maps are answered: not before all that does not depend on the
+        answers is known."""
+        self.asked = False
+        """Whether such a question was put off."""
 
     # ---------------------------------------------------------------------------------------- messages
 
@@ -132,6 +137,9 @@ class Checker:
         changed = self.number == 1
         for slot in self._slots():
             changed |= slot.begin(self.number)
+        if self.asked and not changed:
+            self.asked, self.answering = False, True
+            changed = True
         self.diagnostics = Diagnostics()
         self.program = CheckedProgram(units=self.program.units)
         for variable in self.variables.values():
@@ -179,6 +187,16 @@ class Checker:
             yield
         finally:
             self.locking = before
+
+    def relies_on(self, slot: Slot) -> bool:
+        """Whether the type of *slot* may be used now; where a question about types is asked, it stays from here on."""
+        if self.locking is None or slot.fixed is not None or self.final:
+            return True
+        if not self.answering:
+            self.asked = True
+            return False
+        slot.lock_now(self.locking)
+        return slot.locked is not None
 
     def constant(self, node: ast.Expr) -> int | bool | bytes | None:
         """The value of an expression, when it is known."""

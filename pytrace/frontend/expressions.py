@@ -87,8 +87,8 @@ def variable(checker: Checker, node: ast.Variable) -> Type:
     if not state.assigned and not state.loop:
         checker.warn(f"${node.name} is used before it is assigned; it is zero here", node.span)
     checker.bind(node, state)
-    if checker.locking is not None:
-        state.slot.lock_now(checker.locking)
+    if not checker.relies_on(state.slot):
+        return UNKNOWN
     kind = state.slot.type
     if isinstance(kind, Unknown) and checker.final and not state.assigned and not state.loop:
         # Declared and never assigned: zero.
@@ -112,9 +112,9 @@ def read_type(kind: Type) -> Type | None:
 
 def read_map(checker: Checker, node: ast.MapRef | ast.MapIndex, state: MapState) -> Type:
     """Type of a map's value where it is read."""
+    if not checker.relies_on(state.value):
+        return UNKNOWN
     kind = state.value.type
-    if checker.locking is not None:
-        state.value.lock_now(checker.locking)
     if isinstance(kind, Unknown):
         if checker.final:
             return checker.error(f"undefined map {state.name}: nothing is ever stored in it", node.span)

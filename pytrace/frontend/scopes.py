@@ -73,6 +73,8 @@ def unknown_variable(checker: Checker, node: ast.Variable) -> None:
     name = shown_name(node.name)
     notes, hints = [], did_you_mean("$" + name, ("$" + item for item in checker.scope.visible() if HYGIENE not in item))
     scope = checker.scope
+    if HYGIENE in node.name and scope.find(name) is not None:
+        hints = (f"a macro sees only its own variables: add ${name} to its parameters",)
     if node.name in scope.ended:
         notes.append(("it exists only in this block", scope.ended[node.name].span))
         hints = (f"declare it before the block: let ${name};",)

@@ -55,7 +55,7 @@ class Slot:
             # The verifier forgets what a pointer points to once it has been stored.
             kind = Pointer(kind.target, kind.space)
         common = unify(self.found, kind)
-        if common is None or (self.locked is not None and settle(common) != self.locked):
+        if common is None or not self._keeps(kind):
             return False
         self.found = common
         if self.first is None:
@@ -68,9 +68,17 @@ class Slot:
         return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
 
     def lock_now(self, place: Span) -> None:
-        """Remember that the type was relied on at *place*."""
-        if self.locked is None and not isinstance(self.type, Unknown):
-            self.locked, self.lock = settle(self.type), place
+        """Remember that the type was relied on at *place*: what stands behind it must not change it."""
+        if self.locked is None and not isinstance(self.known, Unknown):
+            so_far = self.known if isinstance(self.found, Unknown) else self.found
+            self.locked, self.lock = settle(so_far), place
+
+    def _keeps(self, kind: Type) -> bool:
+        """Whether the type that something relied on holds values of type *kind* too."""
+        if self.locked is None:
+            return True
+        common = unify(self.locked, kind)
+        return common is not None and settle(common) == self.locked
 
     def begin(self, number: int) -> bool:
         """Start pass *number*; True when the last one changed the type."""

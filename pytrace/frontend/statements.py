@@ -181,7 +181,13 @@ def _let(checker: Checker, node: ast.Let) -> None:
     if kind is not None and (kind.aggregate or isinstance(kind, Void | Stats)):
         checker.error(f"a variable cannot be {kind}", node.span)
         return
-    if kind is not None and not isinstance(kind, Unknown) and not flexible_string(kind):
+    if isinstance(kind, Unknown):
+        state.assigned = True
+        return
+    if kind is not None and flexible_string(kind):
+        # Its capacity comes from what is assigned; until then it is a string, and empty.
+        state.slot.takes(String(1), node.span)
+    elif kind is not None:
         state.slot.fixed = kind
     if given is None:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pytrace.builtin_rows import builtin
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.conversions import UNKNOWN, Unknown, settle
@@ -197,7 +198,18 @@ def operand_type(checker: Checker, operand: ast.Expr | ast.TypeExpr) -> Type:
     """The type that ``typeof``, ``sizeof`` and the like are asked about; what they look at must not change later."""
     if isinstance(operand, ast.TypeExpr):
         return resolve(checker, operand)
+    if isinstance(operand, ast.Identifier):
+        found = _bare(checker, operand.name)
+        if found is not None:
+            return found
     return settle(checker.unevaluated(operand))
+
+
+def _bare(checker: Checker, name: str) -> Type | None:
+    """The C type that a bare name means in ``sizeof(pid_t)``, unless it is the name of a value."""
+    if builtin(name) is not None or checker.definitions.enumerator(name) is not None:
+        return None
+    return checker.definitions.typedef(name) or C_NAMES.get(name)
 
 
 _RULES: dict[type[ast.TypeExpr], Callable[[Checker, Any], Type]] = {

@@ -70,13 +70,18 @@ ACCEPTED = [
     "profile:hz:99 { @[kstack, ustack, comm] = count(); }",
     "begin { $x = 1; if ($x) { } else if ($x == 2) { } }",
     "begin { @a = (1, \"ab\"); @a = (100000, \"abcd\"); }",
+    "begin { @ = (uint8)1; @ = (int8)-1; @ = (uint32)7; }",
+    "begin { $a = (int8)1; $a = (int32)nsecs; print(sizeof($a)); }",
+    "begin { let $b: typeof(@m) = 3; @m = (int8)1; @m = (int32)nsecs; print($b); }",
+    "begin { $a = (int8)1; if comptime (sizeof($a) == 1) { $b = 5; print($b); } }",
+    "begin { print(sizeof(pid_t)); }",
     "begin { @start[tid] = nsecs; $d = nsecs - @start[tid]; @u = hist($d / 1000); }",
     "begin { $x = 10; $x -= 3; $y = -$x; $z = ~$x; $n = !$x; @f = $x & 0xff | 1 << 3; }",
 ]
 
 WARNED = [
-    ("begin { @ = (uint8)1; @ = (int8)-1; @ = (uint32)7; }", ["1:27-33"]),
-    ("begin { @ = nsecs; @ = (int8)-1; }", ["1:24-30", "1:20-32"]),
+    ("begin { $a = (int32)nsecs; print((int32)$a); }", ["1:34-41"]),
+    ("begin { @ = nsecs; @ = (int8)-1; }", ["1:20-32"]),
     ("kprobe:vfs_read { @[tid] = nsecs; } kretprobe:vfs_read /@[tid]/ { @ns = hist(nsecs - @[tid]); delete(@, tid); }", ["1:95-109"]),
     ("begin { @a[1] = stats(1); print(@a[1]); print(@a, 5); }", ["1:41-53"]),
     ("begin { @ = tseries(1, 1s, 10); @b = tseries(1, 1s, 5, \"avg\"); }", ["1:13-31", "1:38-62"]),
