@@ -47,6 +47,9 @@ class Item:
         self.parser: Any = None
         """PLY's parser, while it runs."""
         self._again: list[Token] = []
+        self._repaired: set[tuple[str, int]] = set()
+        """The repairs done and the tokens that they were done for. Tokens are never read backwards and no repair is
+        done twice for one token, so that every item comes to an end."""
 
     def token(self) -> Token | None:
         """The next token; None at the end."""
@@ -76,16 +79,24 @@ class Item:
         if meant is not None and self._accepts(meant):
             self.error(f"unexpected '{token.text}'", token.span, *hints_for(self.tokens, at, ""))
             return self._go_on(Token(meant, token.text, token.span), None)
-        if before is not None and self._misses_semicolon(before, token, at):
+        if before is not None and self._misses_semicolon(before, token, at) and self._first_time("semicolon", at):
             self.error(f"expected ';' before {found_name(token)}", token.span, *hints_for(self.tokens, at, "SEMI"))
             return self._go_on(Token("SEMI", "", _behind(before)), token)
         if token.text:  # a bracket that was put in has been reported
             self._report(token, at)
         opened = sum(symbol.type in _BLOCK_OPENERS for symbol in self.parser.symstack)
-        if not opened:
+        if not opened or not self._first_time("resync", at):
             raise AbandonedItem
         self._skip(at, opened)
         return self._go_on(Token("RESYNC", "", token.span), None)
+
+    def _first_time(self, repair: str, at: int) -> bool:
+        """Whether *repair* was not yet done for the token at index *at*; from now on it was."""
+        done = (repair, at)
+        if done in self._repaired:
+            return False
+        self._repaired.add(done)
+        return True
 
     def _go_on(self, token: Token, again: Token | None) -> Token:
         if again is not None:
@@ -96,7 +107,7 @@ class Item:
     def _misses_semicolon(self, before: Token, token: Token, at: int) -> bool:
         if not self.direct[at] or token.type not in _NEW_STATEMENT:
             return False
-        return before.type in OPERAND_ENDS | {"BREAK", "CONTINUE"} and self._accepts("SEMI")
+        return before.type in OPERAND_ENDS | {"BREAK", "CONTINUE"} and self._accepts("SEMI", token.type)
 
     def _skip(self, at: int, depth: int) -> None:
         """Move behind the statement that is wrong at index *at*, in a block of *depth*."""
@@ -118,20 +129,23 @@ class Item:
             index += 1
         self.index = index
 
-    def _accepts(self, kind: str) -> bool:
-        """Whether PLY's parser, as it stands, could go on with a token of *kind*."""
+    def _accepts(self, *kinds: str) -> bool:
+        """Whether PLY's parser, as it stands, could go on with tokens of these *kinds*, one after the other."""
         actions, goto, productions = self.parser.action, self.parser.goto, self.parser.productions
         states = list(self.parser.statestack)
-        while True:
-            action = actions[states[-1]].get(kind)
-            if action is None:
-                return False
-            if action >= 0:
-                return True
-            rule = productions[-action]
-            if rule.len:
-                del states[-rule.len :]
-            states.append(goto[states[-1]][rule.name])
+        for kind in kinds:
+            while True:
+                action = actions[states[-1]].get(kind)
+                if action is None:
+                    return False
+                if action >= 0:
+                    break
+                rule = productions[-action]
+                if rule.len:
+                    del states[-rule.len :]
+                states.append(goto[states[-1]][rule.name])
+            states.append(action)
+        return True
 
     def _expected(self) -> str:
         kinds = [kind for kind in _CANDIDATES if self._accepts(kind)]
