@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         rows = outputs.rows()
         if "vm" in ways and not metafunc.config.getoption("--all-rows"):
             rows = rows[::VM_ROWS]
-        outs = ("text", "json") if set(ways) & {"host", "vm"} else ()
+        outs = ("text", "json") if "host" in ways else ("text",) if "vm" in ways else ()
         chosen_rows = [(row, output) for row in rows for output in outs]
         metafunc.parametrize(
             ("row", "output"),

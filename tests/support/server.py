@@ -90,17 +90,21 @@ def _text(path: str) -> str:
 # ---------------------------------------------------------------------------------------------- the server's side
 
 PRELOADED = (
-    "json", "re", "llvmlite.binding", "llvmlite.ir", "ply.lex", "ply.yacc", "pytrace.cli", "pytrace.modes",
-    "pytrace.pipeline", "pytrace.frontend.parser", "pytrace.frontend.analysis", "pytrace.codegen",
-    "pytrace.runtime.kernelinfo", "pytrace.runtime.session",
+    "json", "re", "tempfile", "llvmlite.binding", "llvmlite.ir", "ply.lex", "ply.yacc",
+    "elftools.elf.elffile", "elftools.dwarf.dwarfinfo",
 )  # fmt: skip
+"""Libraries that a run may import, beside all of pytrace: an import in the emulated guest takes seconds."""
 
 
 def serve() -> None:
     """Answer requests until the input ends."""
     import importlib
+    import pkgutil
 
-    for name in PRELOADED:
+    import pytrace
+
+    own = [item.name for item in pkgutil.walk_packages(pytrace.__path__, "pytrace.") if "__main__" not in item.name]
+    for name in (*PRELOADED, *own):
         importlib.import_module(name)
     _adopt_orphans()
     channel = os.fdopen(os.dup(1), "w")
