@@ -241,6 +241,10 @@ def settled(e: Emitter, operand: Operand) -> Operand:
     return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
 
 
+def _type_info(e: Emitter, node: ast.TypeInfo) -> Operand:
+    return e.value(e.checked.static[node]["record"])
+
+
 def _field(e: Emitter, node: ast.FieldAccess) -> Operand:
     return access.field(e, node)
 
@@ -265,6 +269,10 @@ def _comptime(e: Emitter, node: ast.Comptime) -> Operand:
     return e.value(node.operand)
 
 
+def _type_info(e: Emitter, node: ast.TypeInfo) -> Operand:
+    return e.value(e.checked.static[node]["record"])
+
+
 def _binary(e: Emitter, node: ast.Binary) -> Operand:
     return operators.binary(e, node)
 
@@ -280,6 +288,7 @@ _EMIT: dict[type[ast.Expr], Callable[[Emitter, Any], Operand]] = {
     ast.Cast: _cast,
     ast.TupleLiteral: _tuple,
     ast.RecordLiteral: _tuple,
+    ast.TypeInfo: _type_info,
     ast.FieldAccess: _field,
     ast.TupleAccess: _tuple_access,
     ast.Index: _index,
@@ -290,5 +299,6 @@ _EMIT: dict[type[ast.Expr], Callable[[Emitter, Any], Operand]] = {
     ast.If: _if,
     ast.BlockExpr: _block,
     ast.Comptime: _comptime,
+    ast.TypeInfo: _type_info,
 }
 
