@@ -17,6 +17,7 @@ JOINERS = {
     "pytrace.modes": {"frontend", "codegen", "runtime"},
     "pytrace.stages": {"frontend", "codegen"},
     "pytrace.request": {"frontend", "runtime"},
+    "pytrace.info": {"codegen", "runtime"},
     "pytrace.__main__": set(),
 }
 """Root modules that may import rooms: the pipeline and the command line."""
