@@ -133,6 +133,9 @@ class KernelInfo(Protocol):
     def type_names(self, kind: str) -> Iterable[str]:
         """Names of all ``struct``, ``union``, ``enum`` or ``typedef`` definitions, for suggestions and listing."""
 
+    def type_id(self, kind: str, name: str) -> int:
+        """Id of a ``struct``, ``union``, ``enum`` or ``typedef`` in the BTF of the kernel proper; 0 without."""
+
     # ---- probes
 
     def function(self, name: str, module: str = "") -> FunctionPrototype | None:

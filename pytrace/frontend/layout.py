@@ -8,7 +8,7 @@ from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.conversions import UNKNOWN, Unknown, literal
 from pytrace.frontend.typenames import operand_type
-from pytrace.types import UINT64, Array, Pointer, Struct, Type
+from pytrace.types import UINT64, Array, Enum, Pointer, Struct, Type
 
 if TYPE_CHECKING:
     from pytrace.frontend.checker import Checker
@@ -63,14 +63,23 @@ def type_info(checker: Checker, node: ast.TypeInfo) -> Type:
         return UNKNOWN
     base, full = type_names(kind)
     members = (
-        ast.IntLiteral(node.span, 0),
+        ast.IntLiteral(node.span, _btf_id(checker, kind)),
         ast.StringLiteral(node.span, base.encode()),
         ast.StringLiteral(node.span, full.encode()),
     )
     record = ast.RecordLiteral(node.span, ("btf_id", "base_type", "full_type"), members)
     found = checker.value(record)
-    checker.program.static[node] = {"values": (0, members[1].value, members[2].value), "record": record}
+    checker.program.static[node] = {"values": (members[0].value, members[1].value, members[2].value), "record": record}
     return found
+
+
+def _btf_id(checker: Checker, kind: Type) -> int:
+    """Id of a type in the kernel's BTF; 0 for one that the kernel proper does not define."""
+    if isinstance(kind, Struct) and kind.name and kind.origin == "vmlinux":
+        return checker.kernel.type_id(kind.kind, kind.name)
+    if isinstance(kind, Enum) and kind == checker.kernel.enum(kind.name):
+        return checker.kernel.type_id("enum", kind.name)
+    return 0
 
 
 def type_names(kind: Type) -> tuple[str, str]:

@@ -117,11 +117,12 @@ class KernelTypes:
 
     def value_type(self, kind: str, name: str) -> Type | None:
         """A ``struct``, ``union``, ``enum`` or ``typedef`` by name; base types count as typedefs."""
-        kinds: tuple[int, ...] = _KIND_NUMBERS[kind]
-        if kind == "typedef":
-            kinds = (*kinds, Kind.INT)
-        found = self.find(name, *kinds)
+        found = self.find(name, *_named(kind))
         return found[0].type(found[1]) if found else None
+
+    def type_id(self, kind: str, name: str) -> int:
+        """Id of a type of the kernel proper, named as for :meth:`value_type`; 0 when it has none."""
+        return self.vmlinux.btf.find(name, *_named(kind))
 
     def names(self, kind: str) -> list[str]:
         """Names of all definitions of a kind, without repetition."""
@@ -234,6 +235,10 @@ class KernelTypes:
                 if isinstance(kind, Struct):
                     found[name.removeprefix("bpf_iter__")] = kind
         return dict(sorted(found.items()))
+
+
+def _named(kind: str) -> tuple[int, ...]:
+    return (*_KIND_NUMBERS[kind], Kind.INT) if kind == "typedef" else _KIND_NUMBERS[kind]
 
 
 def _enum_with(reader: TypeReader, name: str) -> int:

@@ -154,6 +154,9 @@ class LiveKernel:
     def type_names(self, kind: str) -> Iterable[str]:
         return self.types.names(kind) if self.types else []
 
+    def type_id(self, kind: str, name: str) -> int:
+        return self.types.type_id(kind, name) if self.types else 0
+
     # ---- kernel probes
 
     def function(self, name: str, module: str = "") -> FunctionPrototype | None:

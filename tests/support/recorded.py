@@ -132,6 +132,9 @@ class Facts:
     def typedef(self, name: str) -> Type | None:
         return TYPEDEFS.get(name)
 
+    def type_id(self, kind: str, name: str) -> int:
+        return 7 if (kind, name) in STRUCTS and self.has_btf else 0
+
     def type_names(self, kind: str) -> Iterable[str]:
         return [name for found, name in STRUCTS if found == kind]
 
