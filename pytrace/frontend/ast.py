@@ -30,7 +30,7 @@ class TypeExpr(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedType(TypeExpr):
-    """A type by its name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and the like."""
+    """A type by its name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and such."""
 
     name: str
     capacity: int | None = None
@@ -121,6 +121,20 @@ class PositionalParam(Expr):
 @dataclass(frozen=True, slots=True, eq=False)
 class ParamCount(Expr):
     """``$#``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameter(Expr):
+    """A parameter of an ahead-of-time file, known only when that file runs; made by ``frontend.parameters``.
+
+    *name* is the number of a positional one, ``#`` for their count, else the name. *form* is ``number``, ``text`` or
+    ``flag``; *default* its text when it is not given. The first *skip* bytes of a text are left out.
+    """
+
+    name: str
+    form: str
+    default: str = ""
+    skip: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -419,7 +433,7 @@ class MapDecl(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Macro(Node):
-    """``macro name(parameters) { … }``; a parameter is a Variable, a MapRef or an Identifier. *head* spans the name part."""
+    """``macro name(parameters) { … }``; a parameter is a Variable, MapRef or Identifier. *head* spans the name part."""
 
     name: str
     parameters: tuple[Expr, ...]
