@@ -124,7 +124,7 @@ class ParamCount(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameter(Expr):
+class OpenParameter(Expr):
     """A parameter of an ahead-of-time file, known only when that file runs; made by ``frontend.parameters``.
 
     *name* is the number of a positional one, ``#`` for their count, else the name. *form* is ``number``, ``text`` or

@@ -269,12 +269,25 @@ class FieldPath:
     argument: ProbeArgument | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LoadTime:
+    """A value that an ahead-of-time file gets each time it is loaded: *what* it is and its particulars.
+
+    ``parameter`` (name, form, default, skip), ``kaddr`` (symbol), ``cgroup`` (path), ``cpus``, ``child``; the
+    generator adds others (``codegen.loadtime``).
+    """
+
+    what: str
+    parts: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class CheckedProgram:
     """The result of the front end.
 
     - *types*: the type of every expression that is evaluated.
     - *constants*: expressions whose value is known; the code generator does not look below them.
+    - *loaded*: expressions whose value is put into the program when it is loaded (only in ahead-of-time files).
     - *variables*: for each ``Variable`` node (declarations and uses) what it means.
     - *fields*: for each ``FieldAccess``.
     - *calls*: for each ``Call``, and each ``Identifier`` that names a builtin, the row, or the function.
@@ -290,6 +303,7 @@ class CheckedProgram:
     maps: dict[str, MapInfo] = field(default_factory=dict)
     types: dict[ast.Expr, Type] = field(default_factory=dict)
     constants: dict[ast.Expr, Constant] = field(default_factory=dict)
+    loaded: dict[ast.Expr, LoadTime] = field(default_factory=dict)
     variables: dict[ast.Variable, VariableInfo] = field(default_factory=dict)
     fields: dict[ast.FieldAccess, FieldPath] = field(default_factory=dict)
     calls: dict[ast.Expr, Builtin | FunctionInfo] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, InternalError, Note
 from pytrace.frontend import ast
-from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, ProbeUnit, user_span
+from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, LoadTime, ProbeUnit, user_span
 from pytrace.frontend.conversions import (
     UNKNOWN,
     Flexible,
@@ -206,6 +206,20 @@ class Checker:
         """Record that the value of *node* is known."""
         self.program.constants[node] = value
 
+    def set_fact(self, node: ast.Expr, value: int | bool, what: str, *parts: str) -> None:
+        """Record what the machine says about *node*; in an ahead-of-time file each run's machine will say it."""
+        if self.options.mode == "aot":
+            self.program.loaded[node] = LoadTime(what, parts)
+        else:
+            self.set_constant(node, value)
+
+    def constant_hints(self, node: ast.Node) -> list[str]:
+        """What to do about a value that should be a constant and is not."""
+        if isinstance(node, ast.OpenParameter):
+            name = f"${node.name}" if node.name.isdigit() else node.name
+            return [f"parameter {name} is open in this ahead-of-time file; give it with --aot to fix it"]
+        return []
+
     def constant_integer(self, node: ast.Expr, what: str) -> int | None:
         """The value of an expression that must be an integer constant; None after an error."""
         kind = self.value(node)
@@ -213,7 +227,7 @@ class Checker:
         if isinstance(found, int) and not isinstance(found, bool):
             return found
         if not isinstance(kind, Unknown):
-            self.error(f"{what} must be an integer constant", node.span)
+            self.error(f"{what} must be an integer constant", node.span, hints=self.constant_hints(node))
         return None
 
     def constant_text(self, node: ast.Expr | ast.TypeExpr, what: str) -> bytes | None:
@@ -228,7 +242,7 @@ class Checker:
                 return found
             if isinstance(kind, Unknown):
                 return None
-        self.error(f"{what} must be a string literal", node.span)
+        self.error(f"{what} must be a string literal", node.span, hints=self.constant_hints(node))
         return None
 
     def integer(self, node: ast.Expr, what: str) -> Type:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.builtin_rows import builtin, builtin_names
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast, calls, statements
+from pytrace.frontend.checked import LoadTime
 from pytrace.frontend.conversions import INT64_MIN, UINT64_MAX, UNKNOWN, Unknown, literal, settle, unify
 from pytrace.frontend.scopes import unknown_variable
 from pytrace.types import (
@@ -57,6 +58,15 @@ def string(checker: Checker, node: ast.StringLiteral) -> Type:
         return checker.error(f"the string takes {size} bytes, the limit is {limit}", node.span, hints=[hint])
     checker.set_constant(node, node.value)
     return String(size)
+
+
+def parameter(checker: Checker, node: ast.OpenParameter) -> Type:
+    """A parameter that is known only when the compiled file runs."""
+    parts = (node.name, node.form, node.default, str(node.skip))
+    checker.program.loaded[node] = LoadTime("parameter", parts)
+    if node.form == "text":
+        return String(checker.config.max_strlen)
+    return BOOL if node.form == "flag" else INT64
 
 
 def identifier(checker: Checker, node: ast.Identifier) -> Type:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytrace.diagnostics import Diagnostics, Note, similar
@@ -42,12 +42,17 @@ def help_text(program: ast.Program, name: str) -> str:
     known = usage(program)
     if not known:
         return f"{name} has no named parameters\n"
+    return f"parameters of {name}:\n{help_lines(known)}"
+
+
+def help_lines(known: list[NamedParameter]) -> str:
+    """One line for each of the *known* parameters."""
     forms = [_form(item) for item in known]
-    width = max(len(form) for form in forms)
-    lines = [f"parameters of {name}:\n"]
-    for form, item in zip(forms, known, strict=True):
+    width = max((len(text) for text in forms), default=0)
+    lines = []
+    for text, item in zip(forms, known, strict=True):
         default = "" if item.default is False else f" (default: {_shown(item.default)})"
-        lines.append(f"  {form:{width}}  {item.description}{default}".rstrip() + "\n")
+        lines.append(f"  {text:{width}}  {item.description}{default}".rstrip() + "\n")
     return "".join(lines)
 
 
@@ -62,6 +67,19 @@ def substitute(program: ast.Program, options: CompileOptions, diagnostics: Diagn
     result = visitor.rebuild(program, substitution.replace)
     assert isinstance(result, ast.Program)
     return result
+
+
+def describe(program: ast.Program, options: CompileOptions) -> dict[str, Any]:
+    """The parameters as an ahead-of-time file keeps them: those that are fixed in it, and all declarations."""
+    return {
+        "positional": list(options.positional),
+        "fixed": dict(options.named),
+        "named": [
+            {"name": item.name, "form": form(item.default), "default": _text(item.default), "text": item.description}
+            for item in usage(program)
+        ],
+        "help": help_lines(usage(program)),
+    }
 
 
 class _Substitution:
@@ -82,6 +100,7 @@ class _Substitution:
         self.diagnostics = diagnostics
         self.declared = declared
         self.named = dict(options.named)
+        self.ahead = options.mode == "aot"
         self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
         self.made: set[ast.Node] = set()
         self.handlers: dict[type[ast.Node], Callable[[Any], ast.Expr]] = {
@@ -98,6 +117,8 @@ class _Substitution:
 
     def _positional(self, node: ast.PositionalParam) -> ast.Expr:
         text = self._value(node)
+        if text is None and self.ahead:
+            return self._open(node)
         if node in self.texts:
             return self._literal(node.span, _bytes(text or ""))
         if text is None:
@@ -111,7 +132,17 @@ class _Substitution:
         number = parse_integer(text)
         return ast.StringLiteral(node.span, _bytes(text)) if number is None else ast.IntLiteral(node.span, number)
 
+    def _open(self, node: ast.PositionalParam) -> ast.Expr:
+        """A parameter that each run of the ahead-of-time file gives: a number, or text inside ``str``."""
+        if node not in self.texts:
+            return ast.OpenParameter(node.span, str(node.number), "number", "0")
+        made = ast.OpenParameter(node.span, str(node.number), "text")
+        self.made.add(made)
+        return made
+
     def _count(self, node: ast.ParamCount) -> ast.Expr:
+        if self.ahead:
+            return ast.OpenParameter(node.span, "#", "number", str(len(self.options.positional)))
         return ast.IntLiteral(node.span, len(self.options.positional))
 
     def _value(self, node: ast.PositionalParam) -> str | None:
@@ -131,19 +162,25 @@ class _Substitution:
                     message = f"the parameter has {len(text.value)} characters; nothing is left after {count.value}"
                     self.diagnostics.warn(message, count.span)
                 return self._literal(node.span, text.value[count.value :])
+            if text in self.made and isinstance(text, ast.OpenParameter) and isinstance(count, ast.IntLiteral):
+                made = replace(text, span=node.span, skip=count.value)
+                self.made.add(made)
+                return made
         return node
 
     def _call(self, node: ast.Call) -> ast.Expr:
         if node.name == "getopt":
             return self._getopt(node)
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
-        return first if isinstance(first, ast.StringLiteral) and first in self.made else node
+        return first if isinstance(first, ast.StringLiteral | ast.OpenParameter) and first in self.made else node
 
     def _getopt(self, node: ast.Call) -> ast.Expr:
         declared = _declared(node, None)
         if declared is None:
             return ast.BoolLiteral(node.span, False)
         known = self.declared.get(declared.name, declared)
+        if declared.name not in self.named and self.ahead:
+            return ast.OpenParameter(node.span, declared.name, form(known.default), _text(known.default))
         if declared.name not in self.named:
             return _literal(node.span, known.default)
         return _literal(node.span, self._given(declared, self.named[declared.name], node))
@@ -264,6 +301,15 @@ def _literal(span: Span, value: Value) -> ast.Expr:
     if isinstance(value, bool):
         return ast.BoolLiteral(span, value)
     return ast.IntLiteral(span, value) if isinstance(value, int) else ast.StringLiteral(span, value)
+
+
+def form(value: Value) -> str:
+    """The form of a parameter with the default *value*, as in :class:`ast.OpenParameter`."""
+    return "flag" if isinstance(value, bool) else "number" if isinstance(value, int) else "text"
+
+
+def _text(value: Value) -> str:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(int(value))
 
 
 def _typed(value: Value) -> tuple[type, Value]:

@@ -15,6 +15,7 @@ EXPRESSIONS: dict[type[ast.Expr], Callable[[Checker, Any], Type]] = {
     ast.IntLiteral: expressions.integer,
     ast.BoolLiteral: expressions.boolean,
     ast.StringLiteral: expressions.string,
+    ast.OpenParameter: expressions.parameter,
     ast.Identifier: expressions.identifier,
     ast.Variable: expressions.variable,
     ast.MapRef: expressions.map_value,

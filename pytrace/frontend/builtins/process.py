@@ -51,13 +51,13 @@ def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``has_cpid``."""
-    checker.set_constant(node, checker.options.child)
+    checker.set_fact(node, checker.options.child, "child")
     return BOOL
 
 
 def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``ncpus``."""
-    checker.set_constant(node, checker.kernel.possible_cpus)
+    checker.set_fact(node, checker.kernel.possible_cpus, "cpus")
     return UINT64
 
 
@@ -120,7 +120,7 @@ def cgroupid(checker: Checker, node: Node, arguments: Arguments) -> Type:
     found = checker.kernel.cgroup_id(path.decode("utf-8", "surrogateescape"))
     if found is None:
         return checker.error(f"there is no cgroup at {path.decode(errors='replace')!r}", node.span)
-    checker.set_constant(node, found)
+    checker.set_fact(node, found, "cgroup", path.decode("utf-8", "surrogateescape"))
     return UINT64
 
 

@@ -33,7 +33,7 @@ def kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return UNKNOWN
     found = _kernel_address(checker, node, name)
     if found is not None:
-        checker.set_constant(node, found)
+        checker.set_fact(node, found, "kaddr", name.decode(errors="replace"))
     return UINT64
 
 
