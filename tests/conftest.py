@@ -30,11 +30,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if TESTS / "kernel" in item.path.parents:
             item.add_marker(pytest.mark.kernel)
-    if "soak" not in (config.getoption("-m") or ""):
-        soak = [item for item in items if item.get_closest_marker("soak")]
-        if soak:
-            config.hook.pytest_deselected(items=soak)
-            items[:] = [item for item in items if item not in soak]
+    soak_asked_for = "soak" in (config.getoption("-m") or "")
+    unwanted = [
+        item for item in items if _is_empty(item) or (item.get_closest_marker("soak") and not soak_asked_for)
+    ]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+        items[:] = [item for item in items if item not in unwanted]
+
+
+def _is_empty(item: pytest.Item) -> bool:
+    """A parametrized test without parameters, as when no case is run in the way that was asked for: nothing to report."""
+    marks = item.iter_markers("skip")
+    return any(str(mark.kwargs.get("reason", "")).startswith("got empty parameter set") for mark in marks)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
