@@ -30,10 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if TESTS / "kernel" in item.path.parents:
             item.add_marker(pytest.mark.kernel)
-    soak_asked_for = "soak" in (config.getoption("-m") or "")
-    unwanted = [
-        item for item in items if _is_empty(item) or (item.get_closest_marker("soak") and not soak_asked_for)
-    ]
+    soak = [] if "soak" in (config.getoption("-m") or "") else [i for i in items if i.get_closest_marker("soak")]
+    unwanted = [item for item in items if _is_empty(item) or item in soak]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
         items[:] = [item for item in items if item not in unwanted]
