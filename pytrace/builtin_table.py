@@ -43,5 +43,7 @@ class Builtin:
     aliases: tuple[str, ...] = ()
     unsafe: bool = False
     probes: frozenset[str] | None = None
+    example: str = ""
+    """A script that shows the use, for the documentation; a test compiles it."""
     no_loop: bool = False
     """Not allowed in the body of a ``for`` over a map (reads the context)."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from pytrace.builtin_rows import BUILTINS, _index, builtin, builtin_names
@@ -38,3 +42,9 @@ def test_look_up() -> None:
 def test_duplicates_are_rejected() -> None:
     with pytest.raises(ValueError, match="duplicate builtin 'count'"):
         _index([*BUILTINS, Builtin("count", "aggregate", "count()", "Twice.")])
+
+
+def test_the_document_is_current() -> None:
+    script = Path(__file__).parent.parent / "scripts" / "generate-docs"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
