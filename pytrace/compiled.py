@@ -16,7 +16,7 @@ from pytrace.events import EventSpec, Location
 from pytrace.types import Type, from_data, to_data
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 1
+FORMAT = 2
 """Raised whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -60,6 +60,8 @@ class ProgramSpec:
     targets: tuple[Target, ...]
     location: Location
     multi: str = ""
+    service: bool = False
+    """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ class Manifest:
                     tuple(Target(t["probe"], t["cookie"], t["details"]) for t in item["targets"]),
                     Location(**item["location"]),
                     item["multi"],
+                    item["service"],
                 )
                 for item in data["programs"]
             ),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytrace.codegen import calls, maps, memory, statements, target
+from pytrace.codegen import calls, following, maps, memory, statements, target
+from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
+from pytrace.codegen.ir import Value
 from pytrace.codegen.layout import SESSION, Layout
 from pytrace.codegen.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.operands import Operand
@@ -35,11 +37,15 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
         int(checked.config.get("on_stack_limit", ON_STACK_LIMIT)),
         {name: at for at, name in enumerate(checked.maps)},
     )
+    services: tuple[ProgramSpec, ...] = ()
+    if following.wanted(checked):
+        following.declare(module)
+        services = following.trackers(script)
     for at, unit in enumerate(checked.units):
         _program(script, unit, at)
     script.layout.finish(module)
     text = module.text(script.layout.total, script.layout.shared)
-    return text, _manifest(script)
+    return text, _manifest(script, services)
 
 
 def _program(script: Script, unit: ProbeUnit, at: int) -> None:
@@ -65,8 +71,10 @@ def _entry(program: Program) -> None:
     e.result_type = INT64
     e.leave = lambda value: _leave(e, value)
     _zero_shared(e)
-    if unit.pid_filter is not None:
-        _filter(e, unit.pid_filter)
+    if unit.follow:
+        _require(e, following.check(e))
+    elif unit.pid_filter is not None:
+        _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], str(unit.pid_filter)))
     value = statements.block(e, unit.body)
     if not e.b.closed:
         _leave(e, value)
@@ -81,13 +89,10 @@ def _zero_shared(e: Emitter) -> None:
             e.b.store("0", e.variable_pointer(info))
 
 
-def _filter(e: Emitter, pid: int) -> None:
-    """``-p``: leave unless the process is the wanted one."""
-    from pytrace.codegen.builtins.process_family import process_ids
-
-    ours, on = process_ids(e, "tracer"), e.b.block()
-    other = e.b.block()
-    e.b.branch(e.b.icmp("eq", ours[0], str(pid)), on, other, likely=True)
+def _require(e: Emitter, wanted: Value) -> None:
+    """``-p``: leave unless the process is a wanted one."""
+    on, other = e.b.block(), e.b.block()
+    e.b.branch(wanted, on, other, likely=True)
     e.b.start(other)
     _leave(e, None)
     e.b.start(on)
@@ -109,7 +114,7 @@ def _leave(e: Emitter, value: Operand | None) -> None:
     e.b.jump(e.exit)
 
 
-def _manifest(script: Script) -> Manifest:
+def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
     checked = script.checked
     programs = tuple(
         ProgramSpec(unit.symbol, unit.kind.name, unit.index, unit.targets, location(unit.span), unit.multi)
@@ -129,7 +134,7 @@ def _manifest(script: Script) -> Manifest:
         for info in checked.maps.values()
     )
     return Manifest(
-        programs=programs,
+        programs=programs + services,
         maps=specs,
         events=tuple(checked.event_list),
         strings=tuple(checked.strings),

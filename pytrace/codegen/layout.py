@@ -19,6 +19,10 @@ SESSION = {"start": 0, "cpid": 8, "tai": 16}
 and what to add to the boot clock for atomic time."""
 
 
+UNFOLLOWED = ("unfollowed", 0)
+"""Counter of processes that ``--follow`` had no room for."""
+
+
 def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
@@ -43,6 +47,8 @@ class Layout:
         units, maps = len(checked.units), len(checked.maps)
         layout.counters = [("lost", n) for n in range(units)] + [("map_full", n) for n in range(maps)]
         layout.counters += [("helper", n) for n in range(units)]
+        if any(unit.follow for unit in checked.units):
+            layout.counters.append(UNFOLLOWED)
         layout.percpu = 8 * len(layout.counters)
         layout.shared = CACHE_LINE
         for info in checked.maps.values():

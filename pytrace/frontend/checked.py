@@ -214,6 +214,8 @@ class ProbeUnit:
     multi: str = ""
     pid_filter: int | None = None
     """Process id that an injected ``-p`` filter compares with."""
+    follow: bool = False
+    """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 
 
 # ---------------------------------------------------------------------------------------------- resources

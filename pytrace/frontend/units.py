@@ -15,7 +15,7 @@ from pytrace.frontend import ast, visitor
 from pytrace.frontend.checked import ProbeContext, ProbeUnit
 from pytrace.frontend.providers import PROVIDERS, Match, Scope
 from pytrace.frontend.uses import Uses
-from pytrace.probes import PidFilter
+from pytrace.probes import PidFilter, ProbeKind
 
 
 @dataclass(slots=True)
@@ -26,7 +26,8 @@ class _Group:
 
 def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: Uses, scope: Scope) -> list[ProbeUnit]:
     """The units of one block; *first* is the number of the first of them in the script."""
-    pid = _pid_filter(matches, scope)
+    injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
+    follow = scope.options.follow and any(_checked_when_following(item.kind) for item in matches)
     body = _body(probe)
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
@@ -42,7 +43,9 @@ def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: 
                 body=visitor.copy(body) if units else body,
                 span=probe.head,
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
-                pid_filter=pid,
+                # One kind in the list that the program must filter filters the whole block.
+                pid_filter=scope.options.pid if injected else None,
+                follow=follow,
             )
         )
     return units
@@ -85,11 +88,9 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
     return (arguments, positional, context.result if "retval" in uses else None)
 
 
-def _pid_filter(matches: list[Match], scope: Scope) -> int | None:
-    """Process id to compare with: one kind in the list that the program must filter filters the whole block."""
-    if any(item.kind.pid_filter is PidFilter.INJECTED for item in matches):
-        return scope.options.pid
-    return None
+def _checked_when_following(kind: ProbeKind) -> bool:
+    """Whether programs have to look for followed processes: perf events are inherited, but uprobes are not."""
+    return kind.pid_filter is PidFilter.INJECTED or (kind.user and kind.pid_filter is PidFilter.ATTACH)
 
 
 def _body(probe: ast.Probe) -> ast.Block:

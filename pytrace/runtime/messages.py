@@ -100,6 +100,7 @@ FAILURES: dict[str, Failure] = {
                          "program"),
     "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=True),
     "stack": Failure("stack could not be walked", "stacks could not be walked", "program"),
+    "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
     "helper": Failure("helper call failed", "helper calls failed", "program", told=True),
 }  # fmt: skip
 

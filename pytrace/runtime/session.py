@@ -45,7 +45,8 @@ class Session:
         self._options = options
         self._by_kind: dict[str, list[ProgramSpec]] = {}
         for program in script.manifest.programs:
-            self._by_kind.setdefault(program.kind, []).append(program)
+            if not program.service:
+                self._by_kind.setdefault(program.kind, []).append(program)
 
     def run(self) -> int:
         """Run to the end.
@@ -212,6 +213,7 @@ class LiveSession:
         attach_options = AttachOptions(
             pid=pid if options.pid is not None or options.follow else None,
             follow=options.follow,
+            child=self._child.pid if self._child is not None else None,
             missing_probes=str(config.get("missing_probes", "error")),
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,

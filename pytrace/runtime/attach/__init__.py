@@ -66,9 +66,9 @@ def attach_all(
         for outcome in _attacher(spec.kind)(job, opened):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
-            else:
+            elif not spec.service:
                 attached.append(outcome)
-        if failures and options.missing_probes == "error":
+        if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
     return Attachments(tuple(attached), tuple(failures))
 
@@ -77,15 +77,18 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
     """The programs that attach somewhere, in the order in which they have to.
 
     The kernel runs the programs on one event in the order of attachment for some kinds, and in the reverse one for
-    others (``ProbeKind.backwards``).
+    others (``ProbeKind.backwards``). What serves the others goes first.
     """
+    services: list[ProgramSpec] = []
     forward: list[ProgramSpec] = []
     backward: list[ProgramSpec] = []
     for spec in programs:
         kind = _kind(spec)
-        if not kind.special:
+        if spec.service:
+            services.append(spec)
+        elif not kind.special:
             (backward if kind.backwards else forward).append(spec)
-    return forward + backward[::-1]
+    return services + forward + backward[::-1]
 
 
 def _kind(spec: ProgramSpec) -> ProbeKind:

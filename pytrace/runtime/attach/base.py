@@ -17,14 +17,15 @@ from pytrace.runtime.loader import LoadedScript
 class AttachOptions:
     """How to attach.
 
-    *pid* is the process of ``-p`` or ``-c``, for the kinds of probes whose filter is the kernel's
-    (``PidFilter.ATTACH``); with *follow* also the processes that it forks. *missing_probes* is the config
-    key. *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``.
-    *feature* answers whether the kernel has a feature.
+    *pid* is the process of ``-p``, or of ``-c`` with ``--follow``, for the kinds of probes whose filter is the kernel's
+    (``PidFilter.ATTACH``); with *follow* also the processes that it forks. *child* is the process of ``-c``, which
+    watchpoints watch. *missing_probes* is the config key. *disabled* are features to do without (``--no-feature``).
+    *file_activation* is ``--usdt-file-activation``. *feature* answers whether the kernel has a feature.
     """
 
     pid: int | None = None
     follow: bool = False
+    child: int | None = None
     missing_probes: str = "error"
     disabled: frozenset[str] = frozenset()
     file_activation: bool = False
@@ -33,6 +34,11 @@ class AttachOptions:
     def has(self, name: str) -> bool:
         """Whether a kernel feature is there and wanted."""
         return name not in self.disabled and self.feature(name)
+
+    @property
+    def uprobe_pid(self) -> int | None:
+        """The process that user probes are bound to; none when programs look for followed processes themselves."""
+        return None if self.follow else self.pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +159,17 @@ def attach_event(job: Job, event: int, cookie: int, opened: Opened) -> None:
     perf.enable(event)
 
 
-def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened: Opened) -> None:
-    """Put the program on an event of every online CPU, or with ``-p`` of every thread of the process.
+def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened: Opened, pid: int | None) -> None:
+    """Put the program on an event of every online CPU, or of every thread of the process *pid*.
 
     Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
     """
-    if job.options.pid is None:
+    if pid is None:
         for cpu in perf.online_cpus():
             attach_event(job, perf.open_event(attr, cpu=cpu), cookie, opened)
         return
     inherited = attr.inheriting(threads_only=not job.options.follow)
-    for thread in threads(job.options.pid):
+    for thread in threads(pid):
         try:
             event = perf.open_event(inherited, pid=thread)
         except ProcessLookupError:

@@ -42,9 +42,9 @@ def _counter(kind: perf.EventType, target: Target) -> perf.EventAttr:
     return perf.EventAttr(kind, int(target.details["config"]), period=int(target.details["period"]))
 
 
-def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened) -> Attached:
+def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, child: int | None = None) -> Attached:
     try:
-        attach_event_everywhere(job, attr, target.cookie, opened)
+        attach_event_everywhere(job, attr, target.cookie, opened, child if job.options.pid is None else job.options.pid)
     except OSError as error:
         raise CannotAttachError(_REASONS.get(error.errno or 0, str(error.strerror))) from None
     return Attached(job.spec, target)
@@ -70,7 +70,8 @@ def _attach_hardware(job: Job, target: Target, opened: Opened) -> Attached:
 def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
     details = target.details
     attr = perf.breakpoint_attr(int(details["address"]), int(details["length"]), str(details["mode"]))
-    return _everywhere(job, target, attr, opened)
+    # An address means something in one process only.
+    return _everywhere(job, target, attr, opened, job.options.child)
 
 
 attach_profile = one_by_one(_attach_profile)

@@ -60,7 +60,7 @@ def _linker(job: Job, path: str) -> Linker:
             [int(target.details["offset"]) for target in targets],
             cookies=[target.cookie for target in targets],
             semaphores=counters if any(counters) else (),
-            pid=job.options.pid or 0,
+            pid=job.options.uprobe_pid or 0,
             returns=_returns(job),
             session=job.multi == "uprobe_session",
         )
@@ -88,9 +88,11 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     counted = semaphore if options.has("semaphores") else 0
     try:
         if options.has("perf_uprobe"):
-            event = _open(path, offset, counted, returns=_returns(job), pid=options.pid)
+            event = _open(path, offset, counted, returns=_returns(job), pid=options.uprobe_pid)
         elif options.has("uprobe"):
-            event = legacy.open_uprobe(path, offset, counted, returns=_returns(job), pid=options.pid, opened=opened)
+            event = legacy.open_uprobe(
+                path, offset, counted, returns=_returns(job), pid=options.uprobe_pid, opened=opened
+            )
         else:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
         attach_event(job, event, target.cookie, opened)
