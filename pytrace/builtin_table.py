@@ -27,8 +27,8 @@ class Builtin:
     """One row.
 
     *signature* is what documentation and messages show. *least* … *most* is the number of arguments of a call
-    (most None: any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds that
-    allow it (None for all). *family* names the module of its check and emission.
+    (most None: any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds
+    that allow it (None for all). *family* names the module of its check and emission.
     """
 
     name: str
