@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_empty(item: pytest.Item) -> bool:
-    """A parametrized test without parameters, as when no case is run in the way that was asked for: nothing to report."""
+    """A parametrized test without parameters, as when no case is run in the way that was asked for."""
     marks = item.iter_markers("skip")
     return any(str(mark.kwargs.get("reason", "")).startswith("got empty parameter set") for mark in marks)
 
