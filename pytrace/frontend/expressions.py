@@ -14,10 +14,12 @@ from pytrace.types import (
     BOOL,
     INT64,
     UINT64,
+    AddressSpace,
     Avg,
     Count,
     Max,
     Min,
+    Pointer,
     Record,
     Stats,
     String,
@@ -161,9 +163,19 @@ def put_key(checker: Checker, state: MapState, keys: tuple[ast.Expr, ...], node:
         if isinstance(kind, Stats) or kind.aggregate:
             checker.error(f"{kind} cannot be a key", key.span)
             return
+        if _is_context(checker, kind):
+            checker.error("the context cannot be a key: it is gone after the probe", key.span)
+            return
     kind = kinds[0] if len(kinds) == 1 else Tuple(kinds)
     if checker.known(kind):
         checker.put_map(state.name, state.key, kind, node.span, "key")
+
+
+def _is_context(checker: Checker, kind: Type) -> bool:
+    context = checker.unit.context.ctx_type if checker.unit is not None else None
+    if not isinstance(kind, Pointer) or not isinstance(context, Pointer):
+        return False
+    return kind.space is AddressSpace.BPF and kind.target == context.target
 
 
 def _same_shape(checker: Checker, state: MapState, *, keyed: bool, node: ast.Expr) -> bool:
