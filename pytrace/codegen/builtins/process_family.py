@@ -67,15 +67,6 @@ def _comm(e: Emitter, node: Node) -> Operand:
 
 def _comm_of(e: Emitter, node: ast.Call) -> Operand:
     """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
-    if e.script.kernel.function("bpf_task_from_pid") is None:
-        raise TraceError("comm() of another process needs a kernel with bpf_task_from_pid")
-    row = e.program.unit.kind
-    if row.program_type == "raw_tracepoint":
-        raise TraceError(
-            f"comm() of another process is not possible in {row.name} probes: "
-            "the kernel does not let their programs call bpf_task_from_pid",
-            hints=("tracepoint, rawtracepoint, fentry, fexit and iter probes can",),
-        )
     argument = node.args[0]
     kind = e.type(node)
     if not isinstance(argument, ast.Expr):

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 COMM = String(16)
 """TASK_COMM_LEN of include/linux/sched.h."""
 
+TASK_OF_PID = "bpf_task_from_pid"
+"""The kernel function (kernel/bpf/helpers.c) that finds a task; only some program types may call it."""
+
 _NAMESPACES = {"curr_ns": "tracer", "init": "init"}
 
 
@@ -46,6 +49,16 @@ def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if not arguments:
         return COMM
     integer_argument(checker, node, arguments[0], "the process id")
+    if checker.kernel.function(TASK_OF_PID) is None:
+        return checker.error(f"comm() of another process needs a kernel with {TASK_OF_PID} (6.2)", node.span)
+    kind = checker.unit.kind if checker.unit is not None else None
+    if kind is not None and kind.program_type == "raw_tracepoint":
+        return checker.error(
+            f"comm() of another process is not possible in {kind.name} probes: "
+            f"the kernel does not let their programs call {TASK_OF_PID}",
+            node.span,
+            hints=["tracepoint, rawtracepoint, fentry, fexit and iter probes can"],
+        )
     return String(64)
 
 

@@ -31,7 +31,7 @@ def nsecs(checker: Checker, node: Node, arguments: Arguments) -> Type:
         clock = word.name if isinstance(word, ast.Identifier) else ""
         if clock not in CLOCKS:
             return checker.error(f"nsecs() takes {', '.join(CLOCKS)}", node.span)
-        if clock == "tai" and not checker.kernel.feature("tai_ns"):
+        if clock == "tai" and not checker.kernel.feature("tai_clock"):
             hints = ["sw_tai computes it in the tracer"]
             return checker.error("the kernel has no helper for the tai clock", node.span, hints=hints)
     checker.program.static[node] = {"clock": clock}
