@@ -105,6 +105,14 @@ class MapSpec:
 
 
 @dataclass(frozen=True)
+class Site:
+    """A place in the script where a BPF helper may fail."""
+
+    helper: str
+    location: Location
+
+
+@dataclass(frozen=True)
 class Counters:
     """Where the programs count what went wrong: an array in a data section, see ``pytrace.counters``."""
 
@@ -113,7 +121,9 @@ class Counters:
     copies: int
     stride: int
     names: tuple[tuple[str, int], ...]
-    """(kind, subject) of each ``u64`` in a copy: ``("lost", program index)``, ``("map_full", map index)`` …"""
+    """(kind, subject) of each ``u64`` in a copy: ``("lost", program index)``, ``("map_full", map index)``,
+    ``("helper", site index)`` …"""
+    sites: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,7 +218,8 @@ def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
     if data is None:
         return None
     names = tuple((str(kind), int(subject)) for kind, subject in data["names"])
-    return Counters(data["section"], data["offset"], data["copies"], data["stride"], names)
+    sites = tuple(Site(item["helper"], Location(**item["location"])) for item in data["sites"])
+    return Counters(data["section"], data["offset"], data["copies"], data["stride"], names, sites)
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,8 @@ class Emitter:
 
     def counter(self, kind: str, subject: int) -> Value:
         """Count a failure; gives how many there were before on this CPU."""
-        place = self.b.offset(self.base, self.script.layout.counter(kind, subject))
+        counters = self.b.offset(self.base, self.module.late("counters"))
+        place = self.b.offset(counters, self.script.layout.counter(kind, subject))
         before = self.b.load(place)
         self.b.store(self.b.add(before, "1"), place)
         return before

@@ -16,6 +16,7 @@ from pytrace.codegen.operands import Made, Operand, Remote
 from pytrace.diagnostics import InternalError
 from pytrace.events import CUT, EventLayout, EventSpec
 from pytrace.frontend import ast
+from pytrace.frontend.checked import location
 from pytrace.types import AddressSpace, Buffer, String, Type
 
 REPORTED = 64
@@ -187,7 +188,7 @@ def check_helper(
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
     e.b.start(failed)
-    before = e.counter("helper", e.program.index)
+    before = e.counter("helper", e.script.layout.site(helper, location(node.span)))
     if e.script.options.checks >= level:
         first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name))
     e.b.jump(done)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from pytrace.codegen.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA
-from pytrace.compiled import Counters, GlobalSlot
+from pytrace.compiled import Counters, GlobalSlot, Site
+from pytrace.events import Location
 from pytrace.frontend.checked import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
@@ -36,20 +37,17 @@ class Layout:
     percpu: int = 0
     shared: int = 0
     stride: int = 0
-    counters: list[tuple[str, int]] = field(default_factory=list)
+    counters: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Place of each counter among the counters, which programs add as they need them."""
     counters_at: int = 0
+    sites: dict[Site, int] = field(default_factory=dict)
+    """Places in the script where helpers may fail: the subjects of their counters."""
     areas: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:
-        """Place counters and the slots of unkeyed maps."""
+        """Place the slots of unkeyed maps."""
         layout = cls(1 << max(0, cpus - 1).bit_length())
-        units, maps = len(checked.units), len(checked.maps)
-        layout.counters = [("lost", n) for n in range(units)] + [("map_full", n) for n in range(maps)]
-        layout.counters += [("helper", n) for n in range(units)]
-        if any(unit.follow for unit in checked.units):
-            layout.counters.append(UNFOLLOWED)
-        layout.percpu = 8 * len(layout.counters)
         layout.shared = CACHE_LINE
         for info in checked.maps.values():
             if info.key is None:
@@ -67,8 +65,12 @@ class Layout:
             self.shared += _up(size, CACHE_LINE)
 
     def counter(self, kind: str, subject: int) -> int:
-        """Offset of a counter in the per-CPU block."""
-        return self.counters_at + 8 * self.counters.index((kind, subject))
+        """Offset of a counter behind the late operand ``counters``; a new one gets its place."""
+        return 8 * self.counters.setdefault((kind, subject), len(self.counters))
+
+    def site(self, helper: str, place: Location) -> int:
+        """Number of a place in the script where *helper* may fail."""
+        return self.sites.setdefault(Site(helper, place), len(self.sites))
 
     def area(self, name: str, size: int) -> None:
         """A program needs *size* bytes of the scratch area *name*."""
@@ -76,7 +78,9 @@ class Layout:
 
     def finish(self, module: Module) -> None:
         """Give every late operand its value."""
-        at = _up(self.percpu, CACHE_LINE)
+        self.counters_at = self.percpu
+        module.settle("counters", self.counters_at)
+        at = _up(self.counters_at + 8 * len(self.counters), CACHE_LINE)
         for name, size in self.areas.items():
             module.settle(f"area.{name}", at)
             module.settle(f"size.{name}", _up(size, 8))
@@ -99,4 +103,5 @@ class Layout:
 
     def manifest_counters(self) -> Counters:
         """Where the counters lie, for the manifest."""
-        return Counters(PERCPU_SECTION, self.counters_at, self.copies, self.stride, tuple(self.counters))
+        names, sites = tuple(self.counters), tuple(self.sites)
+        return Counters(PERCPU_SECTION, self.counters_at, self.copies, self.stride, names, sites)

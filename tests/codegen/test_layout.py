@@ -7,6 +7,7 @@ from itertools import pairwise
 from pytrace.codegen.layout import CACHE_LINE, FLAG, Layout
 from pytrace.codegen.module import Module
 from pytrace.codegen.scratch import CLAIM, COPIES
+from pytrace.events import Location
 from pytrace.frontend.checked import CheckedProgram, MapInfo
 from pytrace.source import Source, Span
 from pytrace.types import INT64, Count, Hist, String, Type
@@ -59,6 +60,17 @@ def test_preemptible_programs_have_several_copies_of_their_area() -> None:
     assert claimed.stride >= CLAIM + COPIES * 1024
 
 
-def test_counters_name_every_program_and_map() -> None:
-    counters = Layout.plan(checked(a=Count()), 2).manifest_counters()
-    assert ("map_full", 0) in counters.names
+def test_counters_come_behind_the_slots_in_the_order_of_use() -> None:
+    layout = Layout.plan(checked(a=Count()), 2)
+    assert [layout.counter(*key) for key in (("map_full", 0), ("lost", 3), ("map_full", 0))] == [0, 8, 0]
+    layout.finish(Module(None, "GPL"))
+    counters = layout.manifest_counters()
+    assert counters.names == (("map_full", 0), ("lost", 3))
+    assert counters.offset >= layout.slots["@a"] + FLAG + 8
+
+
+def test_a_place_where_a_helper_fails_has_one_counter() -> None:
+    layout = Layout.plan(checked(), 2)
+    places = [Location("stdin", 1, column) for column in (1, 5, 1)]
+    assert [layout.site("bpf_probe_read_user", place) for place in places] == [0, 1, 0]
+    assert [site.location for site in layout.manifest_counters().sites] == places[:2]
