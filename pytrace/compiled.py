@@ -60,6 +60,8 @@ class ProgramSpec:
     targets: tuple[Target, ...]
     location: Location
     multi: str = ""
+    part_of: str = ""
+    """The program that holds this one's code: it is loaded and attached with that one (return part of a session)."""
     service: bool = False
     """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
 
@@ -185,6 +187,7 @@ class Manifest:
                     tuple(Target(t["probe"], t["cookie"], t["details"]) for t in item["targets"]),
                     Location(**item["location"]),
                     item["multi"],
+                    item["part_of"],
                     item["service"],
                 )
                 for item in data["programs"]
@@ -222,6 +225,15 @@ def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
     return Counters(data["section"], data["offset"], data["copies"], data["stride"], names, sites)
 
 
+INTERPRETER = b"#!/usr/bin/env pytrace\n"
+"""First line of a file that can be executed by its name."""
+
+
+def is_compiled(data: bytes) -> bool:
+    """Whether a file holds a compiled script, of this version or another one."""
+    return data.removeprefix(INTERPRETER).startswith(MAGIC)
+
+
 @dataclass(frozen=True)
 class CompiledScript:
     """ELF bytes and manifest."""
@@ -229,10 +241,11 @@ class CompiledScript:
     elf: bytes
     manifest: Manifest
 
-    def to_bytes(self) -> bytes:
-        """The file form: magic, format number, manifest length, manifest (JSON), ELF."""
+    def to_bytes(self, *, executable: bool = False) -> bytes:
+        """The file form: magic, format number, manifest length, manifest (JSON), ELF; *executable* with ``#!`` line."""
         head = json.dumps(self.manifest.to_data(), separators=(",", ":")).encode()
-        return MAGIC + struct.pack("<II", FORMAT, len(head)) + head + self.elf
+        first = INTERPRETER if executable else b""
+        return first + MAGIC + struct.pack("<II", FORMAT, len(head)) + head + self.elf
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledScript:
@@ -241,6 +254,7 @@ class CompiledScript:
         Raises:
             TraceError: *data* is not a compiled script, or was written by another version.
         """
+        data = data.removeprefix(INTERPRETER)
         start = len(MAGIC) + 8
         if not data.startswith(MAGIC) or len(data) < start:
             raise TraceError("not a compiled pytrace script")

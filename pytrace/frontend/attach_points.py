@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, did_you_mean
-from pytrace.frontend import ast, points, units, uses
+from pytrace.frontend import ast, points, sessions, units, uses
 from pytrace.frontend.cdefs import Definitions
 from pytrace.frontend.checked import ProbeUnit
 from pytrace.frontend.points import Part, Point
@@ -55,7 +55,7 @@ def expand(
     if not diagnostics.failed:
         _check_limits(found, scope)
         _check_some(found, program, options, diagnostics, dropped=dropped)
-    return found
+    return sessions.pair(found, scope)
 
 
 def match(pattern: str, options: CompileOptions, kernel: KernelInfo, config: Config | None = None) -> list[Match]:

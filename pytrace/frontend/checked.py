@@ -196,6 +196,12 @@ class ProbeContext:
         return next((item for item in self.arguments if item.name == name), None)
 
 
+KPROBE_SESSION = "kprobe_session"
+"""The multi link of units that are entry and return of the same functions."""
+SESSION_IS_RETURN = "bpf_session_is_return"
+"""The kernel's function that tells programs of sessions where they are (kernel/trace/bpf_trace.c)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeUnit:
     """One BPF program: a body in one context, attached to one or more targets.
@@ -212,8 +218,10 @@ class ProbeUnit:
     body: ast.Block
     span: Span
     multi: str = ""
+    part_of: str = ""
+    """The unit whose program holds this one's code too: of a session the return, in the program of the entry."""
     pid_filter: int | None = None
-    """Process id that an injected ``-p`` filter compares with."""
+    """Process id that an injected ``-p`` filter compares with; 0 when only loading an ahead-of-time file tells it."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 

@@ -240,7 +240,7 @@ def _prepare_programs(
     targets: ExitStack,
 ) -> dict[str, int]:
     """Tell libbpf what each program is; gives the ones that will be loaded, by symbol."""
-    specs = {spec.symbol: spec for spec in script.manifest.programs}
+    specs = {spec.symbol: spec for spec in script.manifest.programs if not spec.part_of}
     chosen: dict[str, int] = {}
     for item in programs:
         symbol = lib.bpf_program__name(item).decode()

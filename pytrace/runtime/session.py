@@ -230,7 +230,8 @@ class LiveSession:
             for kind in ("begin", "end", "self")
             for program in self._session.programs(kind)
         )
-        count = len(attached) + by_hand
+        # A probe may have several places: a static one that was inlined, overloads of a name.
+        count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
         if not count:
             raise TraceError("nothing could be attached", hints=_mode_hints(self._session))
         self.renderer.attached(count)

@@ -61,13 +61,19 @@ def attach_all(
     failures: list[Failure] = []
     opened = Opened()
     stack.callback(opened.close)
-    for spec in attach_order(programs):
+    wanted = list(programs)
+    parts: dict[str, list[ProgramSpec]] = {}
+    for spec in wanted:
+        if spec.part_of:
+            parts.setdefault(spec.part_of, []).append(spec)
+    for spec in attach_order(wanted):
         job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
         for outcome in _attacher(spec.kind)(job, opened):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
             elif not spec.service:
                 attached.append(outcome)
+                attached += [Attached(part, part.targets[outcome.target.cookie]) for part in parts.get(spec.symbol, ())]
         if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
     return Attachments(tuple(attached), tuple(failures))
@@ -86,7 +92,7 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
         kind = _kind(spec)
         if spec.service:
             services.append(spec)
-        elif not kind.special:
+        elif not kind.special and not spec.part_of:
             (backward if kind.backwards else forward).append(spec)
     return services + forward + backward[::-1]
 
