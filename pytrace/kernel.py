@@ -42,6 +42,11 @@ class FunctionPrototype:
     variadic: bool = False
     btf_id: int = 0
 
+    @property
+    def text(self) -> str:
+        """The prototype in one line, to compare and to show."""
+        return f"{self.result} ({', '.join(f'{kind} {name}' for name, kind in self.parameters)})"
+
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pytrace.runtime.kernelinfo import LiveKernel
 
 
+AHEAD_CPUS = 64
+"""Ahead-of-time files have room for so many processors, or more where they were compiled on a larger machine."""
+
+
 def run(line: CommandLine) -> int:
     """Do what the command line asks for; the exit status."""
     options = request.run_options(line)
@@ -35,6 +39,7 @@ def run(line: CommandLine) -> int:
     if options.mode == "format":
         return _format(script, options)
     if script.compiled is not None:
+        _refuse_compile_options(line)
         return _run_compiled_file(script, options)
     compile_options = request.compile_options(line, options, script)
     if script.wants_help:
@@ -42,7 +47,7 @@ def run(line: CommandLine) -> int:
     return _run_script(line, script, compile_options, options)
 
 
-def live_kernel(options: RunOptions) -> LiveKernel:
+def live_kernel(options: RunOptions, *, least_cpus: int = 0) -> LiveKernel:
     """The facts of this machine, as the options bend them."""
     from pytrace.runtime.kernelinfo import LiveKernel
 
@@ -50,6 +55,7 @@ def live_kernel(options: RunOptions) -> LiveKernel:
         disabled=options.disabled,
         traceable_functions=options.traceable_functions,
         debuginfo=options.debuginfo,
+        least_cpus=least_cpus,
     )
 
 
@@ -113,16 +119,37 @@ def _execute(script: CompiledScript, options: RunOptions) -> int:
     return Session(script, options).run()
 
 
+_COMPILE_ONLY = {
+    "aot": "--aot",
+    "emit_elf": "--emit-elf",
+    "emit_llvm": "--emit-llvm",
+    "include_directories": "-I",
+    "includes": "--include",
+    "probe_filter": "--probe-filter",
+}
+"""Options that have no meaning for a file that is compiled already."""
+
+
+def _refuse_compile_options(line: CommandLine) -> None:
+    for key, option in _COMPILE_ONLY.items():
+        if line.text(key) or line.many(key):
+            raise TraceError(f"the file is compiled already; {option} goes to the call that compiles it")
+
+
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
     from pytrace.runtime import aot, privileges
 
     assert script.compiled is not None
-    privileges.check()
     compiled = CompiledScript.from_bytes(script.compiled)
     if script.wants_help:
-        sys.stdout.write(aot.usage(compiled))
+        sys.stdout.write(aot.usage(compiled, script.source.name))
         return 0
-    return _execute(aot.prepare(compiled, script.positional, script.named), options)
+    privileges.check()
+    given = aot.Given(script.positional, script.named)
+    prepared = aot.prepare(compiled, given, options, live_kernel(options))
+    if options.warnings:
+        sys.stderr.write("".join(f"WARNING: {text}\n" for text in prepared.warnings))
+    return _execute(prepared.script, options)
 
 
 def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
@@ -156,7 +183,9 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
     from pytrace import pipeline, stages
 
     diagnostics = Diagnostics()
-    compilation = pipeline.Compilation(script.source, compile_options, live_kernel(options), diagnostics)
+    ahead = line.text("aot") is not None
+    kernel = live_kernel(options, least_cpus=AHEAD_CPUS if ahead else 0)
+    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
     try:
         for step in pipeline.FRONT_END:
             pipeline.run(compilation, (step,))
@@ -183,7 +212,7 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
         _write(elf, result.elf)
         return 0
     if aot:
-        _write(aot, result.to_bytes())
+        _write(aot, result.to_bytes(executable=True), executable=True)
         return 0
     from pytrace.runtime import privileges
 
@@ -191,7 +220,7 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
     return _execute(result, options)
 
 
-def _write(path: str, data: bytes) -> None:
+def _write(path: str, data: bytes, *, executable: bool = False) -> None:
     """Write a file whole or not at all."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
@@ -203,7 +232,7 @@ def _write(path: str, data: bytes) -> None:
             file.write(data)
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
+        os.chmod(temporary, (0o777 if executable else 0o666) & ~mask)
         os.replace(temporary, path)
     except OSError as error:
         os.unlink(temporary)

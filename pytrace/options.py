@@ -29,5 +29,5 @@ class CompileOptions:
     usdt_file_activation: bool = False
     follow: bool = False
     mode: str = "run"
-    """``run``, ``test``, ``bench``, ``list``."""
+    """``run``, ``test``, ``bench``, ``list``, ``aot`` (parameters that are not given stay open)."""
     environment: dict[str, str] = field(default_factory=dict)

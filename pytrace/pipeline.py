@@ -148,4 +148,17 @@ def finish(compilation: Compilation) -> CompiledScript:
     script: CompiledScript = compilation["script"]
     warnings = tuple(render(item) for item in compilation.diagnostics.warnings)
     facts = compilation.kernel.dependencies()
-    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts))
+    extra = script.manifest.extra
+    if "ahead" in extra:
+        extra = {**extra, "ahead": {**extra["ahead"], **_ahead(compilation)}}
+    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts, extra=extra))
+
+
+def _ahead(compilation: Compilation) -> dict[str, Any]:
+    """What an ahead-of-time file keeps beside what its code has: parameters, and what the kernel must be able to do."""
+    from pytrace.frontend import parameters
+
+    return {
+        "parameters": parameters.describe(compilation["merged"], compilation.options),
+        "features": sorted(getattr(compilation.kernel, "features_used", ())),
+    }

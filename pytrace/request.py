@@ -117,7 +117,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         checks=checks,
         usdt_file_activation=run.usdt_file_activation,
         follow=run.follow,
-        mode=run.mode if run.mode in ("test", "bench") else "run",
+        mode="aot" if line.text("aot") is not None else run.mode if run.mode in ("test", "bench") else "run",
         environment=environment,
     )
 
@@ -165,7 +165,7 @@ def script(line: CommandLine) -> Script:
 
 
 def _read(name: str) -> tuple[Source, bytes | None]:
-    from pytrace.compiled import MAGIC
+    from pytrace.compiled import is_compiled
 
     try:
         if name == "-":
@@ -178,7 +178,7 @@ def _read(name: str) -> tuple[Source, bytes | None]:
     except OSError as error:
         hints = ("a program on the command line goes after -e",) if any(c in name for c in "{<") else ()
         raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=hints) from error
-    if data.startswith(MAGIC):
+    if is_compiled(data):
         return Source(name, "", name), data
     text = data.decode("utf-8", "surrogateescape")
     return (Source("stdin", text) if name == "-" else Source(name, text, os.path.abspath(name))), None

@@ -54,7 +54,8 @@ def typed(checked: CheckedProgram) -> str:
 
 def _lines(value: Any, types: Mapping[Any, Any], depth: int) -> Iterator[str]:
     indent = "  " * depth
-    attributes, children = [], []
+    attributes: list[str] = []
+    children: list[Any] = []
     for field in fields(value):
         if field.name == "span" or field.name.endswith("_span") or field.name == "head":
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen import contexts, events, memory
+from pytrace.codegen import contexts, events, loadtime, memory
 from pytrace.codegen.contexts import text_view
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
@@ -69,7 +69,8 @@ def field(e: Emitter, node: ast.FieldAccess) -> Operand:
         if not isinstance(pointer, Pointer):
             raise InternalError(f"{pointer} is no pointer")
         base = _target(e, base, pointer)
-    return text_view(_member(e, base, path, kind), kind)
+    distance = loadtime.member_offset(e, node, path, movable=isinstance(base, Remote))
+    return text_view(_member(e, base, path, kind, distance), kind)
 
 
 def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
@@ -83,11 +84,11 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     return Remote(address, pointer.target, where, direct)
 
 
-def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
+def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Value) -> Operand:
     if path.bit_size:
         return _bitfield(e, base, path, kind)
     if isinstance(base, Remote):
-        address = e.b.add(base.address, str(path.offset)) if path.offset else base.address
+        address = e.b.add(base.address, distance) if distance != "0" else base.address
         remote = Remote(address, path.type, base.space, base.direct)
         return _scalar_at(e, remote) if path.type.scalar else remote
     whole = e.place(base)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pytrace.codegen import memory
 from pytrace.codegen.ir import Block, Builder, FunctionText, Value
 from pytrace.codegen.layout import SESSION, Layout
+from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import PERCPU, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Scalar
 from pytrace.codegen.scratch import CLAIM, COPIES, Scratch, area_name
@@ -42,6 +43,8 @@ class Script:
     map_indexes: dict[str, int]
     counting: str = ""
     uses_session: bool = False
+    ahead: Ahead | None = None
+    """What an ahead-of-time file leaves open; None for a script that runs at once."""
 
     def counting_callback(self) -> Value:
         """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""

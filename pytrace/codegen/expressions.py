@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytrace.codegen import access, calls, events, maps, memory, operators
+from pytrace.codegen import access, calls, events, loadtime, maps, memory, operators
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.diagnostics import InternalError
@@ -18,6 +18,8 @@ def evaluate(e: Emitter, node: ast.Expr) -> Operand:
     checked = e.checked
     if node in checked.constants:
         return constant(e, checked.constants[node], checked.types[node])
+    if node in checked.loaded:
+        return loadtime.operand(e, checked.loaded[node], checked.types[node])
     emit = _EMIT.get(type(node))
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")

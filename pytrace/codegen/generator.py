@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from pytrace.codegen import calls, following, maps, memory, statements, target
+from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
-from pytrace.codegen.ir import Value
+from pytrace.codegen.ir import Builder, Value
 from pytrace.codegen.layout import SESSION, Layout
+from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.operands import Operand
 from pytrace.codegen.regions import called_functions, shared_variables
 from pytrace.codegen.scratch import Scratch
 from pytrace.compiled import CompiledScript, Manifest, MapSpec, ProgramSpec
-from pytrace.frontend.checked import CheckedProgram, ProbeUnit, VariableInfo, location
+from pytrace.frontend.checked import (
+    KPROBE_SESSION,
+    SESSION_IS_RETURN,
+    CheckedProgram,
+    ProbeUnit,
+    VariableInfo,
+    location,
+)
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.types import INT64
 
 ON_STACK_LIMIT = 32
+
+_PART = "_part"
+"""Behind the names of functions that make up the program of a session."""
 
 
 def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> tuple[str, Manifest]:
@@ -36,6 +48,7 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
         Layout.plan(checked, kernel.possible_cpus),
         int(checked.config.get("on_stack_limit", ON_STACK_LIMIT)),
         {name: at for at, name in enumerate(checked.maps)},
+        ahead=Ahead(kernel) if options.mode == "aot" else None,
     )
     services: tuple[ProgramSpec, ...] = ()
     if following.wanted(checked):
@@ -43,7 +56,13 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
         services = following.trackers(script)
     for at, unit in enumerate(checked.units):
         _program(script, unit, at)
+    for unit in checked.units:
+        if unit.part_of:
+            _session(script, unit)
     script.layout.finish(module)
+    if script.ahead is not None:
+        reliance.collect(checked, script.ahead)
+        module.load_time = script.ahead.data
     text = module.text(script.layout.total, script.layout.shared)
     return text, _manifest(script, services)
 
@@ -66,19 +85,41 @@ def _program(script: Script, unit: ProbeUnit, at: int) -> None:
 
 def _entry(program: Program) -> None:
     unit = program.unit
-    text, scope = program.script.module.function(unit.symbol, ("*ctx",), unit.span, section=f"pytrace/{unit.symbol}")
+    name, section = unit.symbol, f"pytrace/{unit.symbol}"
+    if unit.multi == KPROBE_SESSION:
+        name, section = f"{unit.symbol}{_PART}", ""
+    text, scope = program.script.module.function(name, ("*ctx",), unit.span, section=section)
     e = Emitter(program, text, scope, unit.span, 0, None)
     e.result_type = INT64
     e.leave = lambda value: _leave(e, value)
     _zero_shared(e)
     if unit.follow:
         _require(e, following.check(e))
+    elif unit.pid_filter == 0:
+        _require_pid(e)
     elif unit.pid_filter is not None:
         _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], str(unit.pid_filter)))
     value = statements.block(e, unit.body)
     if not e.b.closed:
         _leave(e, value)
     e.finish()
+
+
+def _session(script: Script, returns: ProbeUnit) -> None:
+    """The program of a session: calls the code of the entry or that of the return."""
+    module, symbol = script.module, returns.part_of
+    text, scope = module.function(symbol, ("*ctx",), returns.span, section=f"pytrace/{symbol}")
+    b = Builder(text)
+    b.location = module.debug.location(scope, returns.span, returns.span.source)
+    module.kernel_function(SESSION_IS_RETURN, (), "int")
+    # The kernel's function returns a bool: only the low bits are said to be set.
+    left = b.define(f"zext i32 {b.define(f'call i32 @{SESSION_IS_RETURN}()')} to i64")
+    leaving, entering = b.block(), b.block()
+    b.branch(b.truth(b.op("and", left, "1")), leaving, entering)
+    for block, part in ((leaving, returns.symbol), (entering, symbol)):
+        b.start(block)
+        # 0 from the entry asks for the return, too.
+        b.ret(b.call(f"{part}{_PART}", [("ptr", "%ctx")]))
 
 
 def _zero_shared(e: Emitter) -> None:
@@ -95,6 +136,17 @@ def _require(e: Emitter, wanted: Value) -> None:
     e.b.branch(wanted, on, other, likely=True)
     e.b.start(other)
     _leave(e, None)
+    e.b.start(on)
+
+
+def _require_pid(e: Emitter) -> None:
+    """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
+    wanted = loadtime.integer(e, "pid", (), 0)
+    some, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", wanted, "0"), on, some)
+    e.b.start(some)
+    _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], wanted))
+    e.b.jump(on)
     e.b.start(on)
 
 
@@ -117,7 +169,9 @@ def _leave(e: Emitter, value: Operand | None) -> None:
 def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
     checked = script.checked
     programs = tuple(
-        ProgramSpec(unit.symbol, unit.kind.name, unit.index, unit.targets, location(unit.span), unit.multi)
+        ProgramSpec(
+            unit.symbol, unit.kind.name, unit.index, unit.targets, location(unit.span), unit.multi, unit.part_of
+        )
         for unit in checked.units
     )
     specs = tuple(
@@ -141,8 +195,17 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         config=dict(checked.config),
         ring=RING,
         counters=script.layout.manifest_counters(),
-        extra={"session": {"section": SHARED_SECTION, **SESSION}} if script.uses_session else {},
+        extra=_extra(script),
     )
+
+
+def _extra(script: Script) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if script.uses_session:
+        found["session"] = {"section": SHARED_SECTION, **SESSION}
+    if script.ahead is not None:
+        found["ahead"] = script.ahead.to_data()
+    return found
 
 
 def compile_program(

@@ -47,6 +47,8 @@ class Module:
         self._late: dict[str, int] = {}
         self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
+        self.load_time = bytearray()
+        """What loading writes values into (``codegen.loadtime``); empty but in ahead-of-time files."""
         raw = licence.encode() + b"\0"
         self._globals.append(
             f'@LICENSE = dso_local constant [{len(raw)} x i8] {escaped(raw)}, section "license", align 1'
@@ -136,6 +138,12 @@ class Module:
             data.append(
                 f'@constants = internal constant [{len(self._blob)} x i8] {escaped(bytes(self._blob))}, '
                 'section ".rodata", align 8'
+            )
+        if self.load_time:
+            # Initialised from outside: the optimiser must not take the initial values for the real ones.
+            data.append(
+                f"@load_time = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
+                f'{escaped(bytes(self.load_time))}, section ".rodata.load", align 8'
             )
         kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
         count = kept.count("ptr")

@@ -289,6 +289,8 @@ class LoadTime:
 
     what: str
     parts: tuple[str, ...] = ()
+    now: int = 0
+    """What it is on the machine that compiles."""
 
 
 @dataclass(slots=True, eq=False)

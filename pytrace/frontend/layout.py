@@ -8,7 +8,7 @@ from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.conversions import UNKNOWN, Unknown, literal
 from pytrace.frontend.typenames import operand_type
-from pytrace.types import UINT64, Array, Enum, Pointer, Struct, Type
+from pytrace.types import UINT64, Array, Enum, Field, Pointer, Struct, Type
 
 if TYPE_CHECKING:
     from pytrace.frontend.checker import Checker
@@ -19,6 +19,8 @@ def size_of(checker: Checker, node: ast.Sizeof) -> Type:
     kind = operand_type(checker, node.operand)
     if isinstance(kind, Unknown):
         return UINT64
+    if checker.options.mode == "aot":
+        checker.program.static[node] = {"relies": kind}
     checker.set_constant(node, kind.size)
     return literal(kind.size)
 
@@ -31,6 +33,7 @@ def offset_of(checker: Checker, node: ast.Offsetof) -> Type:
     if isinstance(kind, Pointer) and isinstance(node.operand, ast.Expr):
         kind = kind.target
     offset = 0
+    relied: list[tuple[Struct, Field]] = []
     for step in node.path:
         name, *indices = step.replace("]", "").split("[")
         if name:
@@ -42,12 +45,15 @@ def offset_of(checker: Checker, node: ast.Offsetof) -> Type:
                 return checker.error(f"{kind} has no member {name!r}", node.span, hints=hints)
             if found.bit_size:
                 return checker.error(f"{name!r} is a bitfield, which has no byte offset", node.span)
+            relied.append((kind, found))
             offset, kind = offset + found.offset, found.type
         for text in indices:
             if not isinstance(kind, Array) or not text.isdigit():
                 return checker.error(f"{kind} cannot be indexed by {text}", node.span)
             kind = kind.element
             offset += int(text) * kind.size
+    if checker.options.mode == "aot":
+        checker.program.static[node] = {"members": relied, "relies": kind}
     checker.set_constant(node, offset)
     return literal(offset)
 

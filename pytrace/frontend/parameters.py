@@ -79,6 +79,7 @@ def describe(program: ast.Program, options: CompileOptions) -> dict[str, Any]:
             for item in usage(program)
         ],
         "help": help_lines(usage(program)),
+        "most": max((node.number for node in visitor.walk(program) if isinstance(node, ast.PositionalParam)), default=0),
     }
 
 

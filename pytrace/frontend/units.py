@@ -44,7 +44,7 @@ def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: 
                 span=probe.head,
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
                 # One kind in the list that the program must filter filters the whole block.
-                pid_filter=scope.options.pid if injected else None,
+                pid_filter=_pid_filter(scope) if injected else None,
                 follow=follow,
             )
         )
@@ -91,6 +91,11 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
 def _checked_when_following(kind: ProbeKind) -> bool:
     """Whether programs have to look for followed processes: perf events are inherited, but uprobes are not."""
     return kind.pid_filter is PidFilter.INJECTED or (kind.user and kind.pid_filter is PidFilter.ATTACH)
+
+
+def _pid_filter(scope: Scope) -> int | None:
+    """The process of ``-p``; that of each run of an ahead-of-time file is known only then."""
+    return scope.options.pid or (0 if scope.options.mode == "aot" else None)
 
 
 def _body(probe: ast.Probe) -> ast.Block:

@@ -39,7 +39,8 @@ class LiveKernel:
 
     *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
     is the file of ``--traceable-functions``, *debuginfo* the directories of ``--debuginfo``. *disabled* are
-    features that count as missing (``--no-feature``).
+    features that count as missing (``--no-feature``). *least_cpus* is the least number of processors to tell, for code
+    that will run on other machines.
     """
 
     def __init__(
@@ -49,11 +50,15 @@ class LiveKernel:
         traceable_functions: str | None = None,
         debuginfo: Iterable[str] = (),
         disabled: Iterable[str] = (),
+        least_cpus: int = 0,
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._traceable_file = traceable_functions
         self._debuginfo = tuple(debuginfo)
         self._disabled = frozenset(disabled)
+        self._least_cpus = least_cpus
+        self.features_used: set[str] = set()
+        """Features that were asked for and are there."""
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
         self._function_names: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -92,7 +97,7 @@ class LiveKernel:
         for part in text.split(",") if text else ():
             first, _, last = part.partition("-")
             count += int(last or first) - int(first) + 1
-        return count or os.cpu_count() or 1
+        return max(self._least_cpus, count or os.cpu_count() or 1)
 
     @property
     def has_btf(self) -> bool:
@@ -101,7 +106,10 @@ class LiveKernel:
     def feature(self, name: str) -> bool:
         from pytrace.runtime import features
 
-        return name not in self._disabled and features.has(name)
+        there = name not in self._disabled and features.has(name)
+        if there:
+            self.features_used.add(name)
+        return there
 
     # ---- types
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen import events, memory
+from pytrace.codegen import events, loadtime, memory
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
@@ -74,10 +74,9 @@ def _skboutput(e: Emitter, node: ast.Call) -> Operand:
     layout = spec.layout
     skb, length, offset = (e.number(item) for item in e.checked.event_arguments[node])
     struct = e.script.kernel.struct("struct", "sk_buff")
-    field = struct.find("data") if struct is not None else None
-    if field is None:
+    if struct is None or struct.find("data") is None:
         raise InternalError("the kernel's types have no sk_buff")
-    data = memory.read_scalar(e, e.b.add(skb, str(field.offset)), Pointer(VOID), AddressSpace.KERNEL).value
+    data = memory.read_scalar(e, e.b.add(skb, loadtime.struct_offset(e, struct, "data")), Pointer(VOID), AddressSpace.KERNEL).value
     capacity = min(layout.tail_capacity, PACKET_MOST)
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + events.SLACK)

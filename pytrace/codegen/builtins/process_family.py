@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pytrace.codegen import events, memory
+from pytrace.codegen import events, loadtime, memory
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Made, Operand, Remote, Scalar
 from pytrace.diagnostics import InternalError, TraceError
 from pytrace.frontend import ast
-from pytrace.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String, Type
+from pytrace.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
 
 Node = ast.Call | ast.Identifier
 COMM = 16
@@ -17,15 +17,42 @@ COMM = 16
 
 def process_ids(e: Emitter, namespace: str) -> tuple[Value, Value]:
     """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
+    if e.script.ahead is not None and namespace == "tracer":
+        return _any_namespace(e)
     place = e.script.kernel.pid_namespace if namespace == "tracer" else None
     if place is None:
         both = e.b.helper("get_current_pid_tgid")
         return e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF))
     # struct bpf_pidns_info: thread id, then process id; zero for tasks outside of the namespace.
+    _ids_in(e, str(place[0]), str(place[1]))
+    return e.b.load(e.b.offset(e.cell, 4), 32), e.b.load(e.cell, 32)
+
+
+def _ids_in(e: Emitter, device: Value, inode: Value) -> None:
+    """Leave thread and process id in the namespace in the cell."""
     cell = e.cell
     e.b.store("0", cell)
-    e.b.helper("get_ns_current_pid_tgid", str(place[0]), str(place[1]), cell, "8")
-    return e.b.load(e.b.offset(cell, 4), 32), e.b.load(cell, 32)
+    e.b.helper("get_ns_current_pid_tgid", device, inode, cell, "8")
+
+
+def _any_namespace(e: Emitter) -> tuple[Value, Value]:
+    """The tracer's namespace is known when an ahead-of-time file is loaded: the verifier drops one of the two ways."""
+    inode = loadtime.integer(e, "namespace", ("inode",), 0)
+    initial, other, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", inode, "0"), initial, other)
+    e.b.start(initial)
+    both = e.b.helper("get_current_pid_tgid")
+    ids = (e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF)))
+    first = e.b.current
+    e.b.jump(done)
+    e.b.start(other)
+    _ids_in(e, loadtime.integer(e, "namespace", ("device",), 0), inode)
+    inside = (e.b.load(e.b.offset(e.cell, 4), 32), e.b.load(e.cell, 32))
+    second = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    process, thread = (e.b.phi("i64", [(a, first), (b, second)]) for a, b in zip(ids, inside, strict=True))
+    return process, thread
 
 
 def _pid(e: Emitter, node: Node) -> Operand:
@@ -82,7 +109,7 @@ def _comm_of(e: Emitter, node: ast.Call) -> Operand:
         there, done = e.b.block(), e.b.block()
         e.b.branch(e.b.is_null(task), done, there)
         e.b.start(there)
-        address = e.b.add(e.b.address(task), str(task_field(e, "comm")[0]))
+        address = e.b.add(e.b.address(task), task_field(e, "comm"))
         e.b.helper("probe_read_kernel", pointer, str(COMM), address)
         e.b.emit(f"call void @bpf_task_release(ptr {task})")
         e.b.jump(done)
@@ -123,13 +150,12 @@ def _cpid(e: Emitter, node: Node) -> Operand:
 # ---------------------------------------------------------------------------------------------- other tasks
 
 
-def task_field(e: Emitter, name: str) -> tuple[int, Type]:
-    """Offset and type of a member of ``struct task_struct``."""
+def task_field(e: Emitter, name: str) -> Value:
+    """Offset of a member of ``struct task_struct``."""
     struct = e.script.kernel.struct("struct", "task_struct")
-    field = struct.find(name) if struct is not None else None
-    if field is None:
+    if struct is None or struct.find(name) is None:
         raise TraceError("this needs the kernel's type information (BTF) of struct task_struct")
-    return field.offset, field.type
+    return loadtime.struct_offset(e, struct, name)
 
 
 def _task(e: Emitter, node: Node) -> Value:
@@ -139,14 +165,13 @@ def _task(e: Emitter, node: Node) -> Value:
 
 
 def _related(e: Emitter, node: Node, link: str) -> Value:
-    offset, _ = task_field(e, link)
-    address = e.b.add(_task(e, node), str(offset))
+    address = e.b.add(_task(e, node), task_field(e, link))
     return memory.read_scalar(e, address, UINT64, AddressSpace.KERNEL).value
 
 
 def _related_number(link: str, member: str) -> Emission:
     def emit(e: Emitter, node: Node) -> Operand:
-        address = e.b.add(_related(e, node, link), str(task_field(e, member)[0]))
+        address = e.b.add(_related(e, node, link), task_field(e, member))
         return Scalar(memory.read_scalar(e, address, INT32, AddressSpace.KERNEL).value, e.type(node))
 
     return emit
@@ -154,7 +179,7 @@ def _related_number(link: str, member: str) -> Emission:
 
 def _related_comm(link: str) -> Emission:
     def emit(e: Emitter, node: Node) -> Operand:
-        address = e.b.add(_related(e, node, link), str(task_field(e, "comm")[0]))
+        address = e.b.add(_related(e, node, link), task_field(e, "comm"))
         return Remote(address, String(COMM), AddressSpace.KERNEL)
 
     return emit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen import contexts, memory
+from pytrace.codegen import contexts, loadtime, memory
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.context_family import user_symbol, word
 from pytrace.codegen.emitter import Emitter
@@ -56,12 +56,14 @@ def _percpu_kaddr(e: Emitter, node: ast.Call) -> Operand:
     if table is None:
         raise TraceError("percpu_kaddr() needs the kernel symbol __per_cpu_offset, which is not there")
     cpu = argument(e, node, 1) if len(node.args) > 1 else e.cpu
-    limit = e.script.kernel.possible_cpus
+    limit = loadtime.integer(e, "cpus", (), e.script.kernel.possible_cpus)
     hidden = e.b.opaque(cpu)
-    inside = e.b.icmp("ult", hidden, str(limit))
-    place = e.b.add(signed(table), e.b.op("shl", hidden, "3"))
+    inside = e.b.icmp("ult", hidden, limit)
+    start = loadtime.integer(e, "kaddr", ("__per_cpu_offset",), table)
+    place = e.b.add(start, e.b.op("shl", hidden, "3"))
     distance = memory.read_scalar(e, place, UINT64, AddressSpace.KERNEL).value
-    address = e.b.add(signed(int(facts["address"])), distance)
+    variable = loadtime.integer(e, "kaddr", (str(facts["symbol"]),), int(facts["address"]))
+    address = e.b.add(variable, distance)
     return Scalar(e.b.select(inside, address, "0"), UINT64)
 
 
