@@ -389,8 +389,9 @@ def _discard(checker: Checker, node: ast.Discard) -> None:
     checker.value(node.value)
 
 
-def _import(_checker: Checker, _node: ast.Import) -> None:
-    """What an import brings was merged before; whether it may stand in a block was asked there too."""
+def _import(checker: Checker, node: ast.Import) -> None:
+    """What it names has been merged already; the statement itself does nothing."""
+    checker.program.dead.add(node)
 
 
 STATEMENTS: dict[type[ast.Stmt], Callable[[Checker, Any], None]] = {
