@@ -12,11 +12,15 @@ from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.codegen.module import PERCPU
 from pytrace.codegen.operands import Memory, Operand, Scalar
+from pytrace.codegen.regions import called_functions
+from pytrace.codegen.scratch import USER_AREA, area_name
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
+from pytrace.frontend.visitor import walk
 from pytrace.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 
 if TYPE_CHECKING:
+    from pytrace.codegen.emitter import Script
     from pytrace.frontend.checked import MapInfo
 
 BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
@@ -49,8 +53,16 @@ def _add_to(e: Emitter, place: Value, by: Value) -> None:
     e.b.store(e.b.add(e.b.load(place), by), place)
 
 
+def _add_sample(e: Emitter, place: Value, by: Value) -> None:
+    """Add to this CPU's value: atomically where another program may come in between."""
+    if e.contended:
+        e.b.atomic_add(place, by)
+    else:
+        _add_to(e, place, by)
+
+
 def _count_update(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
-    _add_to(e, place, "1")
+    _add_sample(e, place, "1")
 
 
 def _count_first(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
@@ -58,7 +70,7 @@ def _count_first(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
 
 
 def _sum_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
-    _add_to(e, place, n)
+    _add_sample(e, place, n)
 
 
 def _sum_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
@@ -66,8 +78,8 @@ def _sum_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
 
 
 def _pair_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
-    _add_to(e, place, n)
-    _add_to(e, _second(e, place), "1")
+    _add_sample(e, place, n)
+    _add_sample(e, _second(e, place), "1")
 
 
 def _pair_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
@@ -216,11 +228,34 @@ _SERIES: dict[str, Callable[[Emitter, TSeries, Value, Value, Value, Value], None
 # ---------------------------------------------------------------------------------------------- update
 
 
+def contended(script: Script, info: MapInfo) -> bool:
+    """Whether a program that updates the map can be interrupted on its CPU by one that updates it too.
+
+    Programs that share a scratch area run one at a time on a CPU (see :mod:`pytrace.codegen.scratch`), but for those
+    of user probes.
+    """
+    if not script.writers:
+        for unit in script.checked.units:
+            area = area_name(unit.kind, unit.symbol)
+            bodies = [unit.body, *(item.body for item in called_functions(script.checked, unit.body))]
+            for node in (node for body in bodies for node in walk(body)):
+                if isinstance(node, ast.Assign) and isinstance(node.target, ast.MapRef | ast.MapIndex):
+                    script.writers.setdefault(maps_name(node.target), set()).add(area)
+    areas = script.writers.get(info.name, set())
+    return len(areas) > 1 or USER_AREA in areas
+
+
+def maps_name(node: ast.MapRef | ast.MapIndex) -> str:
+    """The map that is written."""
+    return node.name if isinstance(node, ast.MapRef) else node.map.name
+
+
 def assign(e: Emitter, target: ast.Expr, call: ast.Call | ast.Identifier) -> None:
     """``@m = count()`` and its like."""
     from pytrace.codegen import maps
 
     info, keys = maps.info_of(e, target)
+    e.contended = contended(e.script, info)
     sample, signed = "0", True
     if isinstance(call, ast.Call) and call.args:
         argument = call.args[0]
@@ -259,13 +294,16 @@ def _update_keyed(e: Emitter, node: ast.Expr, info: MapInfo, key: Value, size: i
     row = ROWS[type(info.value)]
     place = maps.lookup(e, info, key)
 
+    def change(found: Value) -> None:
+        row.update(e, info.value, found, sample)
+
     def insert() -> None:
         with e.temporaries():
             first = e.temporary(size)
             row.first(e, info.value, first, sample)
-            maps.update(e, node, info, key, first)
+            maps.insert(e, node, info, key, first, change)
 
-    maps.when_found(e, place, lambda: row.update(e, info.value, place, sample), insert)
+    maps.when_found(e, place, lambda: change(place), insert)
 
 
 def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[ast.Expr, ...], bucket: Value) -> Value:
@@ -321,14 +359,17 @@ def _assign_series(e: Emitter, node: ast.Expr, info: MapInfo, keys: tuple[ast.Ex
     key = _bucket_key(e, info, keys, at)
     place = maps.lookup(e, info, key)
 
+    def change(found: Value) -> None:
+        _series_update(e, kind, found, sample, epoch, now)
+
     def insert() -> None:
         with e.temporaries():
             first = e.temporary(24)
             for offset, value in enumerate((epoch, sample, now if not kind.reduce else "1")):
                 e.b.store(value, e.b.offset(first, 8 * offset))
-            maps.update(e, node, info, key, first)
+            maps.insert(e, node, info, key, first, change)
 
-    maps.when_found(e, place, lambda: _series_update(e, kind, place, sample, epoch, now), insert)
+    maps.when_found(e, place, lambda: change(place), insert)
 
 
 # ---------------------------------------------------------------------------------------------- reading

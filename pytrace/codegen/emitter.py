@@ -41,6 +41,8 @@ class Script:
     layout: Layout
     stack_limit: int
     map_indexes: dict[str, int]
+    writers: dict[str, set[str]] = field(default_factory=dict)
+    """For each map the scratch areas of the programs that assign to it."""
     counting: str = ""
     uses_session: bool = False
     ahead: Ahead | None = None
@@ -140,6 +142,8 @@ class Emitter:
         self.span = span
         self.node: ast.Node = program.unit.body
         """What is being evaluated: where a failed read is reported."""
+        self.contended = False
+        """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
         self.discarded: ast.Expr | None = None
         """The expression whose value nobody looks at: its failure is reported instead."""
         self.at(span)
@@ -307,12 +311,12 @@ class Emitter:
             self.b.fetch("and", word, self.b.op("xor", bit, "-1"))
         self.b.ret(self.b.load(self.result))
 
-    def counter(self, kind: str, subject: int) -> Value:
-        """Count a failure; gives how many there were before on this CPU."""
+    def counter(self, kind: str, subject: int, by: Value = "1") -> Value:
+        """Count a failure (*by* 0: none); gives how many there were before on this CPU."""
         counters = self.b.offset(self.base, self.module.late("counters"))
         place = self.b.offset(counters, self.script.layout.counter(kind, subject))
         before = self.b.load(place)
-        self.b.store(self.b.add(before, "1"), place)
+        self.b.store(self.b.add(before, by), place)
         return before
 
     # ------------------------------------------------------------------ memory

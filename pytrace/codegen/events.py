@@ -139,7 +139,16 @@ def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Valu
 def count_word(e: Emitter, length: Value, limit: int) -> Value:
     """The count of a tail string; one that fills its capacity is marked as cut."""
     cut = e.b.icmp("eq", length, str(limit))
+    count_cut(e, cut)
     return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))
+
+
+def count_cut(e: Emitter, cut: Value) -> None:
+    """Count a string that did not fit where the ``i1`` *cut* says so.
+
+    Without a branch: the verifier would follow both ways for each string of an event.
+    """
+    e.counter("cut", e.program.index, e.b.number(cut))
 
 
 def text(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
@@ -188,11 +197,18 @@ def check_helper(
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
     e.b.start(failed)
-    before = e.counter("helper", e.script.layout.site(helper, location(node.span)))
     if e.script.options.checks >= level:
-        first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name))
+        failed_call(e, node, helper, code, map_name)
+    else:
+        e.counter("helper", e.script.layout.site(helper, location(node.span)))
     e.b.jump(done)
     e.b.start(done)
+
+
+def failed_call(e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str = "") -> None:
+    """Count a failed helper call for its place in the script; the first ones are reported."""
+    before = e.counter("helper", e.script.layout.site(helper, location(node.span)))
+    first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name))
 
 
 def first_ones(e: Emitter, before: Value, action: Callable[[], None]) -> None:

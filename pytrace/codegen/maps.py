@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 
 from pytrace.codegen import aggregates, events, memory
@@ -16,6 +17,9 @@ from pytrace.frontend.checked import MapInfo
 from pytrace.types import Bool, Hist, Int, LHist, TSeries, Tuple, Type
 
 KINDS = {"hash": HASH, "percpuhash": PERCPU_HASH, "lruhash": LRU_HASH, "percpulruhash": LRU_PERCPU_HASH}
+
+NOEXIST = "1"
+"""``BPF_NOEXIST``: the update fails when the key is there."""
 
 BUCKET = 8
 """Bytes of the bucket number behind the key of a keyed histogram or time series."""
@@ -167,7 +171,7 @@ def read_key(e: Emitter, node: ast.Node, info: MapInfo, key: Value) -> Operand:
     e.b.jump(done)
     e.b.start(missing)
     if e.script.options.checks > 1:
-        events.helper_error(e, node, "bpf_map_lookup_elem", "0", info.name)
+        events.failed_call(e, node, "bpf_map_lookup_elem", "0", info.name)
     missing_end = e.b.current
     e.b.jump(done)
     e.b.start(done)
@@ -225,19 +229,46 @@ def _insert(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value)
         update(e, node, info, key, pointer)
 
 
+def insert(
+    e: Emitter, node: ast.Node, info: MapInfo, key: Value, first: Value, present: Callable[[Value], None]
+) -> None:
+    """Insert the value at *first*; when another program was faster, ``present(place)`` changes what that one stored."""
+    got = e.b.helper("map_update_elem", map_symbol(info), key, first, NOEXIST)
+    failed, raced, full, done = (e.b.block() for _ in range(4))
+    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    e.b.branch(e.b.icmp("eq", got, str(-errno.EEXIST)), raced, full)
+    e.b.start(raced)
+    place = lookup(e, info, key)
+    again = e.b.block()
+    e.b.branch(e.b.is_null(place), full, again, likely=False)
+    e.b.start(again)
+    present(place)
+    e.b.jump(done)
+    e.b.start(full)
+    _dropped(e, node, info, got)
+    e.b.jump(done)
+    e.b.start(done)
+
+
 def update(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) -> None:
     """Insert or replace; a failure is counted for the map and reported."""
     got = e.b.helper("map_update_elem", map_symbol(info), key, value, "0")
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
     e.b.start(failed)
+    _dropped(e, node, info, got)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _dropped(e: Emitter, node: ast.Node, info: MapInfo, got: Value) -> None:
+    """Count and report an update that the kernel refused with the code *got*."""
     before = e.counter("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
         events.first_ones(
             e, before, lambda: events.helper_error(e, node, "bpf_map_update_elem", got, info.name)
         )
-    e.b.jump(done)
-    e.b.start(done)
 
 
 def step(e: Emitter, node: ast.Expr, by: Value, kind: Type, postfix: bool) -> Operand:
@@ -261,9 +292,17 @@ def add(e: Emitter, node: ast.Expr, by: Value, kind: Type) -> Value:
         e,
         place,
         lambda: e.b.store(_add_in_place(e, place, by, kind), result),
-        lambda: _insert(e, node, info, key, memory.fit(e, by, kind)),
+        lambda: _insert_sum(e, node, info, key, by, result),
     )
     return e.b.load(result)
+
+
+def _insert_sum(e: Emitter, node: ast.Node, info: MapInfo, key: Value, by: Value, result: Value) -> None:
+    kind = info.value
+    with e.temporaries():
+        first = e.temporary(8)
+        memory.store(e, first, memory.fit(e, by, kind), kind)
+        insert(e, node, info, key, first, lambda place: e.b.store(_add_in_place(e, place, by, kind), result))
 
 
 def _add_in_place(e: Emitter, place: Value, by: Value, kind: Type) -> Value:

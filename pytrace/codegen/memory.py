@@ -282,6 +282,8 @@ def read_string(
     e: Emitter, pointer: Value, capacity: int, address: Value, space: AddressSpace, align: int = 8
 ) -> None:
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL."""
+    from pytrace.codegen import events
+
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
     got = _reported(e, read_helper(where, string=True), pointer, str(capacity), address)
@@ -290,7 +292,9 @@ def read_string(
     e.b.start(full)
     # The helper puts a NUL into the last byte; what is really there tells whether the string ends.
     last = str(capacity - 1)
-    e.b.helper(read_helper(where), e.b.offset(pointer, last), "1", e.b.add(address, last))
+    end = e.b.offset(pointer, last)
+    e.b.helper(read_helper(where), end, "1", e.b.add(address, last))
+    events.count_cut(e, e.b.truth(e.b.load(end, 8)))
     e.b.jump(done)
     e.b.start(done)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen import memory
+from pytrace.codegen import events, memory
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter
@@ -10,6 +10,7 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Made, Operand
 from pytrace.diagnostics import InternalError, TraceError
 from pytrace.frontend import ast
+from pytrace.frontend.checked import location
 from pytrace.types import Stack, StackMode
 
 Node = ast.Call | ast.Identifier
@@ -31,12 +32,27 @@ def _stack(e: Emitter, node: Node) -> Operand:
         # The kernel leaves what is behind the last frame as it was, and keys must not differ there.
         memory.zero(e, pointer, kind.size)
         got = e.b.helper("get_stack", context, e.b.offset(pointer, kind.header), str(room), str(flags))
+        _check(e, node, kind, got)
         frames = e.b.op("udiv", got, str(kind.frame_size))
         count = e.b.select(e.b.icmp("slt", got, "0"), got, frames)
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 
     return Made(kind, write)
+
+
+def _check(e: Emitter, node: Node, kind: Stack, got: Value) -> None:
+    """Count and report a stack that could not be walked; its negative error number takes the place of frames."""
+    failed, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    site = e.script.layout.site("bpf_get_stack", location(node.span))
+    before = e.counter("user_stack" if kind.user else "kernel_stack", site)
+    if e.script.options.checks:
+        error = "user_stack" if kind.user else "kernel_stack"
+        events.first_ones(e, before, lambda: events.report(e, node, error))
+    e.b.jump(done)
+    e.b.start(done)
 
 
 def _dwarf(_e: Emitter, _node: Node) -> Operand:
