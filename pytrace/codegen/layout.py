@@ -101,7 +101,9 @@ class Layout:
             return GlobalSlot(PERCPU_SECTION, self.slots[info.name], self.copies, self.stride)
         return GlobalSlot(SHARED_SECTION, self.slots[info.name])
 
-    def manifest_counters(self) -> Counters:
-        """Where the counters lie, for the manifest."""
+    def manifest_counters(self) -> Counters | None:
+        """Where the counters lie, for the manifest; None when nothing is counted."""
         names, sites = tuple(self.counters), tuple(self.sites)
+        if not names:
+            return None
         return Counters(PERCPU_SECTION, self.counters_at, self.copies, self.stride, names, sites)

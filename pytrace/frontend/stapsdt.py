@@ -7,7 +7,7 @@ assembler's syntax of the machine (https://sourceware.org/systemtap/wiki/UserSpa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from pytrace.frontend.checked import RegisterLocation
 
@@ -43,26 +43,36 @@ class BadArgumentError(ValueError):
 
 
 def locations(
-    text: str, machine: str, symbol: Callable[[str], int | None], address: int = 0
+    text: str,
+    machine: str,
+    symbol: Callable[[str], int | None],
+    address: int = 0,
+    *,
+    wanted: Container[int] | None = None,
 ) -> tuple[RegisterLocation, ...]:
     """Places of all arguments of a note's argument *text*.
 
     *symbol* gives the virtual address of a name for operands such as ``sym+4(%rip)``, which are relative to the probe's
-    *address*.
+    *address*. Of arguments that are not *wanted* (None: all are) the place may be wrong.
 
     Raises:
-        BadArgumentError: an operand is not understood.
+        BadArgumentError: a wanted operand is not understood.
     """
     read = _OPERANDS.get(machine)
     if read is None:
         raise BadArgumentError(f"USDT arguments of {machine} are not understood")
     found = []
-    for word in _words(text):
+    for number, word in enumerate(_words(text)):
         size, at, operand = word.partition("@")
         if not at:
             size, operand = "8", word
-        width = _size(size, word)
-        found.append(read(operand.strip(), abs(width), width < 0, symbol, address))
+        try:
+            width = _size(size, word)
+            found.append(read(operand.strip(), abs(width), width < 0, symbol, address))
+        except BadArgumentError:
+            if wanted is None or number in wanted:
+                raise
+            found.append(RegisterLocation(""))
     return tuple(found)
 
 

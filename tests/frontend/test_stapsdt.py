@@ -83,3 +83,11 @@ def test_several() -> None:
 def test_not_understood(text: str, machine: str) -> None:
     with pytest.raises(BadArgumentError):
         locations(text, machine, symbol)
+
+
+def test_only_wanted_arguments_must_be_understood() -> None:
+    text = "4@%edi 8f@%xmm0 8@%rsi"
+    found = locations(text, "x86_64", symbol, wanted=(0, 2))
+    assert [item.register for item in found] == ["di", "", "si"]
+    with pytest.raises(BadArgumentError, match="xmm0"):
+        locations(text, "x86_64", symbol, wanted=(1,))

@@ -81,7 +81,11 @@ class Usdt(Provider):
             return ProbeContext(ctx_type=ctx)
         try:
             places = stapsdt.locations(
-                item.arguments, scope.kernel.arch, lambda name: scope.kernel.user_address(item.path, name), item.address
+                item.arguments,
+                scope.kernel.arch,
+                lambda name: scope.kernel.user_address(item.path, name),
+                item.address,
+                wanted=uses.positional,
             )
         except stapsdt.BadArgumentError as problem:
             scope.error(f"the arguments of {match.probe} cannot be read: {problem}", match.span)
