@@ -40,6 +40,8 @@ _ROWS: tuple[Helper, ...] = (
     Helper("get_stack", 67, (_P, _P, _I, _I)),
     Helper("get_current_cgroup_id", 80, ()),
     Helper("send_signal", 109, (_I,)),
+    Helper("probe_read", 4, (_P, _I, _I)),
+    Helper("probe_read_str", 45, (_P, _I, _I)),
     Helper("probe_read_user", 112, (_P, _I, _I)),
     Helper("probe_read_kernel", 113, (_P, _I, _I)),
     Helper("probe_read_user_str", 114, (_P, _I, _I)),

@@ -61,14 +61,25 @@ def copy(e: Emitter, target: Value, source: Value, size: int, align: int = 8) ->
 
 
 def read_helper(space: AddressSpace, *, string: bool = False) -> str:
-    """Name of the helper that reads from a space."""
-    where = "user" if space is AddressSpace.USER else "kernel"
-    return f"probe_read_{where}{'_str' if string else ''}"
+    """Name of the helper that reads from a space, or, for NONE, from the one that the address itself tells."""
+    return f"probe_read{_WHERE.get(space, '_kernel')}{'_str' if string else ''}"
+
+
+_WHERE = {AddressSpace.USER: "_user", AddressSpace.NONE: ""}
+_SEPARATE = frozenset({"x86_64", "aarch64"})
+"""Machines whose addresses tell the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
 
 
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
-    """The space that a pointer is read through."""
-    return e.space if space is AddressSpace.NONE else space
+    """The space that a pointer is read through.
+
+    Tracepoints have numbers for addresses of both kinds (``args`` of raw_syscalls, ``skbaddr``), so there it stays
+    NONE.
+    """
+    if space is not AddressSpace.NONE:
+        return space
+    both = e.program.unit.kind.name == "tracepoint" and e.script.kernel.arch in _SEPARATE
+    return AddressSpace.NONE if both else e.space
 
 
 def load(e: Emitter, pointer: Value, kind: Type, align: int = 8) -> Scalar:

@@ -35,7 +35,7 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Value, AddressSpace]:
         space = AddressSpace.KERNEL if kind.space is AddressSpace.BPF else memory.resolve_space(e, kind.space)
         return memory.number(e, operand), space
     if kind.scalar:
-        return memory.number(e, operand), e.space
+        return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
     return e.b.address(e.place(operand).pointer), AddressSpace.KERNEL
