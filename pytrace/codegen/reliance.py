@@ -1,4 +1,4 @@
-"""What the code of an ahead-of-time file relies on beside the members that it reads: found by going over the program."""
+"""What the code of an ahead-of-time file relies on beside the members that it reads, found by a walk over it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 
 from pytrace.codegen.loadtime import Ahead
 from pytrace.frontend import ast, visitor
-from pytrace.frontend.checked import CheckedProgram, ContextField, DataLoc, ProbeArgument, ProbeUnit, RegisterLocation, Slot
+from pytrace.frontend.checked import (
+    CheckedProgram,
+    ContextField,
+    DataLoc,
+    ProbeArgument,
+    ProbeUnit,
+    RegisterLocation,
+    Slot,
+)
 from pytrace.types import Enum, Pointer, Struct, Type, parts
 
 _ARGUMENTS = frozenset({"args", "retval"})
@@ -32,8 +40,7 @@ def collect(checked: CheckedProgram, ahead: Ahead) -> None:
 def _members(kind: Enum, ahead: Ahead) -> None:
     """Values print as the names of members, which must mean the same."""
     if ahead.kernel.enum(kind.name) == kind:
-        for name, value in kind.members:
-            ahead.rely("name", name, value)
+        ahead.rely("names", kind.name, kind.width)
 
 
 # ---------------------------------------------------------------------------------------------- nodes
@@ -83,7 +90,7 @@ def _unary(checked: CheckedProgram, node: ast.Unary, ahead: Ahead) -> None:
 
 
 def _type_question(checked: CheckedProgram, node: ast.Expr, ahead: Ahead) -> None:
-    """sizeof and offsetof of something made of the kernel's structs; and typeinfo, which has numbers of one kernel."""
+    """Sizes and offsets of something made of the kernel's structs; and typeinfo, which has numbers of one kernel."""
     facts = checked.static.get(node, {})
     kind = facts.get("relies")
     if isinstance(kind, Type):

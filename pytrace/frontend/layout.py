@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
@@ -20,9 +20,16 @@ def size_of(checker: Checker, node: ast.Sizeof) -> Type:
     if isinstance(kind, Unknown):
         return UINT64
     if checker.options.mode == "aot":
+        if _of_kernel(kind, checker):
+            checker.set_fact(node, kind.size, "size", kind.kind, kind.name)
+            return UINT64
         checker.program.static[node] = {"relies": kind}
     checker.set_constant(node, kind.size)
     return literal(kind.size)
+
+
+def _of_kernel(kind: Type, checker: Checker) -> TypeGuard[Struct]:
+    return isinstance(kind, Struct) and bool(kind.name) and checker.kernel.struct(kind.kind, kind.name) == kind
 
 
 def offset_of(checker: Checker, node: ast.Offsetof) -> Type:
@@ -53,6 +60,10 @@ def offset_of(checker: Checker, node: ast.Offsetof) -> Type:
             kind = kind.element
             offset += int(text) * kind.size
     if checker.options.mode == "aot":
+        if len(node.path) == len(relied) == 1 and "[" not in node.path[0] and _of_kernel(relied[0][0], checker):
+            struct, member = relied[0]
+            checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))
+            return UINT64
         checker.program.static[node] = {"members": relied, "relies": kind}
     checker.set_constant(node, offset)
     return literal(offset)

@@ -71,6 +71,7 @@ def substitute(program: ast.Program, options: CompileOptions, diagnostics: Diagn
 
 def describe(program: ast.Program, options: CompileOptions) -> dict[str, Any]:
     """The parameters as an ahead-of-time file keeps them: those that are fixed in it, and all declarations."""
+    numbers = [node.number for node in visitor.walk(program) if isinstance(node, ast.PositionalParam)]
     return {
         "positional": list(options.positional),
         "fixed": dict(options.named),
@@ -79,7 +80,7 @@ def describe(program: ast.Program, options: CompileOptions) -> dict[str, Any]:
             for item in usage(program)
         ],
         "help": help_lines(usage(program)),
-        "most": max((node.number for node in visitor.walk(program) if isinstance(node, ast.PositionalParam)), default=0),
+        "most": max(numbers, default=0),
     }
 
 

@@ -72,7 +72,8 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: L
     same = facts.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
     if not same:
         _check_layout(script.manifest, ahead, kernel)
-    manifest = replace(script.manifest, programs=binaries.moved(script.manifest, ahead["binaries"], kernel))
+    manifest = script.manifest if same else layouts.renamed(script.manifest, kernel, ahead["relies"])
+    manifest = replace(manifest, programs=binaries.moved(manifest, ahead["binaries"], kernel))
     filler = _Filler(ahead, parameters, options, kernel, manifest, same)
     prepared.script = CompiledScript(_patched(script.elf, filler.fill()), manifest)
     return prepared

@@ -6,16 +6,18 @@ A *row* is a tuple of texts, its kind first, as ``codegen.reliance`` writes them
 - ``size``, kind, struct, bytes
 - ``tracepoint``, category, event, field, offset, size, declaration
 - ``function``, name, module, prototype; ``rawtracepoint``, event, prototype
-- ``enumerator``, name, value: must be there; ``name``, enumerator, value: must be the same if it is there
+- ``enumerator``, name, value
+- ``names``, enumeration, bytes: its names are printed (:func:`renamed` brings those of this kernel)
 - ``build``, what: right on the very kernel build only
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytrace.types import Field, Pointer, Struct
+from pytrace.compiled import Manifest
+from pytrace.types import Enum, Field, Pointer, Struct, to_data
 
 if TYPE_CHECKING:
     from pytrace.runtime.kernelinfo import LiveKernel
@@ -41,6 +43,23 @@ def member(kernel: LiveKernel, kind: str, name: str, path: str) -> Field | None:
             return None
         struct = found.type
     return found
+
+
+def renamed(manifest: Manifest, kernel: LiveKernel, rows: Iterable[Row]) -> Manifest:
+    """*manifest* with the names that enumerations have on this kernel."""
+    names = {row[1] for row in rows if row[0] == "names"}
+    present = {name: to_data(found) for name in names if (found := kernel.enum(name)) is not None}
+    return Manifest.from_data(_replaced(manifest.to_data(), present)) if present else manifest
+
+
+def _replaced(data: Any, enums: dict[str, list[Any]]) -> Any:
+    if isinstance(data, dict):
+        return {key: _replaced(value, enums) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        if len(data) > 1 and data[0] == Enum.tag and isinstance(data[1], str) and data[1] in enums:
+            return enums[data[1]]
+        return [_replaced(item, enums) for item in data]
+    return data
 
 
 def _member(kernel: LiveKernel, row: Row) -> str:
@@ -112,8 +131,11 @@ def _enumerator(kernel: LiveKernel, row: Row) -> str:
     return "" if found[1] == int(row[2]) else f"enumerator {row[1]} is {found[1]} here, it was {row[2]}"
 
 
-def _name(kernel: LiveKernel, row: Row) -> str:
-    return "" if kernel.enumerator(row[1]) is None else _enumerator(kernel, row)
+def _names(kernel: LiveKernel, row: Row) -> str:
+    found = kernel.enum(row[1])
+    if found is None:
+        return f"there is no enum {row[1]} here"
+    return "" if found.width == int(row[2]) else f"enum {row[1]} has {found.width} bytes here, it had {row[2]}"
 
 
 def _build(_kernel: LiveKernel, row: Row) -> str:
@@ -127,6 +149,6 @@ _CHECKS: dict[str, Callable[[LiveKernel, Row], str]] = {
     "function": _function,
     "rawtracepoint": _raw_tracepoint,
     "enumerator": _enumerator,
-    "name": _name,
+    "names": _names,
     "build": _build,
 }

@@ -76,7 +76,8 @@ def _skboutput(e: Emitter, node: ast.Call) -> Operand:
     struct = e.script.kernel.struct("struct", "sk_buff")
     if struct is None or struct.find("data") is None:
         raise InternalError("the kernel's types have no sk_buff")
-    data = memory.read_scalar(e, e.b.add(skb, loadtime.struct_offset(e, struct, "data")), Pointer(VOID), AddressSpace.KERNEL).value
+    start = e.b.add(skb, loadtime.struct_offset(e, struct, "data"))
+    data = memory.read_scalar(e, start, Pointer(VOID), AddressSpace.KERNEL).value
     capacity = min(layout.tail_capacity, PACKET_MOST)
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + events.SLACK)
