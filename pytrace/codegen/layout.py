@@ -104,6 +104,6 @@ class Layout:
     def manifest_counters(self) -> Counters | None:
         """Where the counters lie, for the manifest; None when nothing is counted."""
         names, sites = tuple(self.counters), tuple(self.sites)
-        if not names:
+        if not names and not sites:
             return None
         return Counters(PERCPU_SECTION, self.counters_at, self.copies, self.stride, names, sites)

@@ -15,7 +15,8 @@ class CounterReader:
     """Reads the counters of one loaded script; a script without counters has none that are not zero."""
 
     def __init__(self, loaded: LoadedScript) -> None:
-        self._layout: Counters | None = loaded.manifest.counters
+        counters = loaded.manifest.counters
+        self._layout: Counters | None = counters if counters is not None and counters.names else None
         self._memory = loaded.section(self._layout.section) if self._layout is not None else memoryview(b"")
         self._before: tuple[int, ...] = (0,) * (len(self._layout.names) if self._layout is not None else 0)
 
