@@ -1,0 +1,226 @@
+"""Which processes are traced: -p for each kind of probe, --follow with -p, namespaces, control groups."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.expect import Result
+from tests.support.machine import missing
+from tests.support.server import Server
+
+pytestmark = pytest.mark.usefixtures("started", "no_leaks")
+
+
+@pytest.fixture
+def started(server: Server) -> None:
+    """The server runs before processes are counted."""
+    server.run(("--version",))
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def need(*features: str) -> None:
+    for feature in features:
+        reason = missing(feature)
+        if reason:
+            pytest.skip(reason)
+
+
+@contextmanager
+def running(*command: str | Path) -> Iterator[int]:
+    """A process that waits for signals; its number."""
+    process = subprocess.Popen([str(item) for item in command], stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(0.1)
+        yield process.pid
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=20)
+
+
+def traced(server: Server, program: str, pid: int, *actions: str, options: tuple[str, ...] = ()) -> Result:
+    """One run with ``-p``: *actions* once everything is attached, then Ctrl-C."""
+    argv = (*options, "-e", program, "-p", str(pid))
+    result = server.run(argv, when_attached=(*actions, "sleep 0.2", "signal INT"), timeout=120)
+    assert result.status == 0, result
+    return result
+
+
+def lines(result: Result) -> list[str]:
+    return [line for line in result.stdout.splitlines() if line]
+
+
+ONE = [
+    pytest.param("u:{waiter}:served {{ @ = count(); }}", "uprobe", "@: 2", id="uprobe"),
+    pytest.param("ur:{waiter}:served {{ @ = count(); }}", "uprobe", "@: 2", id="uretprobe"),
+    pytest.param("u:served {{ @ = count(); }}", "uprobe", "@: 2", id="program_of_the_process"),
+    pytest.param("u:*:served {{ @ = count(); }}", "uprobe", "@: 2", id="mapped_binaries"),
+    pytest.param("t:syscalls:sys_enter_rt_sigtimedwait {{ @ = count(); }}", "syscalls", "@: 2", id="tracepoint"),
+    pytest.param("rt:sys_enter /arg1 == 128/ {{ @ = count(); }}", "rawtracepoint", "@: 2", id="rawtracepoint"),
+    pytest.param("k:do_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 2", id="kprobe"),
+    pytest.param("kr:do_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 2", id="kretprobe"),
+    pytest.param("fentry:do_sigtimedwait {{ @ = count(); }}", "fentry", "@: 2", id="fentry"),
+    pytest.param("fexit:do_sigtimedwait {{ @ = count(); }}", "fentry", "@: 2", id="fexit"),
+    pytest.param(
+        "i:s:60 {{ }} t:syscalls:sys_enter_rt_sigtimedwait {{ @[pid] = count(); }}", "syscalls", "@[{pid}]: 2",
+        id="with_others",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "feature", "expected"), ONE)
+def test_one_process(server: Server, programs: Path, program: str, feature: str, expected: str) -> None:
+    need(feature)
+    waiter = programs / "waiter"
+    with running(waiter) as pid, running(waiter) as other:
+        actions = [f"kill -USR1 {target}; sleep 0.1" for target in (pid, other, pid)]
+        result = traced(server, program.format(waiter=waiter), pid, *actions)
+        assert lines(result) == [expected.format(pid=pid)]
+
+
+EVENTS = [
+    pytest.param("profile:hz:999 {{ @[comm] = count(); }}", "perf_events", id="profile"),
+    pytest.param("software:cpu-clock:1000000 {{ @[comm] = count(); }}", "perf_events", id="software"),
+    pytest.param("hardware:instructions:1000000 {{ @[comm] = count(); }}", "pmu", id="hardware"),
+]
+
+
+@pytest.mark.parametrize(("program", "feature"), EVENTS)
+def test_events_of_one_process(server: Server, programs: Path, program: str, feature: str) -> None:
+    need(feature)
+    with running(programs / "busy", "60000") as pid:
+        result = traced(server, program.format(), pid, "sleep 0.3")
+        (line,) = lines(result)
+        assert line.startswith("@[busy]: ")
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_children_of_a_running_process(server: Server, programs: Path, follow: bool) -> None:
+    need("uprobe", "syscalls")
+    program = (
+        f"u:{programs}/family:born {{ @born[arg0] = count(); }} "
+        "t:syscalls:sys_enter_exit_group { @exits = count(); } interval:s:60 { }"
+    )
+    with running(programs / "family", "2", "2", "wait") as pid:
+        options = ("--follow",) if follow else ()
+        result = traced(server, program, pid, f"kill -USR1 {pid}; sleep 1", options=options)
+        expected = ["@born[0]: 1", "@exits: 1"]
+        if follow:
+            expected = ["@born[0]: 1", "@born[1]: 2", "@born[2]: 4", "@exits: 7"]
+        assert sorted(lines(result)) == expected
+
+
+def test_the_tracer_ends_with_the_process(server: Server, programs: Path) -> None:
+    need("syscalls")
+    with running(programs / "waiter") as pid:
+        argv = ("-e", "t:syscalls:sys_enter_rt_sigtimedwait { @ = count(); }", "-p", str(pid))
+        result = server.run(argv, when_attached=(f"kill -USR1 {pid}; sleep 0.1; kill {pid}",), timeout=60)
+        assert result.status == 0
+        assert lines(result) == ["@: 1"]
+
+
+# ---------------------------------------------------------------------------------------------- namespaces
+
+
+def unshare(*options: str) -> list[str]:
+    path = shutil.which("unshare")
+    if path is None:
+        pytest.skip("the program unshare is not here")
+    return [path, *options]
+
+
+def test_program_in_another_mount_namespace(server: Server, programs: Path, tmp_path: Path) -> None:
+    """The path that the process sees names another file than here, or none."""
+    need("uprobe")
+    hidden = tmp_path / "only-inside"
+    hidden.mkdir()
+    script = f"mount --bind {programs} {hidden} && exec {hidden}/waiter"
+    with running(*unshare("-m", "sh", "-c", script)) as pid:
+        time.sleep(0.2)
+        assert not (hidden / "waiter").exists()
+        for target in ("", f"{hidden}/waiter:"):
+            program = f"u:{target}served {{ @ = count(); }}"
+            result = traced(server, program, pid, f"kill -USR1 {pid}; sleep 0.1; kill -USR1 {pid}")
+            assert lines(result) == ["@: 2"], program
+
+
+def test_static_probes_in_another_mount_namespace(server: Server, programs: Path, tmp_path: Path) -> None:
+    need("usdt")
+    hidden = tmp_path / "only-inside"
+    hidden.mkdir()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    script = f"mount --bind {programs} {hidden} && exec {hidden}/usdt 3 wait < {fifo}"
+    with running(*unshare("-m", "sh", "-c", script)) as pid:
+        # The shell waits for a writer before it becomes the program.
+        with open(fifo, "w", encoding="ascii") as pipe:
+            time.sleep(0.2)
+            program = f"usdt:{hidden}/usdt:sample:guarded {{ @ = count(); }}"
+            argv = ("-e", program, "-p", str(pid))
+            result = server.run(argv, when_attached=(f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}",), timeout=60)
+        assert lines(result) == ["@: 3"], result
+
+
+def test_process_ids_of_a_pid_namespace(server: Server, programs: Path) -> None:
+    """Traced from outside, ``pid`` is the number here; traced from inside, the number there."""
+    need("syscalls")
+    program = "t:syscalls:sys_enter_getppid { @[pid == cpid, pid(init) == pid] = count(); }"
+    argv = ("-q", "-e", program, "-c", f"{programs}/syscalls 4")
+    plain = server.run(argv, timeout=60)
+    assert lines(plain) == ["@[true, true]: 4"], plain
+    command = [*unshare("-p", "--fork", "--mount-proc"), sys.executable, "-m", "pytrace", *argv]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    inside = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
+    )
+    assert [line for line in inside.stdout.splitlines() if line] == ["@[true, false]: 4"], inside
+
+
+def test_follow_inside_a_pid_namespace(programs: Path) -> None:
+    need("syscalls")
+    program = "t:syscalls:sys_enter_exit_group { @[comm] = count(); }"
+    command = [
+        *unshare("-p", "--fork", "--mount-proc"), sys.executable, "-m", "pytrace",
+        "-q", "--follow", "-e", program, "-c", f"{programs}/family 2 2",
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    inside = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
+    )
+    assert [line for line in inside.stdout.splitlines() if line] == ["@[family]: 7"], inside
+
+
+# ---------------------------------------------------------------------------------------------- control groups
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup v2 directory of its own."""
+    need("cgroup2")
+    path = Path(f"/sys/fs/cgroup/pytrace-test-{os.getpid()}")
+    try:
+        path.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made: {error.strerror}")
+    yield path
+    path.rmdir()
+
+
+def test_cgroup_filter(server: Server, programs: Path, cgroup: Path) -> None:
+    need("syscalls")
+    program = f't:syscalls:sys_enter_getppid /cgroup == cgroupid("{cgroup}")/ {{ @[cgroup_path(cgroup)] = count(); }}'
+    command = f"sh -c 'echo $$ > {cgroup}/cgroup.procs; exec {programs}/syscalls 5'"
+    result = server.run(("-q", "-e", program, "-c", command), timeout=60)
+    assert lines(result) == [f"@[unified:/{cgroup.name}]: 5"], result
