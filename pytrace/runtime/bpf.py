@@ -324,6 +324,17 @@ def link_info(descriptor: int) -> tuple[int, int, int]:
     return kind, number, program
 
 
+LINK_INFO_WITH_MISSES = 56
+"""Bytes of ``struct bpf_link_info`` on kernels whose links tell what kprobes missed (6.7)."""
+
+_RECURSION_AT = 208
+
+
+def recursion_misses(program: int) -> int:
+    """How often a program was not run because it (or, for some kinds, one like it) was running on that CPU."""
+    return int(struct.unpack_from("=Q", info(program, _RECURSION_AT + 8), _RECURSION_AT)[0])
+
+
 _RUN_TIME_AT = 192
 """Where ``run_time_ns`` and ``run_cnt`` lie in ``struct bpf_prog_info`` (``include/uapi/linux/bpf.h``)."""
 

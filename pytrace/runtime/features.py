@@ -124,6 +124,17 @@ def _perf_link() -> bool:
     return False
 
 
+def _link_missed() -> bool:
+    with ExitStack() as stack:
+        program = bpf.prog_load(ProgramType.PERF_EVENT, _RETURN_ZERO)
+        stack.callback(os.close, program)
+        event = perf.open_event(perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY, period=1), pid=os.getpid())
+        stack.callback(os.close, event)
+        link = bpf.link_perf_event(program, event, 0)
+        stack.callback(os.close, link)
+        return bpf.info_size(link, 64) >= bpf.LINK_INFO_WITH_MISSES
+
+
 def _tracing(name: str, attach_type: AttachType, *, attach: bool) -> Callable[[], bool]:
     def probe() -> bool:
         with ExitStack() as stack:
@@ -264,6 +275,7 @@ _ROWS = (
     Feature("iter", "iterators over kernel objects", _iterator("task")),
     Feature("vma_iterator", "iterator over memory areas of processes", _iterator("task_vma")),
     Feature("perf_link", "links to perf events, with cookies", _perf_link),
+    Feature("link_missed", "missed hits of kernel probes in link information", _link_missed),
     Feature("tracing_cookie", "cookies of raw tracepoint and trampoline links", _tracing_cookie),
     Feature("perf_hardware", "processor events", _hardware),
     Feature("watchpoint", "hardware breakpoints", _breakpoint),

@@ -47,6 +47,8 @@ class Attachments:
     attached: tuple[Attached, ...]
     failures: tuple[Failure, ...]
     """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
+    opened: Opened
+    """The links; they belong to the stack that :func:`attach_all` was given."""
 
 
 def attach_all(
@@ -76,7 +78,7 @@ def attach_all(
                 attached += [Attached(part, part.targets[outcome.target.cookie]) for part in parts.get(spec.symbol, ())]
         if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
-    return Attachments(tuple(attached), tuple(failures))
+    return Attachments(tuple(attached), tuple(failures), opened)
 
 
 def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:

@@ -113,10 +113,10 @@ def _reason(error: OSError) -> str:
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     try:
-        if job.options.has("perf_kprobe"):
+        if job.options.has("perf_kprobe") and not (_returns(job) and _misses_untold(job)):
             event = _open(job, target)
         elif job.options.has("kprobe"):
-            event = legacy.open_kprobe(_place(target), returns=_returns(job), opened=opened)
+            event = legacy.open_kprobe(_place(target), returns=_returns(job), opened=opened, symbol=job.spec.symbol)
         else:
             raise CannotAttachError(
                 "this kernel has no kprobes (CONFIG_KPROBES)",
@@ -126,6 +126,11 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     except OSError as error:
         raise CannotAttachError(_reason(error)) from None
     return Attached(job.spec, target)
+
+
+def _misses_untold(job: Job) -> bool:
+    """Whether this kernel keeps to itself how many returns a perf kretprobe missed (before 6.7): tracefs tells it."""
+    return job.options.has("kprobe") and not job.options.has("link_missed")
 
 
 def _open(job: Job, target: Target) -> int:

@@ -18,9 +18,12 @@ GROUP = "pytrace"
 _numbers = itertools.count()
 
 
-def open_kprobe(place: str, *, returns: bool, opened: Opened) -> int:
-    """Define a kernel probe (*place* as in Documentation/trace/kprobetrace.rst) and open it as a perf event."""
-    return _open("kprobe_events", place, returns, opened)
+def open_kprobe(place: str, *, returns: bool, opened: Opened, symbol: str = "") -> int:
+    """Define a kernel probe (*place* as in Documentation/trace/kprobetrace.rst) and open it as a perf event.
+
+    *symbol* is the program that it is for, to tell whose hits were missed.
+    """
+    return _open("kprobe_events", place, returns, opened, symbol=symbol)
 
 
 def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None, opened: Opened) -> int:
@@ -29,11 +32,17 @@ def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: i
     return _open("uprobe_events", f"{path}:{offset:#x}{counter}", returns, opened, pid)
 
 
-def _open(file: str, place: str, returns: bool, opened: Opened, pid: int | None = None) -> int:
+def _open(
+    file: str, place: str, returns: bool, opened: Opened, pid: int | None = None, symbol: str = ""
+) -> int:
     base = tracefs.root()
-    name = f"{GROUP}_{os.getpid()}/p{next(_numbers)}"
+    # kprobe_profile shows names without their group, so they have the process id too.
+    event = f"p{os.getpid()}_{next(_numbers)}"
+    name = f"{GROUP}_{os.getpid()}/{event}"
     _write(f"{base}/{file}", f"{'r' if returns else 'p'}:{name} {place}\n")
     opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))
+    if symbol:
+        opened.traced[event] = symbol
     with open(f"{base}/events/{name}/id", encoding="ascii") as source:
         number = int(source.read())
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)

@@ -26,13 +26,16 @@ class Opened:
     events: list[int] = field(default_factory=list)
     steps: list[Callable[[], object]] = field(default_factory=list)
     """Called last to first, after links and events are closed."""
+    traced: dict[str, str] = field(default_factory=dict)
+    """Kernel probes made through tracefs: name of the event and symbol of the program."""
 
     def take(self, other: Opened) -> None:
         """Become the owner of all that *other* holds."""
         self.links += other.links
         self.events += other.events
         self.steps += other.steps
-        other.links, other.events, other.steps = [], [], []
+        self.traced.update(other.traced)
+        other.links, other.events, other.steps, other.traced = [], [], [], {}
 
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
