@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -80,6 +79,8 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 
 def store(name: str, script: CompiledScript) -> None:
     """Keep *script* under *name*; a cache that cannot be written is not an error."""
+    import tempfile
+
     with contextlib.suppress(OSError):
         folder = directory()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

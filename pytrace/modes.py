@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -183,8 +182,7 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
     from pytrace import pipeline, stages
 
     diagnostics = Diagnostics()
-    ahead = line.text("aot") is not None
-    kernel = live_kernel(options, least_cpus=AHEAD_CPUS if ahead else 0)
+    kernel = live_kernel(options, least_cpus=AHEAD_CPUS if compile_options.ahead else 0)
     compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
     try:
         for step in pipeline.FRONT_END:
@@ -196,23 +194,25 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
 
 def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunOptions) -> int:
+    """The rest of :func:`_develop`: a file that is asked for takes the place of the run."""
     from pytrace import codegen, pipeline, stages
 
-    llvm = line.text("emit_llvm")
+    llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))
     if llvm or options.debug & {"ir", "ir-opt", "asm"} or line.flag("verify_llvm_ir"):
-        texts = codegen.llvm_texts(compilation["checked"], compilation.kernel, compilation.options)
+        checked, kernel = compilation["checked"], compilation.kernel
+        texts = codegen.llvm_texts(checked, kernel, compilation.options, verify=line.flag("verify_llvm_ir"))
         stages.show_back_end(texts, options.debug, sys.stdout)
         if llvm:
             _write(f"{llvm}.original.ll", texts.original.encode())
             _write(f"{llvm}.optimized.ll", texts.optimized.encode())
-            return 0
+            if not (elf or aot):
+                return 0
     result = pipeline.finish(compilation)
-    elf, aot = line.text("emit_elf"), line.text("aot")
     if elf:
         _write(elf, result.elf)
-        return 0
     if aot:
         _write(aot, result.to_bytes(executable=True), executable=True)
+    if elf or aot:
         return 0
     from pytrace.runtime import privileges
 
@@ -222,6 +222,8 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
     """Write a file whole or not at all."""
+    import tempfile
+
     folder = os.path.dirname(os.path.abspath(path))
     try:
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".pytrace-")

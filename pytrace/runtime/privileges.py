@@ -6,7 +6,6 @@ import os
 import resource
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime import tracefs
 
 OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
@@ -34,6 +33,8 @@ def check(*, need_tracefs: bool = False) -> list[str]:
     check_lockdown(_read(_LOCKDOWN))
     check_bpf()
     if need_tracefs:
+        from pytrace.runtime import tracefs
+
         tracefs.root()
     return kernel_warnings(os.uname().release)
 

@@ -12,22 +12,30 @@ import struct
 import sys
 import time
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from pytrace.compiled import CompiledScript, Manifest, ProgramSpec
 from pytrace.diagnostics import TraceError
 from pytrace.request import RunOptions
-from pytrace.runtime import attach, child, notify, privileges, testing
+from pytrace.runtime import attach, child, notify, privileges
 from pytrace.runtime.attach import Attached, AttachOptions
+from pytrace.runtime.child import Child
 from pytrace.runtime.counters import CounterReader
+from pytrace.runtime.lazy_symbols import LazySymbols
 from pytrace.runtime.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.maps import MapReader
 from pytrace.runtime.output import Flush, Output
 from pytrace.runtime.renderer import Renderer, RenderOptions
 from pytrace.runtime.ringbuffer import EventLoop, RingReader
 from pytrace.runtime.signals import Signals
-from pytrace.runtime.symbols.symbolizer import Symbolizer
 from pytrace.terminal import colour
 from pytrace.types import Stack, USym, parts
+
+if TYPE_CHECKING:
+    from pytrace.runtime.unwinding import Unwinder
+
+if TYPE_CHECKING:
+    from pytrace.runtime.symbols import Symbolizer
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
@@ -73,6 +81,8 @@ class Session:
         self._fill_session_data(loaded, traced)
         live = LiveSession(self, stack, loaded, output, traced, signals)
         if self._options.mode in ("test", "bench"):
+            from pytrace.runtime import testing
+
             return testing.run(live)
         return live.run()
 
@@ -95,7 +105,7 @@ class Session:
             btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
         )
 
-    def _fill_session_data(self, loaded: LoadedScript, traced: child.Child | None) -> None:
+    def _fill_session_data(self, loaded: LoadedScript, traced: Child | None) -> None:
         place = self._manifest.extra.get("session")
         if place is None:
             return
@@ -129,7 +139,7 @@ class LiveSession:
         stack: ExitStack,
         loaded: LoadedScript,
         output: Output,
-        traced: child.Child | None,
+        traced: Child | None,
         signals: Signals,
     ) -> None:
         manifest, options = loaded.manifest, session.options
@@ -142,6 +152,7 @@ class LiveSession:
         self.options = options
         self._counters = CounterReader(loaded)
         self._symbols = _symbols(loaded, options, stack)
+        self._unwinder = self._start_unwinding()
         self._follow_mappings()
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
@@ -165,13 +176,43 @@ class LiveSession:
         self._stack.callback(os.close, descriptor)
         return descriptor
 
+    def _start_unwinding(self) -> Unwinder | None:
+        """Read unwind tables when the script has ``dw_ustack``; the child is then held as the program that it will be."""
+        if "unwind" not in self.loaded.manifest.extra:
+            return None
+        from pytrace.runtime.unwinding import Unwinder
+
+        pids = {*self.options.dwarf_pids, *(() if self.options.pid is None else (self.options.pid,))}
+        if self._child is not None:
+            self._child.stop_after_exec()
+            pids.add(self._child.pid)
+        if not pids:
+            self._warn("dw_ustack knows no process: name one by -p, -c or --dwarf-pid")
+        unwinder = Unwinder(self.loaded, self._stack, self._warn)
+        for pid in sorted(pids):
+            if not os.path.exists(f"/proc/{pid}"):
+                raise TraceError(f"cannot read unwind tables of process {pid}: there is no such process")
+            unwinder.add(pid)
+        return unwinder
+
+    def _warn(self, text: str) -> None:
+        if self.options.warnings:
+            self.output.message(f"WARNING: {text}\n")
+
+    def _release_child(self, child: Child) -> None:
+        """Let the child run; the libraries that its program starts with are known before their code runs."""
+        if self._unwinder is not None and child.run_to_entry():
+            self._unwinder.add(child.pid)
+        child.release()
+
     def _follow_mappings(self) -> None:
         """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
-        if not _shows_user_addresses(self.loaded.manifest):
+        unwinds = self._unwinder is not None
+        if not unwinds and not _shows_user_addresses(self.loaded.manifest):
             return
         pid = self._child.pid if self._child is not None else self.options.pid
         try:
-            self._symbols.start(None if pid is None else [pid])
+            self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
         except TraceError as error:
             if self.options.warnings:
                 self.output.message(f"WARNING: {error.message}\n")
@@ -189,7 +230,7 @@ class LiveSession:
             attached = self._attach()
             self._announce(attached)
             if self._child is not None:
-                self._child.release()
+                self._release_child(self._child)
             if not self.options.dry_run:
                 self._read_iterators(attached)
                 self._wait()
@@ -262,6 +303,8 @@ class LiveSession:
         while not self._ended and not self._session.over_at_once:
             ready = self._loop.wait(REPORT_EVERY, drained)
             self._symbols.poll()
+            if self._unwinder is not None:
+                self._unwinder.update(self._symbols.changes())
             drained = self.drain()
             for _ in self._signals.take():
                 self._run_all("self")
@@ -315,16 +358,22 @@ def _shows_user_addresses(manifest: Manifest) -> bool:
     return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
 
 
-def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Symbolizer:
+def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:
     """The symboliser that the config asks for."""
-    config = loaded.manifest.config
-    symbols = Symbolizer(
-        cache=str(config.get("cache_user_symbols") or "PER_PID"),
-        demangled=bool(config.get("cpp_demangle", True)),
-        lines=bool(config.get("show_debug_info", False)),
-        debuginfo=options.debuginfo,
-        vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
-    )
+
+    def make() -> Symbolizer:
+        from pytrace.runtime.symbols import Symbolizer
+
+        config = loaded.manifest.config
+        return Symbolizer(
+            cache=str(config.get("cache_user_symbols") or "PER_PID"),
+            demangled=bool(config.get("cpp_demangle", True)),
+            lines=bool(config.get("show_debug_info", False)),
+            debuginfo=options.debuginfo,
+            vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
+        )
+
+    symbols = LazySymbols(make)
     stack.callback(symbols.close)
     return symbols
 

@@ -1,0 +1,53 @@
+"""A symboliser that is made when the first address is to be named: most scripts never name one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.runtime.symbols import Frame, Symbolizer
+
+
+class LazySymbols:
+    """Stands for the symboliser that *make* gives, see :class:`pytrace.runtime.symbols.Symbolizer`."""
+
+    def __init__(self, make: Callable[[], Symbolizer]) -> None:
+        self._make = make
+        self._made: Symbolizer | None = None
+
+    def _symbols(self) -> Symbolizer:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def kernel(self, address: int, caller: bool = False) -> list[Frame]:
+        """Functions of a kernel address."""
+        return self._symbols().kernel(address, caller)
+
+    def user(self, pid: int, address: int, caller: bool = False) -> list[Frame]:
+        """Functions of an address of a process."""
+        return self._symbols().user(pid, address, caller)
+
+    def start(self, pids: Iterable[int] | None = None) -> None:
+        """Follow mappings from now on."""
+        self._symbols().start(pids)
+
+    def poll(self) -> None:
+        """Take in what happened to processes."""
+        if self._made is not None:
+            self._made.poll()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What becomes readable when :meth:`poll` should be called."""
+        return [] if self._made is None else self._made.descriptors
+
+    def notices(self) -> list[str]:
+        """What could not be named."""
+        return [] if self._made is None else self._made.notices()
+
+    def close(self) -> None:
+        """Stop following processes."""
+        if self._made is not None:
+            self._made.close()
