@@ -29,5 +29,7 @@ class CompileOptions:
     usdt_file_activation: bool = False
     follow: bool = False
     mode: str = "run"
-    """``run``, ``test``, ``bench``, ``list``, ``aot`` (parameters that are not given stay open)."""
+    """``run``, ``test``, ``bench``, ``list``."""
+    ahead: bool = False
+    """For an ahead-of-time file: parameters that are not given stay open, as do facts about the machine."""
     environment: dict[str, str] = field(default_factory=dict)

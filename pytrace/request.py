@@ -117,7 +117,8 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         checks=checks,
         usdt_file_activation=run.usdt_file_activation,
         follow=run.follow,
-        mode="aot" if line.text("aot") is not None else run.mode if run.mode in ("test", "bench") else "run",
+        mode=run.mode if run.mode in ("test", "bench") else "run",
+        ahead=line.text("aot") is not None,
         environment=environment,
     )
 

@@ -48,7 +48,7 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
         Layout.plan(checked, kernel.possible_cpus),
         int(checked.config.get("on_stack_limit", ON_STACK_LIMIT)),
         {name: at for at, name in enumerate(checked.maps)},
-        ahead=Ahead(kernel) if options.mode == "aot" else None,
+        ahead=Ahead(kernel) if options.ahead else None,
     )
     services: tuple[ProgramSpec, ...] = ()
     if following.wanted(checked):
@@ -232,9 +232,11 @@ class LlvmTexts:
     assembly: str
 
 
-def llvm_texts(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> LlvmTexts:
-    """The texts of all stages."""
+def llvm_texts(
+    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, verify: bool = False
+) -> LlvmTexts:
+    """The texts of all stages; *verify* has LLVM check the IR first."""
     text, _ = generate(checked, kernel, options)
-    module = target.parse(text)
+    module = target.parse(text, verify=verify)
     target.optimise(module)
     return LlvmTexts(text, str(module), target.assembly(module))

@@ -208,7 +208,7 @@ class Checker:
 
     def set_fact(self, node: ast.Expr, value: int | bool, what: str, *parts: str) -> None:
         """Record what the machine says about *node*; in an ahead-of-time file each run's machine will say it."""
-        if self.options.mode == "aot":
+        if self.options.ahead:
             self.program.loaded[node] = LoadTime(what, parts, int(value))
         else:
             self.set_constant(node, value)

@@ -19,7 +19,7 @@ def size_of(checker: Checker, node: ast.Sizeof) -> Type:
     kind = operand_type(checker, node.operand)
     if isinstance(kind, Unknown):
         return UINT64
-    if checker.options.mode == "aot":
+    if checker.options.ahead:
         if _of_kernel(kind, checker):
             checker.set_fact(node, kind.size, "size", kind.kind, kind.name)
             return UINT64
@@ -59,7 +59,7 @@ def offset_of(checker: Checker, node: ast.Offsetof) -> Type:
                 return checker.error(f"{kind} cannot be indexed by {text}", node.span)
             kind = kind.element
             offset += int(text) * kind.size
-    if checker.options.mode == "aot":
+    if checker.options.ahead:
         if len(node.path) == len(relied) == 1 and "[" not in node.path[0] and _of_kernel(relied[0][0], checker):
             struct, member = relied[0]
             checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))

@@ -102,7 +102,7 @@ class _Substitution:
         self.diagnostics = diagnostics
         self.declared = declared
         self.named = dict(options.named)
-        self.ahead = options.mode == "aot"
+        self.ahead = options.ahead
         self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
         self.made: set[ast.Node] = set()
         self.handlers: dict[type[ast.Node], Callable[[Any], ast.Expr]] = {

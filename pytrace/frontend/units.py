@@ -95,7 +95,7 @@ def _checked_when_following(kind: ProbeKind) -> bool:
 
 def _pid_filter(scope: Scope) -> int | None:
     """The process of ``-p``; that of each run of an ahead-of-time file is known only then."""
-    return scope.options.pid or (0 if scope.options.mode == "aot" else None)
+    return scope.options.pid or (0 if scope.options.ahead else None)
 
 
 def _body(probe: ast.Probe) -> ast.Block:
