@@ -140,7 +140,7 @@ def ring_size(pages: int) -> int:
     """
     if pages > 0:
         return _power_of_two_up(pages * mmap.PAGESIZE)
-    return min(max(_nearest_power_of_two(_available_memory()), RING_SMALLEST), RING_LARGEST)
+    return min(max(_nearest_power_of_two(available_memory()), RING_SMALLEST), RING_LARGEST)
 
 
 def _power_of_two_up(size: int) -> int:
@@ -153,7 +153,8 @@ def _nearest_power_of_two(size: int) -> int:
     return above if above - size <= size - below else below
 
 
-def _available_memory() -> int:
+def available_memory() -> int:
+    """Bytes that programs can still get without swapping (``MemAvailable``)."""
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):

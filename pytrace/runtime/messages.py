@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytrace.compiled import Manifest, MapSpec
@@ -82,15 +82,22 @@ Totals = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a counter counts: how its number reads, and whether its subject is a program or a map.
+    """What a counter counts: how its number reads, and what its subject is (``program``, ``map``, ``site`` or nothing).
 
-    *told*: an event tells each single one with its place in the script, so that only the sum is left to tell.
+    *told* is how many of a kind at most have been told one by one while the script ran, by events with their places in
+    the script (:data:`ALL`: whatever there is to tell can be seen in the output); only more than that are told as a sum
+    while it runs.
     """
 
     one: str
     many: str
     subject: str
-    told: bool = False
+    told: int = 0
+
+
+ALL = 1 << 64
+_EACH = 64
+"""How many failures a CPU reports one by one (``codegen.events.REPORTED``)."""
 
 
 FAILURES: dict[str, Failure] = {
@@ -98,10 +105,15 @@ FAILURES: dict[str, Failure] = {
     "missed": Failure("hit of a probe was missed", "hits of probes were missed", "program"),
     "recursion": Failure("hit of a probe inside itself was left out", "hits of probes inside themselves were left out",
                          "program"),
-    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=True),
-    "stack": Failure("stack could not be walked", "stacks could not be walked", "program"),
+    "ignored": Failure("event was left out, as it came after exit()", "events were left out, as they came after exit()", "",
+                       told=ALL),
+    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=_EACH),
+    "kernel_stack": Failure("kernel stack could not be walked", "kernel stacks could not be walked", "site", told=_EACH),
+    "user_stack": Failure("user stack could not be walked", "user stacks could not be walked", "site", told=_EACH),
+    "unprinted": Failure("event was not printed, as you interrupted", "events were not printed, as you interrupted", ""),
+    "cut": Failure("string was cut", "strings were cut", "program", told=ALL),
     "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
-    "helper": Failure("helper call failed", "helper calls failed", "program", told=True),
+    "helper": Failure("helper call failed", "helper calls failed", "site", told=_EACH),
 }  # fmt: skip
 
 
@@ -112,16 +124,34 @@ def failure(kind: str) -> Failure:
 
 def subject_name(manifest: Manifest, kind: str, subject: int) -> str:
     """What a counter is about: a probe by its name, a map with its size."""
-    where = failure(kind).subject
-    if where == "map" and subject < len(manifest.maps):
-        return manifest.maps[subject].name
-    if where == "program" and subject < len(manifest.programs):
-        program = manifest.programs[subject]
-        if program.targets:
-            more = "" if len(program.targets) == 1 else f" and {len(program.targets) - 1} more"
-            return program.targets[0].probe + more
+    name = _SUBJECTS.get(failure(kind).subject)
+    return str(subject) if name is None else name(manifest, subject)
+
+
+def _program_name(manifest: Manifest, subject: int) -> str:
+    program = manifest.programs[subject]
+    if not program.targets:
         return program.kind
-    return str(subject)
+    more = "" if len(program.targets) == 1 else f" and {len(program.targets) - 1} more"
+    return program.targets[0].probe + more
+
+
+def _map_name(manifest: Manifest, subject: int) -> str:
+    return manifest.maps[subject].name
+
+
+def _site_name(manifest: Manifest, subject: int) -> str:
+    if manifest.counters is None:
+        return str(subject)
+    site = manifest.counters.sites[subject]
+    return f"{site.helper} at {site.location.file}:{site.location.line}:{site.location.column}"
+
+
+_SUBJECTS: dict[str, Callable[[Manifest, int], str]] = {
+    "program": _program_name,
+    "map": _map_name,
+    "site": _site_name,
+}
 
 
 def by_kind(manifest: Manifest, totals: Totals) -> dict[str, dict[str, int]]:
@@ -141,13 +171,41 @@ def summary_lines(manifest: Manifest, totals: Totals) -> list[str]:
     for kind, names in by_kind(manifest, totals).items():
         row, count = failure(kind), sum(names.values())
         ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
-        detail = ", ".join(f"{name} {number}" for name, number in ordered)
-        hint = ""
-        if kind == "map_full":
-            sizes = {item.name: item.max_entries for item in manifest.maps}
-            limits = ", ".join(f"{name} holds {sizes[name]} keys" for name, _ in ordered if name in sizes)
-            hint = f"; {limits}: allow more by max_map_keys or a declaration" if limits else ""
-        elif kind == "lost":
-            hint = "; a larger ring (perf_rb_pages) or fewer events would help"
-        lines.append(f"{count} {row.one if count == 1 else row.many} ({detail}){hint}")
+        shown = [f"{name} {number}" for name, number in ordered[:_SHOWN]]
+        if len(ordered) > _SHOWN:
+            shown.append(f"{len(ordered) - _SHOWN} others {sum(number for _, number in ordered[_SHOWN:])}")
+        detail = f" ({', '.join(shown)})" if row.subject else ""
+        advice = _ADVICE.get(kind)
+        hint = advice(manifest, [name for name, _ in ordered]) if advice is not None else ""
+        lines.append(f"{count} {row.one if count == 1 else row.many}{detail}{hint}")
     return lines
+
+
+_SHOWN = 10
+"""Most subjects that a sentence names."""
+
+
+def map_sizes(manifest: Manifest, names: Iterable[str]) -> dict[str, int]:
+    """How many keys the maps of these names hold."""
+    sizes = {item.name: item.max_entries for item in manifest.maps}
+    return {name: sizes[name] for name in names}
+
+
+def _grow_maps(manifest: Manifest, names: Sequence[str]) -> str:
+    limits = ", ".join(f"{name} holds {size} keys" for name, size in map_sizes(manifest, names).items())
+    return f"; {limits}: allow more by max_map_keys or a declaration"
+
+
+def _grow_ring(_manifest: Manifest, _names: Sequence[str]) -> str:
+    return "; a larger ring (perf_rb_pages) or fewer events would help"
+
+
+def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
+    return f"; max_strlen is {manifest.config.get('max_strlen', 1024)}"
+
+
+_ADVICE: dict[str, Callable[[Manifest, Sequence[str]], str]] = {
+    "lost": _grow_ring,
+    "map_full": _grow_maps,
+    "cut": _longer_strings,
+}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-
 from pytrace.compiled import Manifest
 from pytrace.diagnostics import InternalError
 from pytrace.events import EventSpec
@@ -126,7 +124,7 @@ class Renderer:
         if lost:
             self.lost(lost)
         others = {
-            key: count for key, count in fresh.items() if key[0] != "lost" and not messages.failure(key[0]).told
+            key: count for key, count in fresh.items() if key[0] != "lost" and count > messages.failure(key[0]).told
         }
         if any(others.values()) and self._options.warnings:
             self._tell("failures", others)
@@ -139,14 +137,23 @@ class Renderer:
             self.output.message(f"Lost {count} events\n")
 
     def summary(self, totals: Totals) -> None:
-        """At the end: sum up what was lost, for each probe and map; nothing when all went well."""
+        """At the end: sum up what was lost, for each probe and map; nothing when all went well.
+
+        Events that came after ``exit()`` are part of the sum; in text only when notices are wanted.
+        """
+        if self.ignored and (self.output.json or not self._options.quiet):
+            totals = {**totals, ("ignored", 0): self.ignored}
         if any(totals.values()) and self._options.warnings:
             self._tell("losses", totals)
 
     def _tell(self, kind: str, totals: Totals) -> None:
         if self.output.json:
             found = messages.by_kind(self._manifest, totals)
-            self.output.write(jsonout.line(kind, _counts(found)))
+            members = [("data", _counts(found))]
+            if "map_full" in found:
+                sizes = messages.map_sizes(self._manifest, found["map_full"])
+                members.append(("sizes", _numbers(sizes)))
+            self.output.write(jsonout.fields_line(kind, members))
             return
         for text in messages.summary_lines(self._manifest, totals):
             self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
@@ -158,13 +165,10 @@ class Renderer:
 
 
 def _counts(found: dict[str, dict[str, int]]) -> bytes:
-    members: Sequence[tuple[bytes, bytes]] = [
-        (
-            kind.encode(),
-            jsonout.mapping(
-                [(name.encode("utf-8", "surrogateescape"), jsonout.number(count)) for name, count in names.items()]
-            ),
-        )
-        for kind, names in found.items()
-    ]
-    return jsonout.mapping(members)
+    return jsonout.mapping([(kind.encode(), _numbers(names)) for kind, names in found.items()])
+
+
+def _numbers(named: dict[str, int]) -> bytes:
+    return jsonout.mapping(
+        [(name.encode("utf-8", "surrogateescape"), jsonout.number(count)) for name, count in named.items()]
+    )

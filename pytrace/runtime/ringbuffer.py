@@ -32,7 +32,15 @@ RECORD_HEADER = 8
 SLICE = 2048
 """Most records that a handler gets in one call; the ring is looked at between two calls."""
 
-BACKLOG_LIMIT = 512 << 20
+BACKLOG_LARGEST = 512 << 20
+BACKLOG_SMALLEST = 4 << 20
+_BACKLOG_SHARE = 8
+
+
+def backlog_limit(available: int) -> int:
+    """Most bytes of events that wait for their output: an eighth of the *available* memory, within fixed limits."""
+    return max(BACKLOG_SMALLEST, min(available // _BACKLOG_SHARE, BACKLOG_LARGEST))
+
 
 RunHandler = Callable[[bytes, int, int, int, int], None]
 """``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
@@ -69,7 +77,7 @@ class RingReader:
     Not for use by several threads.
     """
 
-    def __init__(self, map_fd: int, stack: ExitStack, *, backlog_limit: int = BACKLOG_LIMIT) -> None:
+    def __init__(self, map_fd: int, stack: ExitStack, *, backlog: int = BACKLOG_LARGEST) -> None:
         self._fd = map_fd
         size = bpf.map_info(map_fd)[4]
         page = mmap.PAGESIZE
@@ -86,7 +94,7 @@ class RingReader:
         self._position = self._consumer[0]
         self._backlog: deque[_Chunk] = deque()
         self._backlog_bytes = 0
-        self._backlog_limit = backlog_limit
+        self._backlog_limit = backlog
         # Taking and releasing a lock orders memory on every machine: the kernel's stores that precede what we read
         # (position, header) must be seen before what we read next (header, payload), and our copy must be
         # done before the consumer position says so.
@@ -122,11 +130,11 @@ class RingReader:
         return total
 
     def discard(self) -> int:
-        """Drop everything that waits; gives the number of bytes."""
+        """Drop everything that waits; gives the number of events."""
         dropped = 0
         self._collect()
         while self._backlog:
-            dropped += self._backlog_bytes
+            dropped += sum(run[3] for chunk in self._backlog for run in chunk.runs)
             self._backlog.clear()
             self._backlog_bytes = 0
             self._collect()

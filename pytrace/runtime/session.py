@@ -20,13 +20,14 @@ from pytrace.request import RunOptions
 from pytrace.runtime import attach, child, notify, privileges
 from pytrace.runtime.attach import Attached, AttachOptions
 from pytrace.runtime.child import Child
-from pytrace.runtime.counters import CounterReader
+from pytrace.runtime.counters import CounterReader, Key
 from pytrace.runtime.lazy_symbols import LazySymbols
-from pytrace.runtime.loader import LoadedScript, LoadOptions, load
+from pytrace.runtime.loader import LoadedScript, LoadOptions, available_memory, load
 from pytrace.runtime.maps import MapReader
+from pytrace.runtime.misses import MissReader
 from pytrace.runtime.output import Flush, Output
 from pytrace.runtime.renderer import Renderer, RenderOptions
-from pytrace.runtime.ringbuffer import EventLoop, RingReader
+from pytrace.runtime.ringbuffer import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.signals import Signals
 from pytrace.terminal import colour
 from pytrace.types import Stack, USym, parts
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
+
+AT_ONCE = 1 << 15
+"""Most events between two looks at signals and at the traced process: a flood must not keep a run from ending."""
 
 _OVER_AT_ONCE = frozenset({"begin", "end", "iter"})
 """Probe kinds that have done all they will ever do once everything is attached."""
@@ -157,7 +161,9 @@ class LiveSession:
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
         stack.callback(self.renderer.close)
-        self._ring = RingReader(loaded.map_fd(manifest.ring), stack)
+        limit = backlog_limit(available_memory())
+        self._ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=limit)
+        self._misses: MissReader | None = None
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._next_report = 0.0
@@ -260,6 +266,7 @@ class LiveSession:
             file_activation=options.usdt_file_activation,
         )
         done = attach.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
+        self._misses = MissReader(self.loaded, done.opened)
         if done.failures and attach_options.missing_probes == "warn" and options.warnings:
             for failure in done.failures:
                 self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
@@ -301,20 +308,21 @@ class LiveSession:
             self._loop.watch(descriptor)
         drained = 0
         while not self._ended and not self._session.over_at_once:
-            ready = self._loop.wait(REPORT_EVERY, drained)
+            # What is left over from the last turn is not waited for.
+            ready = self._loop.wait(0 if drained >= AT_ONCE else REPORT_EVERY, drained)
             self._symbols.poll()
             if self._unwinder is not None:
                 self._unwinder.update(self._symbols.changes())
-            drained = self.drain()
+            drained = self.drain(AT_ONCE)
             for _ in self._signals.take():
                 self._run_all("self")
             if self._target is not None and self._target in ready:
                 return
             self._report_losses()
 
-    def drain(self) -> int:
-        """Handle all events that wait, and let their output be seen; gives their number."""
-        count = self._ring.drain(self.renderer.handlers)
+    def drain(self, limit: int | None = None) -> int:
+        """Handle all events that wait (or about *limit*), and let their output be seen; gives their number."""
+        count = self._ring.drain(self.renderer.handlers, limit)
         self.renderer.end_batch()
         return count
 
@@ -322,18 +330,29 @@ class LiveSession:
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_EVERY
-            self.renderer.losses(self._counters.totals())
+            self.renderer.losses(self._totals())
+
+    def _totals(self) -> dict[Key, int]:
+        """All that was lost so far, as programs and the kernel count it."""
+        missed = self._misses.totals() if self._misses is not None else {}
+        return {**self._counters.totals(), **missed}
 
     # ---- the end
 
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
+        missed = self._misses.totals() if self._misses is not None else {}
+        self._misses = None
         self._links.close()
-        self.drain()
+        try:
+            self.drain()
+        except KeyboardInterrupt:
+            self.renderer.losses({("unprinted", 0): self._ring.discard()})
+            raise
         if not self.options.dry_run:
             self.renderer.resume()
             self._run_all("end")
-        totals = self._counters.totals()
+        totals = {**self._counters.totals(), **missed}
         self.renderer.losses(totals)
         # A run that a failed assertion ended has nothing more to say.
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):

@@ -313,7 +313,7 @@ def test_losses_in_json() -> None:
     assert lines == [
         {"type": "lost_events", "count": 2, "data": {"events": 2}},
         {"type": "failures", "data": {"missed": {"kprobe:x and 1 more": 3}}},
-        {"type": "losses", "data": {"lost": {"tracepoint:a:b": 2}, "map_full": {"@m": 1}}},
+        {"type": "losses", "data": {"lost": {"tracepoint:a:b": 2}, "map_full": {"@m": 1}}, "sizes": {"@m": 4096}},
     ]
 
 
