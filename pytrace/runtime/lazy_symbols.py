@@ -21,17 +21,21 @@ class LazySymbols:
             self._made = self._make()
         return self._made
 
-    def kernel(self, address: int, caller: bool = False) -> list[Frame]:
+    def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of a kernel address."""
-        return self._symbols().kernel(address, caller)
+        return self._symbols().kernel(address, caller=caller)
 
-    def user(self, pid: int, address: int, caller: bool = False) -> list[Frame]:
+    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of an address of a process."""
-        return self._symbols().user(pid, address, caller)
+        return self._symbols().user(pid, address, caller=caller)
 
-    def start(self, pids: Iterable[int] | None = None) -> None:
+    def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
         """Follow mappings from now on."""
-        self._symbols().start(pids)
+        self._symbols().start(pids, prompt=prompt)
+
+    def changes(self) -> list[tuple[str, int, int]]:
+        """What changed in the mappings since the last call."""
+        return [] if self._made is None else self._made.changes()
 
     def poll(self) -> None:
         """Take in what happened to processes."""
