@@ -125,7 +125,7 @@ def failure(kind: str) -> Failure:
 def subject_name(manifest: Manifest, kind: str, subject: int) -> str:
     """What a counter is about: a probe by its name, a map with its size."""
     name = _SUBJECTS.get(failure(kind).subject)
-    return str(subject) if name is None else name(manifest, subject)
+    return "total" if name is None else name(manifest, subject)
 
 
 def _program_name(manifest: Manifest, subject: int) -> str:
