@@ -45,6 +45,8 @@ class Script:
     """For each map the scratch areas of the programs that assign to it."""
     counting: str = ""
     uses_session: bool = False
+    unwinds: bool = False
+    """A program unwinds stacks by the tables of binaries."""
     ahead: Ahead | None = None
     """What an ahead-of-time file leaves open; None for a script that runs at once."""
 

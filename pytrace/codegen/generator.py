@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target
+from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target, unwinding
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
@@ -203,6 +203,8 @@ def _extra(script: Script) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if script.uses_session:
         found["session"] = {"section": SHARED_SECTION, **SESSION}
+    if script.unwinds:
+        found["unwind"] = {"spaces": unwinding.SPACES, "ranges": unwinding.RANGES, "rows": unwinding.ROWS}
     if script.ahead is not None:
         found["ahead"] = script.ahead.to_data()
     return found

@@ -59,6 +59,7 @@ _ROWS: tuple[Helper, ...] = (
     Helper("for_each_map_elem", 164, (_P, _P, _P, _I)),
     Helper("get_func_ip", 173, (_P,)),
     Helper("get_attach_cookie", 174, (_P,)),
+    Helper("task_pt_regs", 175, (_I,)),
     Helper("loop", 181, (_I, _P, _P, _I)),
     Helper("map_lookup_percpu_elem", 195, (_P, _P, _I), _P),
     Helper("ktime_get_tai_ns", 208, ()),

@@ -15,6 +15,7 @@ import select
 import shlex
 import shutil
 import signal
+import struct
 import sys
 import time
 from contextlib import ExitStack, suppress
@@ -24,7 +25,14 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime import syscalls
 
 _PTRACE_TRACEME = 0
+_PTRACE_PEEKUSER = 3
+_PTRACE_POKEUSER = 6
+_PTRACE_CONT = 7
 _PTRACE_DETACH = 17
+_RIP = 16 * 8
+"""Offset of the program counter in ``struct user`` (x86-64)."""
+_BREAKPOINT = b"\xcc"
+_AT_ENTRY = 9
 _PR_SET_PDEATHSIG = 1
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM."""
@@ -59,6 +67,52 @@ class Child:
             self._status = os.waitstatus_to_exitcode(status)
             raise TraceError(f"{self.command[0]} ended before it could be traced")
         self._stopped = True
+
+    def run_to_entry(self) -> bool:
+        """Let the stopped program run until its dynamic loader has mapped and started its libraries; hold it there.
+
+        False when it did not get there (it ended, or waits for something in a library's constructor).
+        """
+        if not self._stopped:
+            return False
+        entry = _entry_point(self.pid)
+        with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(entry)
+            code = memory.read(1)
+            if not entry or code == _BREAKPOINT:
+                return False
+            memory.seek(entry)
+            memory.write(_BREAKPOINT)
+            reached = self._continue_to(entry)
+            if self._status is None:
+                memory.seek(entry)
+                memory.write(code)
+        return reached
+
+    def _continue_to(self, entry: int) -> bool:
+        """Continue to a breakpoint and set the program counter back to it."""
+        _ptrace(_PTRACE_CONT, self.pid)
+        deadline = time.monotonic() + _PATIENCE
+        interrupted = False
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if not pid:
+                if time.monotonic() > deadline and not interrupted:
+                    interrupted = True
+                    os.kill(self.pid, signal.SIGSTOP)
+                time.sleep(0.0005)
+                continue
+            if not os.WIFSTOPPED(status):
+                self._status = os.waitstatus_to_exitcode(status)
+                self._stopped = False
+                return False
+            number = os.WSTOPSIG(status)
+            if number == signal.SIGTRAP and _ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) == entry + 1:
+                _ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
+                return True
+            if number == signal.SIGSTOP and interrupted:
+                return False
+            _ptrace(_PTRACE_CONT, self.pid, 0, 0 if number == signal.SIGTRAP else number)
 
     def release(self) -> None:
         """Let the program run.
@@ -183,9 +237,19 @@ def _become(path: str, words: list[str], gate: int, report: int, others: list[in
         os._exit(127)
 
 
-def _ptrace(request: int, pid: int) -> None:
+def _entry_point(pid: int) -> int:
+    """Where the program of a process begins, behind its dynamic loader; 0 when it cannot be told (``getauxval(3)``)."""
+    with open(f"/proc/{pid}/auxv", "rb") as file:
+        data = file.read()
+    return next((value for kind, value in struct.iter_unpack("=QQ", data) if kind == _AT_ENTRY), 0)
+
+
+def _ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
     function = syscalls.libc().ptrace
     function.restype = ctypes.c_long
-    if function(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(0), ctypes.c_void_p(0)) < 0:
-        number = ctypes.get_errno()
+    ctypes.set_errno(0)
+    result = function(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(address), ctypes.c_void_p(data))
+    number = ctypes.get_errno()
+    if result == -1 and number:
         raise OSError(number, f"ptrace: {os.strerror(number)}")
+    return int(result)

@@ -1,14 +1,14 @@
-"""Stacks, copied by ``bpf_get_stack`` to where they are wanted."""
+"""Stacks: copied by ``bpf_get_stack`` to where they are wanted, or unwound by :mod:`pytrace.codegen.unwinding`."""
 
 from __future__ import annotations
 
-from pytrace.codegen import events, memory
+from pytrace.codegen import events, memory, unwinding
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Made, Operand
-from pytrace.diagnostics import InternalError, TraceError
+from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import location
 from pytrace.types import Stack, StackMode
@@ -55,11 +55,11 @@ def _check(e: Emitter, node: Node, kind: Stack, got: Value) -> None:
     e.b.start(done)
 
 
-def _dwarf(_e: Emitter, _node: Node) -> Operand:
-    raise TraceError(
-        "dw_ustack() is not available: this build has no unwinder for DWARF tables",
-        hints=("ustack() follows frame pointers",),
-    )
+def _dwarf(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Stack):
+        raise InternalError("not a stack")
+    return unwinding.stack(e, node, kind)
 
 
 EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "ustack": _stack}

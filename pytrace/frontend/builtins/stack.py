@@ -34,7 +34,12 @@ def dw_ustack(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return UNKNOWN
     if checker.kernel.arch != "x86_64":
         return checker.error(f"dw_ustack is not available on {checker.kernel.arch}", node.span)
-    return _stack(checker, node, arguments, user=True)
+    found = _stack(checker, node, arguments, user=True)
+    if isinstance(found, Stack) and found.mode is StackMode.BUILD_ID:
+        return checker.error(
+            "dw_ustack has no build_id mode", node.span, hints=["modes: bpftrace, perf, raw; ustack has build_id"]
+        )
+    return found
 
 
 def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) -> Type:

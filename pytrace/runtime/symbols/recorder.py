@@ -12,7 +12,7 @@ import os
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import perf, processes
@@ -35,11 +35,13 @@ KEPT_ENDED = 8192
 class _SidebandAttr(perf.EventAttr):
     """``struct perf_event_attr`` of an event that counts nothing and reports mappings and tasks."""
 
+    watermark: int = _PAGES * mmap.PAGESIZE // 4
+    """Bytes of records that wake the reader."""
+
     def pack(self) -> bytes:
         flags = _MMAP | _COMM | _TASK | _WATERMARK | _SAMPLE_ID_ALL | _MMAP2 | _COMM_EXEC
-        watermark = _PAGES * mmap.PAGESIZE // 4
         head = struct.pack(
-            "=IIQQQQQI", self.type, perf.ATTR_SIZE, self.config, 0, _SAMPLE_TIME, 0, flags, watermark
+            "=IIQQQQQI", self.type, perf.ATTR_SIZE, self.config, 0, _SAMPLE_TIME, 0, flags, self.watermark
         )  # fmt: skip
         return head.ljust(perf.ATTR_SIZE, b"\0")
 
@@ -47,19 +49,27 @@ class _SidebandAttr(perf.EventAttr):
 class MappingRecorder:
     """Keeps an :class:`AddressSpace` for each process; :meth:`drain` takes in what the kernel has reported since."""
 
-    def __init__(self, pids: Iterable[int] | None = None) -> None:
+    def __init__(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
         """Start recording; what runs already is read from ``/proc`` (only *pids* when given).
+
+        *prompt*: each record wakes the reader, and :attr:`changes` tells what has happened.
 
         Raises:
             TraceError: the kernel refuses the events.
         """
         self.spaces: OrderedDict[int, AddressSpace] = OrderedDict()
         self.lost = 0
+        self.changes: list[tuple[str, int, int]] = []
+        """What happened, which process, and for ``fork`` its parent: ``map``, ``fork``, ``exit``; only with *prompt*."""
+        self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: list[tuple[int, mmap.mmap]] = []
+        attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
+        if prompt:
+            attr = replace(attr, watermark=1)
         try:
             for cpu in perf.online_cpus():
-                descriptor = perf.open_event(_SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY), cpu=cpu)
+                descriptor = perf.open_event(attr, cpu=cpu)
                 try:
                     self._rings.append((descriptor, mmap.mmap(descriptor, (1 + _PAGES) * mmap.PAGESIZE)))
                 except OSError:
@@ -104,10 +114,15 @@ class MappingRecorder:
             elif kind == _RECORD_LOST:
                 self.lost += int(struct.unpack_from("=QQ", body)[1])
 
+    def _note(self, what: str, pid: int, parent: int = 0) -> None:
+        if self._prompt:
+            self.changes.append((what, pid, parent))
+
     def _map(self, body: bytes) -> None:
         pid, _, start, length, offset, major, minor, inode, _, protection, _ = struct.unpack_from("=IIQQQIIQQII", body)
         if not protection & _PROT_EXEC:
             return
+        self._note("map", pid)
         name = body[64 : body.index(b"\0", 64)].decode(errors="surrogateescape")
         path = "" if name == "//anon" else name.removesuffix(" (deleted)")
         space = self.spaces.get(pid)
@@ -120,6 +135,7 @@ class MappingRecorder:
         if pid == parent:
             # A new thread.
             return
+        self._note("fork", pid, parent)
         known = self.spaces.get(parent)
         self.spaces[pid] = known.fork(pid) if known is not None else AddressSpace(pid)
         self._ended.pop(pid, None)
@@ -132,6 +148,8 @@ class MappingRecorder:
 
     def _exit(self, body: bytes) -> None:
         pid, _, thread, _ = struct.unpack_from("=IIII", body)
+        if thread == pid:
+            self._note("exit", pid)
         space = self.spaces.get(pid)
         if space is None or thread != pid:
             return

@@ -117,10 +117,10 @@ class Symbolizer:
 
     # ---- user
 
-    def start(self, pids: Iterable[int] | None = None) -> None:
+    def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
         """Follow the mappings of processes from now on, so that those which exit can be symbolised (see `recorder`).
 
-        *pids* limits what is read of processes that run already.
+        *pids* limits what is read of processes that run already. *prompt*: :meth:`changes` is asked for.
 
         Raises:
             TraceError: the kernel refuses it; the symboliser then knows only processes that are alive.
@@ -128,7 +128,14 @@ class Symbolizer:
         from pytrace.runtime.symbols.recorder import MappingRecorder
 
         if self._recorder is None:
-            self._recorder = MappingRecorder(pids)
+            self._recorder = MappingRecorder(pids, prompt=prompt)
+
+    def changes(self) -> list[tuple[str, int, int]]:
+        """What :meth:`poll` has taken in since the last call, as ``MappingRecorder.changes`` describes it."""
+        if self._recorder is None:
+            return []
+        found, self._recorder.changes = self._recorder.changes, []
+        return found
 
     def poll(self) -> None:
         """Take in what happened to processes; called several times a second while a session runs."""

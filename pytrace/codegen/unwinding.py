@@ -1,0 +1,345 @@
+"""``dw_ustack``: the user stack unwound by the tables of :mod:`pytrace.runtime.unwind_tables` (x86-64).
+
+Three maps, which the session fills (``pytrace.runtime.unwinding``):
+
+- :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count); no ranges: known to have none.
+- :data:`RANGES`: what a process has mapped, in order of address: ``u64`` start, end, what to take from an address to get the
+  address in the file, ``u32`` first row, ``u32`` count of rows.
+- :data:`ROWS`: the tables of all binaries.
+
+Each frame is one round of ``bpf_loop``, whose registers are kept in scratch memory; so the verifier looks at one frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen import contexts, events, loops, memory
+from pytrace.codegen.builtins.process_family import process_ids, task_field
+from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Block, Builder, Value
+from pytrace.codegen.module import HASH, Module
+from pytrace.codegen.operands import Memory, Operand
+from pytrace.diagnostics import TraceError
+from pytrace.frontend import ast
+from pytrace.types import Stack
+
+SPACES, RANGES, ROWS = "unwind_spaces", "unwind_ranges", "unwind_rows"
+"""Symbols of the maps."""
+
+PROCESSES = 8192
+RANGE_ENTRIES = 1 << 16
+ROW_ENTRIES = 1 << 20
+"""Rows of a session; the session makes the map larger when it knows to need more."""
+
+RANGE_SIZE = 32
+_ARRAY = 2
+_MMAPABLE = 1 << 10
+"""``BPF_F_MMAPABLE``: the session writes the array as memory."""
+
+_RANGE_STEPS, _ROW_STEPS = 13, 26
+"""Binary search: powers of two of the most ranges of a process and of the most rows of a binary."""
+
+_NO_STACK, _NO_TABLES = -14, -61
+"""``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
+
+_RULE = "unwind_rule"
+_IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
+"""Offsets of an unwinding's state: registers, ranges of the process, frames found."""
+_EXACT = 40
+"""1 while ip is where the program is, 0 when it is a return address, which may lie behind its function's end."""
+_STATE_SIZE = 48
+
+_KIND_RSP, _KIND_RBP, _KIND_AT_RBP, _KIND_AT_RSP, _KIND_PLT, _KIND_SIGNAL, _KIND_LAST = range(1, 8)
+_BP_AT_RBP = 255
+
+_SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
+"""Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` follows."""
+
+_USER_MODE = 3
+"""Privilege level in the code segment of a user program."""
+
+
+def declare(module: Module) -> None:
+    """The maps and the function that finds a rule."""
+    module.map(SPACES, {"type": HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
+    for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
+        module.map(
+            symbol,
+            {"type": _ARRAY, "key_size": 4, "value_size": size, "max_entries": entries, "map_flags": _MMAPABLE},
+        )
+    _rule_function(module)
+
+
+# ---------------------------------------------------------------------------------------------- finding the rule
+
+
+def _rule_function(module: Module) -> None:
+    """``unwind_rule(address, space)``: the low half of the row that holds at a user address; 0 without one."""
+    text, _ = module.function(_RULE, ("address", "space"), None)
+    b = Builder(text)
+    key = b.alloca(8)
+    none = b.block()
+    first, count = _halves(b, "%space")
+    at = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), "%address"))
+    entry = _entry(b, key, RANGES, at, none)
+    inside = b.block()
+    b.branch(b.icmp("ult", "%address", b.load(b.offset(entry, 8))), inside, none)
+    b.start(inside)
+    place = b.sub("%address", b.load(b.offset(entry, 16)))
+    first, count = _halves(b, b.load(b.offset(entry, 24)))
+    at = _search(
+        b, key, ROWS, _ROW_STEPS, first, count, lambda entry: b.icmp("ule", b.op("lshr", b.load(entry), "32"), place)
+    )
+    row = b.load(_entry(b, key, ROWS, at, none))
+    b.ret(b.op("and", row, str(0xFFFFFFFF)))
+    b.start(none)
+    b.ret("0")
+
+
+def _halves(b: Builder, value: Value) -> tuple[Value, Value]:
+    return b.op("and", value, str(0xFFFFFFFF)), b.op("lshr", value, "32")
+
+
+def _lookup(b: Builder, key: Value, symbol: str, index: Value) -> Value:
+    b.store(index, key, 32)
+    return b.helper("map_lookup_elem", f"@{symbol}", key)
+
+
+def _entry(b: Builder, key: Value, symbol: str, index: Value, none: Block) -> Value:
+    """Entry *index* of an array; continues at *none* when there is none (an index of -1)."""
+    entry = _lookup(b, key, symbol, index)
+    there = b.block()
+    b.branch(b.is_null(entry), none, there, likely=False)
+    b.start(there)
+    return entry
+
+
+def _search(
+    b: Builder, key: Value, symbol: str, steps: int, first: Value, count: Value, before: Callable[[Value], Value]
+) -> Value:
+    """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
+
+    Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here is
+    known to the verifier but the step, so it follows each round once and not each way through all of them.
+    """
+    found, step = b.register(), b.register()
+    end = b.add(first, count)
+    b.store(first, found)
+    b.store(str(1 << steps - 1), step)
+    head, try_it, look, compare, take, again, done = (b.block() for _ in range(7))
+    b.jump(head)
+    b.start(head)
+    b.branch(b.truth(b.load(step)), try_it, done)
+    b.start(try_it)
+    ahead = b.add(b.load(found), b.load(step))
+    b.branch(b.icmp("ule", ahead, end), look, again)
+    b.start(look)
+    entry = _lookup(b, key, symbol, b.sub(ahead, "1"))
+    b.branch(b.is_null(entry), again, compare)
+    b.start(compare)
+    b.branch(before(entry), take, again)
+    b.start(take)
+    b.store(ahead, found)
+    b.jump(again)
+    b.start(again)
+    b.store(b.op("lshr", b.load(step), "1"), step)
+    b.jump(head)
+    b.start(done)
+    last = b.load(found)
+    return b.select(b.icmp("eq", last, first), "-1", b.sub(last, "1"))
+
+
+# ---------------------------------------------------------------------------------------------- the builtin
+
+
+def stack(e: Emitter, node: ast.Call | ast.Identifier, kind: Stack) -> Operand:
+    """Unwind the current task's user stack into scratch memory."""
+    if not e.script.kernel.feature("bpf_loop"):
+        raise TraceError("dw_ustack() needs a kernel with bpf_loop (Linux 5.17)", hints=("ustack() follows frame pointers",))
+    if not e.script.unwinds:
+        e.script.unwinds = True
+        declare(e.module)
+    out, state = e.reserve(kind.size), e.reserve(_STATE_SIZE)
+    target = e.area(out)
+    memory.zero(e, target, kind.size)
+    e.b.store(process_ids(e, "init")[0], e.b.offset(target, 4), 32)
+    done = e.b.block()
+    _start(e, node, target, state, done)
+    loops.run(e, node.span, str(kind.limit), lambda inner, index: _frame(inner, index, kind, out, state))
+    e.b.store(e.b.load(e.area(state + _COUNT)), e.area(out), 32)
+    e.b.jump(done)
+    e.b.start(done)
+    return Memory(e.area(out), kind)
+
+
+def _fail(e: Emitter, target: Value, code: int, done: Block) -> None:
+    e.b.store(str(code), target, 32)
+    e.b.jump(done)
+
+
+def _start(e: Emitter, node: ast.Call | ast.Identifier, target: Value, state: int, done: Block) -> None:
+    """Find ranges and registers, or leave for *done* with an error in the stack."""
+    b = e.b
+    user, kernel_thread = b.block(), b.block()
+    b.helper("probe_read_kernel", e.cell, "8", b.add(b.helper("get_current_task"), task_field(e, "mm")))
+    b.branch(b.truth(b.load(e.cell)), user, kernel_thread)
+    b.start(kernel_thread)
+    _fail(e, target, _NO_STACK, done)
+    b.start(user)
+    b.store(process_ids(e, "tracer")[0], e.cell, 32)
+    space = b.helper("map_lookup_elem", f"@{SPACES}", e.cell)
+    unknown, known, empty, ready = (b.block() for _ in range(4))
+    b.branch(b.is_null(space), unknown, known, likely=False)
+    b.start(unknown)
+    # What is known to have no tables is not reported again.
+    nothing = e.scratch(8)
+    b.store("0", nothing)
+    b.helper("map_update_elem", f"@{SPACES}", e.cell, nothing, "1")
+    events.report(e, node, "no_dwarf")
+    b.jump(empty)
+    b.start(empty)
+    _fail(e, target, _NO_TABLES, done)
+    b.start(known)
+    where = b.load(space)
+    b.branch(b.truth(where), ready, empty)
+    b.start(ready)
+    b.store(where, e.area(state + _SPACE))
+    b.store("0", e.area(state + _COUNT))
+    b.store("1", e.area(state + _EXACT))
+    _registers(e, state)
+
+
+def _registers(e: Emitter, state: int) -> None:
+    """Registers of the user program: the context's, or those that the task entered the kernel with."""
+    b, row = e.b, e.program.unit.kind
+    if row.user:
+        _store_registers(e, state, lambda name: contexts.register(e, name))
+        return
+    entered, done = b.block(), b.block()
+    if row.program_type == "perf_event":
+        own = b.block()
+        level = b.op("and", contexts.register(e, "cs"), str(_USER_MODE))
+        b.branch(b.icmp("eq", level, str(_USER_MODE)), own, entered)
+        b.start(own)
+        _store_registers(e, state, lambda name: contexts.register(e, name))
+        b.jump(done)
+        b.start(entered)
+    saved = b.pointer(b.helper("task_pt_regs", b.helper("get_current_task_btf")))
+    table = contexts.registers(e)
+    _store_registers(e, state, lambda name: b.load(b.offset(saved, table.offset(name))))
+    b.jump(done)
+    b.start(done)
+
+
+def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> None:
+    for name, offset in (("ip", _IP), ("sp", _SP), ("bp", _BP)):
+        e.b.store(read(name), e.area(state + offset))
+
+
+# ---------------------------------------------------------------------------------------------- one frame
+
+
+def _frame(e: Emitter, index: Value, kind: Stack, out: int, state: int) -> None:
+    """Note the frame, then step to its caller; ends the loop where there is none."""
+    b = e.b
+    place = b.at_most(index, kind.limit - 1)
+    ip = b.load(e.area(state + _IP))
+    b.store(ip, b.offset(e.area(out + kind.header), b.op("shl", place, "3")))
+    b.store(b.add(place, "1"), e.area(state + _COUNT))
+    exact = b.load(e.area(state + _EXACT))
+    inside = b.sub(b.add(ip, exact), "1")
+    rule = b.call(_RULE, [("i64", inside), ("i64", b.load(e.area(state + _SPACE)))])
+    base = b.op("and", rule, "15")
+    _leave_if(e, b.icmp("eq", base, str(_KIND_LAST)))
+    _cut_if(e, b.icmp("eq", base, "0"))
+    signal, plain = b.block(), b.block()
+    b.branch(b.icmp("eq", base, str(_KIND_SIGNAL)), signal, plain, likely=False)
+    b.start(signal)
+    _signal_frame(e, state)
+    b.ret("0")
+    b.start(plain)
+    _plain_frame(e, state, rule, base, ip)
+
+
+def _leave_if(e: Emitter, condition: Value) -> None:
+    leave, on = e.b.block(), e.b.block()
+    e.b.branch(condition, leave, on, likely=False)
+    e.b.start(leave)
+    loops.leave(e)
+    e.b.start(on)
+
+
+def _cut_if(e: Emitter, condition: Value) -> None:
+    """Leave with the frames found so far, and count that there should have been more."""
+    cut, on = e.b.block(), e.b.block()
+    e.b.branch(condition, cut, on, likely=False)
+    e.b.start(cut)
+    e.counter("stack", e.program.index)
+    loops.leave(e)
+    e.b.start(on)
+
+
+def _read(e: Emitter, address: Value) -> Value:
+    """A word of the user's memory; without it the stack is cut."""
+    failed = e.b.helper("probe_read_user", e.cell, "8", address)
+    _cut_if(e, e.b.truth(failed))
+    return e.b.load(e.cell)
+
+
+def _signal_frame(e: Emitter, state: int) -> None:
+    sp = e.b.load(e.area(state + _SP))
+    for register, offset in ((_BP, _SIGNAL_RBP), (_IP, _SIGNAL_RIP), (_SP, _SIGNAL_RSP)):
+        e.b.store(_read(e, e.b.add(sp, str(offset))), e.area(state + register))
+    e.b.store("1", e.area(state + _EXACT))
+
+
+def _plain_frame(e: Emitter, state: int, rule: Value, base: Value, ip: Value) -> None:
+    b = e.b
+    cfa = _frame_address(e, state, rule, base, ip)
+    # The stack grows down: what does not go up would go round for ever.
+    _cut_if(e, b.icmp("ule", cfa, b.load(e.area(state + _SP))))
+    caller = _read(e, b.sub(cfa, "8"))
+    _caller_rbp(e, state, b.op("and", b.op("lshr", rule, "4"), "255"), cfa)
+    b.store(cfa, e.area(state + _SP))
+    b.store(caller, e.area(state + _IP))
+    b.store("0", e.area(state + _EXACT))
+    _leave_if(e, b.icmp("eq", caller, "0"))
+
+
+def _frame_address(e: Emitter, state: int, rule: Value, base: Value, ip: Value) -> Value:
+    """The canonical frame address by the rule."""
+    b = e.b
+    sp, bp = b.load(e.area(state + _SP)), b.load(e.area(state + _BP))
+    words = b.op("ashr", b.op("shl", rule, "32"), "44")
+    by_bp = b.define(f"or i1 {b.icmp('eq', base, str(_KIND_RBP))}, {b.icmp('eq', base, str(_KIND_AT_RBP))}")
+    found = b.register()
+    b.store(b.add(b.select(by_bp, bp, sp), b.op("shl", words, "3")), found)
+    plt, other, at, done = (b.block() for _ in range(4))
+    b.branch(b.icmp("eq", base, str(_KIND_PLT)), plt, other, likely=False)
+    b.start(plt)
+    pushed = b.number(b.icmp("uge", b.op("and", ip, "15"), words))
+    b.store(b.add(b.add(sp, "8"), b.op("shl", pushed, "3")), found)
+    b.jump(done)
+    b.start(other)
+    in_memory = b.define(
+        f"or i1 {b.icmp('eq', base, str(_KIND_AT_RBP))}, {b.icmp('eq', base, str(_KIND_AT_RSP))}"
+    )
+    b.branch(in_memory, at, done, likely=False)
+    b.start(at)
+    b.store(_read(e, b.load(found)), found)
+    b.jump(done)
+    b.start(done)
+    return b.load(found)
+
+
+def _caller_rbp(e: Emitter, state: int, rule: Value, cfa: Value) -> None:
+    b = e.b
+    saved, done = b.block(), b.block()
+    b.branch(b.truth(rule), saved, done)
+    b.start(saved)
+    at_rbp = b.icmp("eq", rule, str(_BP_AT_RBP))
+    place = b.select(at_rbp, b.load(e.area(state + _BP)), b.sub(cfa, b.op("shl", rule, "3")))
+    b.store(_read(e, place), e.area(state + _BP))
+    b.jump(done)
+    b.start(done)

@@ -1,0 +1,207 @@
+"""The live side of ``dw_ustack``: fills the maps that ``pytrace.codegen.unwinding`` describes.
+
+Tables of a binary are loaded once, whatever number of processes has it mapped. A process has a *slice* of the array
+of ranges; when its mappings change it gets a new slice, and its entry in the hash of processes is switched in one step, so
+that a program always sees a whole one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import bpf, bpfmap, processes, unwind_tables
+from pytrace.runtime.elf import ElfFile
+from pytrace.runtime.loader import LoadedScript
+from pytrace.runtime.processes import Mapping
+from pytrace.runtime.symbols.vdso import vdso_image
+
+_RANGE = struct.Struct("=QQQII")
+_SMALLEST_SLICE = 16
+_VDSO = (0, -1)
+
+Identity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class _Array:
+    """A BPF array that is mapped into this process's memory."""
+
+    def __init__(self, descriptor: int, stack: ExitStack) -> None:
+        _, _, _, self.size, self.entries = bpf.map_info(descriptor)
+        length = -(-self.size * self.entries // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._memory = mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        stack.callback(self._memory.close)
+
+    def write(self, index: int, data: bytes) -> None:
+        """Set elements from *index* on."""
+        self._memory[index * self.size : index * self.size + len(data)] = data
+
+
+class _Slices:
+    """Parts of an array by powers of two. One that is given back is used again after all others of its size."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._next = 0
+        self._free: dict[int, deque[int]] = {}
+
+    def take(self, count: int) -> int | None:
+        """Start of a slice of at least *count* elements; None when there is no room."""
+        size = _slice_size(count)
+        free = self._free.get(size)
+        # The one that was given back last may still be looked at.
+        if free is not None and len(free) > 1:
+            return free.popleft()
+        if self._next + size > self._entries:
+            return free.popleft() if free else None
+        start, self._next = self._next, self._next + size
+        return start
+
+    def give(self, start: int, count: int) -> None:
+        """Take a slice back."""
+        self._free.setdefault(_slice_size(count), deque()).append(start)
+
+
+def _slice_size(count: int) -> int:
+    return max(_SMALLEST_SLICE, 1 << (count - 1).bit_length())
+
+
+class Unwinder:
+    """Tables and address spaces of the processes whose stacks are unwound.
+
+    :meth:`add` takes a process in. *message* is called with a text when something has to be left out.
+    """
+
+    def __init__(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> None:
+        names = loaded.manifest.extra["unwind"]
+        self._spaces = loaded.map_fd(names["spaces"])
+        self._ranges = _Array(loaded.map_fd(names["ranges"]), stack)
+        self._rows = _Array(loaded.map_fd(names["rows"]), stack)
+        self._slices = _Slices(self._ranges.entries)
+        self._message = message
+        self._binaries: dict[Identity, _Loaded] = {}
+        self._filled = 0
+        self._full = False
+        self._processes: dict[int, tuple[int, int]] = {}
+        self._texts: dict[int, bytes] = {}
+
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._processes
+
+    def add(self, pid: int) -> None:
+        """Read what a process has mapped now; again when that has changed."""
+        text = processes.read_maps(pid)
+        if not text or text == self._texts.get(pid):
+            return
+        self._texts[pid] = text
+        root = processes.root_prefix(pid)
+        self._put(pid, [row for row in (self._range(item, root, pid) for item in _code(text)) if row])
+
+    def inherit(self, pid: int, parent: int) -> None:
+        """A known process forked: the new one has the same mappings."""
+        if parent in self._processes and pid not in self._processes:
+            self.add(pid)
+
+    def remove(self, pid: int) -> None:
+        """A process has ended; its number may be used again."""
+        self._texts.pop(pid, None)
+        known = self._processes.pop(pid, None)
+        if known is not None:
+            bpfmap.delete(self._spaces, struct.pack("=I", pid))
+            self._slices.give(*known)
+
+    def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
+        """Take in what happened to processes, as ``MappingRecorder.changes`` tells it."""
+        mapped: dict[int, None] = {}
+        for what, pid, parent in changes:
+            if what == "map":
+                mapped[pid] = None
+            elif what == "fork":
+                self.inherit(pid, parent)
+            elif what == "exit":
+                self.remove(pid)
+        for pid in mapped:
+            if pid in self:
+                self.add(pid)
+
+    def _put(self, pid: int, rows: list[bytes]) -> None:
+        start = self._slices.take(len(rows)) if rows else None
+        if start is None:
+            if rows:
+                self._overflow("too many mappings of processes")
+            return
+        self._ranges.write(start, b"".join(rows))
+        try:
+            bpfmap.update(self._spaces, struct.pack("=I", pid), struct.pack("=II", start, len(rows)))
+        except OSError as error:
+            self._slices.give(start, len(rows))
+            self._overflow(f"process {pid}: {error.strerror}")
+            return
+        before = self._processes.get(pid)
+        self._processes[pid] = start, len(rows)
+        if before is not None:
+            self._slices.give(*before)
+
+    def _range(self, mapping: Mapping, root: str, pid: int) -> bytes:
+        """The entry of one mapping; empty when its code has no tables."""
+        key = (mapping.device, mapping.inode) if mapping.inode else _VDSO
+        binary = self._binaries.get(key)
+        if binary is None:
+            binary = self._binaries[key] = self._load(mapping, root, pid)
+        address = binary.address_at(mapping.offset)
+        if not binary.count or address is None:
+            return b""
+        return _RANGE.pack(mapping.start, mapping.end, mapping.start - address & (1 << 64) - 1, binary.first, binary.count)
+
+    def _load(self, mapping: Mapping, root: str, pid: int) -> _Loaded:
+        """Put the table of a mapped file into the array of rows."""
+        if not mapping.inode:
+            image = vdso_image()
+            return self._fill(image.elf) if image is not None else _Loaded(None, 0, 0)
+        # The file under the mapping is the right one even when another has its name by now.
+        for path in (f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
+            with suppress(TraceError, OSError), ElfFile.open(path) as file:
+                return self._fill(file)
+        return _Loaded(None, 0, 0)
+
+    def _fill(self, file: ElfFile) -> _Loaded:
+        rows = unwind_tables.table(file)
+        first, count = self._filled, len(rows)
+        if first + count > self._rows.entries:
+            self._overflow(f"{file.path} has {count} rows")
+            return _Loaded(None, 0, 0)
+        self._rows.write(first, rows.tobytes())
+        self._filled += count
+        return _Loaded(file, first, count)
+
+    def _overflow(self, what: str) -> None:
+        if not self._full:
+            self._full = True
+            self._message(f"dw_ustack: no more room for unwind tables ({what}); some stacks will be cut short")
+
+
+class _Loaded:
+    """Where a binary's rows are."""
+
+    def __init__(self, file: ElfFile | None, first: int, count: int) -> None:
+        segments = file.segments if file is not None else ()
+        self._segments = sorted(segments, key=lambda segment: not segment.executable)
+        self.first = first
+        self.count = count
+
+    def address_at(self, offset: int) -> int | None:
+        """Virtual address in the file of a mapping's start, which is a page's and may lie before its segment."""
+        for segment in self._segments:
+            start = segment.offset & -mmap.PAGESIZE
+            if segment.executable and start <= offset < segment.offset + segment.file_size:
+                return segment.address + offset - segment.offset
+        return None
+
+
+def _code(text: bytes) -> Iterable[Mapping]:
+    return (item for item in processes.executable_mappings(text) if item.inode or item.path == "[vdso]")
