@@ -221,24 +221,31 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
 
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all."""
-    import tempfile
-
-    folder = os.path.dirname(os.path.abspath(path))
+    """Write a file whole or not at all; what is no regular file (``/dev/null``, a pipe) is written to and stays."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".pytrace-")
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                file.write(data)
+        else:
+            _replace(os.path.realpath(path), data, 0o777 if executable else 0o666)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def _replace(path: str, data: bytes, mode: int) -> None:
+    import tempfile
+
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pytrace-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(temporary, (0o777 if executable else 0o666) & ~mask)
+        os.chmod(temporary, mode & ~mask)
         os.replace(temporary, path)
-    except OSError as error:
+    except OSError:
         os.unlink(temporary)
-        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+        raise
 
 
 def _format(script: Script, options: RunOptions) -> int:
