@@ -125,6 +125,7 @@ _COMPILE_ONLY = {
     "include_directories": "-I",
     "includes": "--include",
     "probe_filter": "--probe-filter",
+    "warnings": "-k",
 }
 """Options that have no meaning for a file that is compiled already."""
 

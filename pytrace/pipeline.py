@@ -160,5 +160,6 @@ def _ahead(compilation: Compilation) -> dict[str, Any]:
 
     return {
         "parameters": parameters.describe(compilation["merged"], compilation.options),
+        "follow": compilation.options.follow,
         "features": sorted(getattr(compilation.kernel, "features_used", ())),
     }

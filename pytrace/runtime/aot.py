@@ -69,8 +69,11 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: L
     parameters = _Parameters(ahead["parameters"], given, prepared.warnings)
     parameters.check()
     _check_machine(script.manifest, kernel)
+    if options.follow != ahead["follow"]:
+        also = ", and to this one" if ahead["follow"] else ""
+        raise TraceError(f"--follow is part of the code: it goes to the call that compiles the file{also}")
     same = facts.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
-    if not same:
+    if not same or options.disabled:
         _check_layout(script.manifest, ahead, kernel)
     manifest = script.manifest if same else layouts.renamed(script.manifest, kernel, ahead["relies"])
     manifest = replace(manifest, programs=binaries.moved(manifest, ahead["binaries"], kernel))

@@ -364,7 +364,7 @@ class LiveSession:
 
 
 def _to_stderr(text: str) -> None:
-    sys.stderr.write(text)
+    sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def _show_verifier(symbol: str, text: str) -> None:
