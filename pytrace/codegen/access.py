@@ -5,10 +5,10 @@ from __future__ import annotations
 from pytrace.codegen import contexts, events, loadtime, memory
 from pytrace.codegen.contexts import text_view
 from pytrace.codegen.emitter import Emitter
-from pytrace.codegen.ir import Value
+from pytrace.codegen.ir import Block, Value
 from pytrace.codegen.operands import Memory, Operand, Remote, Scalar
 from pytrace.codegen.operators import target_size
-from pytrace.diagnostics import InternalError
+from pytrace.diagnostics import InternalError, TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import FieldPath
 from pytrace.types import AddressSpace, Array, Int, Pointer, String, Type
@@ -126,6 +126,39 @@ def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:
         byte = e.b.load(e.b.offset(whole.pointer, offset + at), 8)
         value = e.b.op("or", value, e.b.op("shl", byte, str(8 * at)))
     return value
+
+
+def typed_address(e: Emitter, node: ast.Expr, missing: Block) -> Value:
+    """Address of a struct, or of what a pointer points to, in a register whose type the verifier knows.
+
+    Helpers that take typed pointers ask for that. Pointers of iterators may be null: then the code goes on at *missing*.
+
+    Raises:
+        TraceError: the value was not reached from the probe's arguments alone.
+    """
+    if e.program.unit.kind.name == "iter" and isinstance(node, ast.FieldAccess):
+        path = e.checked.fields[node]
+        distance = loadtime.member_offset(e, node, path, movable=True)
+        if isinstance(node.base, ast.Identifier):
+            address = e.b.load(e.b.offset(e.context, path.offset))
+        else:
+            address = e.b.add(typed_address(e, node.base, missing), distance)
+            if path.type.scalar:
+                address = e.b.load(e.b.pointer(address))
+        if path.type.scalar:
+            there = e.b.block()
+            e.b.branch(e.b.icmp("eq", address, "0"), missing, there)
+            e.b.start(there)
+        return address
+    operand = e.value(node)
+    if isinstance(operand, Remote) and operand.direct:
+        return operand.address
+    if isinstance(operand, Scalar) and operand.direct:
+        return operand.value
+    raise TraceError(
+        "the kernel must know the type of this pointer",
+        hints=("reach it from args (ctx in iterators) in one expression, not through a variable, a map or a cast",),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- elements

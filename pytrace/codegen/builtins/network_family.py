@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen import memory
+from pytrace.codegen import access, memory
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.symbol_family import argument
 from pytrace.codegen.emitter import Emitter
@@ -74,7 +74,15 @@ def _long_size(source: Operand) -> int:
 
 def _socket_cookie(e: Emitter, node: ast.Call) -> Operand:
     """The helper takes a pointer that the verifier knows by its type."""
-    return Scalar(e.b.helper("get_socket_cookie", argument(e, node)), UINT64)
+    socket = node.args[0]
+    if not isinstance(socket, ast.Expr):
+        raise InternalError("socket_cookie takes a socket")
+    result, missing = e.b.register(), e.b.block()
+    e.b.store("0", result)
+    e.b.store(e.b.helper("get_socket_cookie", access.typed_address(e, socket, missing)), result)
+    e.b.jump(missing)
+    e.b.start(missing)
+    return Scalar(e.b.load(result), UINT64)
 
 
 EMIT: dict[str, Emission] = {"macaddr": _macaddr, "ntop": _ntop, "socket_cookie": _socket_cookie}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen import compare, events, loops, memory, names
+from pytrace.codegen import access, compare, events, loops, memory, names
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.symbol_family import argument
 from pytrace.codegen.emitter import Emitter
@@ -113,13 +113,15 @@ def _buf(e: Emitter, node: ast.Call) -> Operand:
 def _path(e: Emitter, node: ast.Call) -> Operand:
     """``bpf_d_path``, which takes a typed pointer and programs on the kernel's list only."""
     kind = e.type(node)
-    operand = e.value(_expr(node, 0))
-    address = operand.address if isinstance(operand, Remote) else memory.number(e, operand)
 
     def write(pointer: Value, align: int) -> None:
+        done = e.b.block()
         memory.zero(e, pointer, kind.size, align)
+        address = access.typed_address(e, _expr(node, 0), done)
         got = e.b.helper("d_path", address, pointer, str(kind.size))
         events.check_helper(e, node, "bpf_d_path", got)
+        e.b.jump(done)
+        e.b.start(done)
 
     return Made(kind, write)
 
