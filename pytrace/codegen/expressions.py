@@ -243,10 +243,6 @@ def settled(e: Emitter, operand: Operand) -> Operand:
     return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
 
 
-def _type_info(e: Emitter, node: ast.TypeInfo) -> Operand:
-    return e.value(e.checked.static[node]["record"])
-
-
 def _field(e: Emitter, node: ast.FieldAccess) -> Operand:
     return access.field(e, node)
 
