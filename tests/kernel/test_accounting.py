@@ -1,0 +1,199 @@
+"""Nothing is lost silently: what was printed and what was reported as lost are together what was produced, exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CALLS = 60_000
+PROBE = "tracepoint:syscalls:sys_enter_getppid"
+THREE_FIELDS = f'{PROBE} /pid == cpid/ {{ printf("%d %s %d\\n", tid, comm, nsecs); }}'
+
+
+class Run:
+    """One run with a small ring: lines printed, and what was lost by kind."""
+
+    def __init__(self, tmp_path: Path, script: str, *arguments: str, pages: int = 1, as_json: bool = False) -> None:
+        self.path = tmp_path / "out"
+        options = ["-f", "json"] if as_json else []
+        self.done = subprocess.run(
+            [sys.executable, "-m", "pytrace", *options, "-o", str(self.path), "-e", script, *arguments],
+            capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTRACE_PERF_RB_PAGES": str(pages)},
+        )  # fmt: skip
+        self.text = self.path.read_text()
+
+    def sums(self) -> dict[str, int]:
+        """The sums at the end of text output: the first number of each warning, by what it counts."""
+        found = {}
+        for line in self.done.stderr.splitlines():
+            match = re.match(r"WARNING: (\d+) (\w+ (?:was|were) (?:lost|left out|dropped|cut))", line)
+            if match:
+                found[match[2].rsplit(maxsplit=1)[-1]] = int(match[1])
+        return found
+
+    def lines(self, word: str) -> int:
+        return sum(word in line for line in self.text.splitlines())
+
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+
+def losses(objects: list[dict[str, Any]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for item in objects:
+        if item["type"] == "losses":
+            found.update({kind: sum(names.values()) for kind, names in item["data"].items()})
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_printed_and_lost_are_what_was_produced(tmp_path: Path, programs: Path, threads: int) -> None:
+    run = Run(tmp_path, THREE_FIELDS, "-c", f"{programs}/flood {CALLS} {threads}")
+    printed, lost = run.lines(" flood "), run.sums().get("lost", 0)
+    assert printed + lost == CALLS * threads
+    assert lost > 0
+    assert printed > 0
+    assert sum(map(int, re.findall(r"^Lost (\d+) events$", run.done.stderr, re.MULTILINE))) == lost
+
+
+def test_printed_and_lost_in_json(tmp_path: Path, programs: Path) -> None:
+    run = Run(tmp_path, THREE_FIELDS, "-c", f"{programs}/flood {CALLS} 2", as_json=True)
+    objects = run.objects()
+    kinds = Counter(item["type"] for item in objects)
+    lost = losses(objects)["lost"]
+    assert kinds["printf"] + lost == 2 * CALLS
+    assert lost > 0
+    assert sum(item["count"] for item in objects if item["type"] == "lost_events") == lost
+
+
+def test_losses_are_told_for_each_probe(tmp_path: Path, programs: Path) -> None:
+    script = (
+        f'{PROBE} /pid == cpid/ {{ printf("in\\n"); }} '
+        'tracepoint:syscalls:sys_exit_getppid /pid == cpid/ { printf("out\\n"); }'
+    )
+    run = Run(tmp_path, script, "-c", f"{programs}/flood {CALLS}", as_json=True)
+    objects = run.objects()
+    printed = Counter(item["data"] for item in objects if item["type"] == "printf")
+    lost = next(item["data"]["lost"] for item in objects if item["type"] == "losses")
+    assert printed["in\n"] + lost[PROBE] == CALLS
+    assert printed["out\n"] + lost["tracepoint:syscalls:sys_exit_getppid"] == CALLS
+
+
+def test_end_probes_flood_too(tmp_path: Path) -> None:
+    run = Run(tmp_path, 'begin { } end { for ($i : 0..100000) { printf("line %d\\n", $i); } }')
+    assert run.lines("line") + run.sums().get("lost", 0) == 100_000
+    assert run.sums()["lost"] > 0
+
+
+def test_events_after_exit_are_part_of_the_sum(tmp_path: Path, programs: Path) -> None:
+    script = f'{PROBE} /pid == cpid/ {{ @n++; printf("%d line\\n", @n); if (@n == 20000) {{ exit(); }} }}'
+    for as_json in (False, True):
+        run = Run(tmp_path, script, "-c", f"{programs}/flood {CALLS}", as_json=as_json)
+        if as_json:
+            objects = run.objects()
+            printed = sum(item["type"] == "printf" for item in objects)
+            missing = losses(objects)
+            total = next(item["data"]["@n"] for item in objects if item["type"] == "map")
+            out = missing["ignored"]
+        else:
+            printed, sums = run.lines(" line"), run.sums()
+            missing = Counter(lost=sums.get("lost", 0))
+            out = sums.get("out", 0)
+            total = int(re.findall(r"^@n: (\d+)$", run.text, re.MULTILINE)[0])
+        # The event of exit() itself is handled or lost.
+        assert printed + missing["lost"] + out in (total, total + 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_flood_that_goes_on(tmp_path: Path, programs: Path, number: int) -> None:
+    flood = subprocess.Popen([str(programs / "flood"), "2000000000", "1"])
+    path = tmp_path / "out"
+    script = f'{PROBE} /pid == {flood.pid}/ {{ @ = count(); printf("%d line\\n", nsecs); }}'
+    try:
+        tracer = subprocess.Popen(
+            [sys.executable, "-m", "pytrace", "-f", "json", "-o", str(path), "-e", script],
+            env={**os.environ, "PYTRACE_PERF_RB_PAGES": "4"},
+        )  # fmt: skip
+        deadline = time.monotonic() + 20
+        while not (path.exists() and path.stat().st_size > 100_000) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        tracer.send_signal(number)
+        assert tracer.wait(timeout=30) == 0
+    finally:
+        flood.kill()
+        flood.wait()
+    objects = [json.loads(line) for line in path.read_text().splitlines()]
+    printed = sum(item["type"] == "printf" for item in objects)
+    produced = next(item["data"]["@"] for item in objects if item["type"] == "map")
+    assert printed + losses(objects)["lost"] == produced
+
+
+def test_slow_reader(programs: Path) -> None:
+    """A reader that takes its time holds the output up; what does not fit anywhere is counted."""
+    tracer = subprocess.Popen(
+        [sys.executable, "-m", "pytrace", "-q", "-e", THREE_FIELDS, "-c", f"{programs}/flood {CALLS} 2"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTRACE_PERF_RB_PAGES": "16"},
+    )  # fmt: skip
+    assert tracer.stdout is not None
+    assert tracer.stderr is not None
+    time.sleep(1.5)
+    lines = 0
+    while chunk := os.read(tracer.stdout.fileno(), 1 << 16):
+        lines += chunk.count(b" flood ")
+    said = tracer.stderr.read().decode()
+    assert tracer.wait(timeout=20) == 0
+    lost = sum(map(int, re.findall(r"^Lost (\d+) events$", said, re.MULTILINE)))
+    assert lines + lost == 2 * CALLS
+    tracer.stdout.close()
+    tracer.stderr.close()
+
+
+def test_dropped_updates_are_counted_for_each_map(tmp_path: Path) -> None:
+    script = (
+        "config = { max_map_keys = 10 } "
+        "begin { for ($i : 0..1000) { @a[$i] = 1; @b[$i] = count(); @c[$i % 5]++; } exit(); }"
+    )
+    run = Run(tmp_path, script, as_json=True)
+    found = next(item for item in run.objects() if item["type"] == "losses")
+    assert found["data"]["map_full"] == {"@a": 990, "@b": 990}
+    assert found["sizes"] == {"@a": 10, "@b": 10}
+    text = Run(tmp_path, script).done.stderr
+    assert "1980 map updates were dropped (@a 990, @b 990); @a holds 10 keys, @b holds 10 keys: allow more" in text
+
+
+def test_failed_helpers_are_counted_by_place(tmp_path: Path) -> None:
+    script = "begin { for ($i : 0..500) { print(*(uint64*)16); delete(@m, $i); } @m[-1] = 1; exit(); }"
+    objects = Run(tmp_path, script, "-k", as_json=True).objects()
+    found = next(item["data"]["helper"] for item in objects if item["type"] == "losses")
+    assert sorted(found.values()) == [500, 500]
+    assert {name.split(" at ")[0] for name in found} == {"bpf_probe_read_kernel", "bpf_map_delete_elem"}
+    assert all(re.search(r" at stdin:1:\d+$", name) for name in found)
+
+
+def test_cut_strings_are_counted(tmp_path: Path) -> None:
+    probe = "tracepoint:syscalls:sys_enter_openat"
+    script = (
+        f"config = {{ max_strlen = 8 }} {probe} /pid == cpid/ "
+        '{ @[1] = str(args.filename); printf("%s %s %s\\n", str(args.filename), comm, str(args.filename, 4)); }'
+    )
+    objects = Run(tmp_path, script, "-c", "cat /proc/self/status /etc/hostname", as_json=True).objects()
+    # A path that is not in memory yet reads as nothing.
+    cut = sum(".. " in item["data"] for item in objects if item["type"] == "printf")
+    assert cut >= 2
+    assert losses(objects) == {"cut": 2 * cut}
+
+
+def test_nothing_lost_nothing_said(tmp_path: Path, programs: Path) -> None:
+    run = Run(tmp_path, THREE_FIELDS, "-c", f"{programs}/flood 1000 2", pages=0)
+    assert run.lines(" flood ") == 2000
+    assert run.done.stderr == "Attached 1 probe\n"
