@@ -1,4 +1,4 @@
-"""Where ``< … >`` is a block and where ``<`` and ``>`` compare: the rule of docs/angle-blocks.md.
+"""Where ``< … >`` is a block and where ``<`` and ``>`` compare: the rule of docs/language.md.
 
 ``<`` opens a block where a block is due or where no operand stands in front of it.  ``>`` closes the innermost
 block only when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no

@@ -182,9 +182,16 @@ def named_fields(kind: types.Struct, base: int = 0) -> Iterator[types.Field]:
     """The members of a struct as they print: those of anonymous members in place, offsets from the outermost start."""
     for field in kind.fields:
         if field.name:
-            yield types.Field(field.name, field.type, base + field.offset, field.bit_offset, field.bit_size)
+            yield types.Field(field.name, _shown(field.type), base + field.offset, field.bit_offset, field.bit_size)
         elif isinstance(field.type, types.Struct):
             yield from named_fields(field.type, base + field.offset)
+
+
+def _shown(kind: types.Type) -> types.Type:
+    """A member's type as it prints: character arrays are text, as they are when a script reads the member alone."""
+    if isinstance(kind, types.Array) and kind.element == types.INT8 and kind.count > 0:
+        return types.String(kind.count)
+    return kind
 
 
 def _bitfield(field: types.Field) -> Decode:
