@@ -3,8 +3,8 @@
 Three maps, which the session fills (``pytrace.runtime.unwinding``):
 
 - :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count); no ranges: known to have none.
-- :data:`RANGES`: what a process has mapped, in order of address: ``u64`` start, end, what to take from an address to get the
-  address in the file, ``u32`` first row, ``u32`` count of rows.
+- :data:`RANGES`: what a process has mapped, in order of address: ``u64`` start, end, what to take from an address to
+  get the address in the file, ``u32`` first row, ``u32`` count of rows.
 - :data:`ROWS`: the tables of all binaries.
 
 Each frame is one round of ``bpf_loop``, whose registers are kept in scratch memory; so the verifier looks at one frame.
@@ -13,6 +13,7 @@ Each frame is one round of ``bpf_loop``, whose registers are kept in scratch mem
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pytrace.codegen import contexts, events, loops, memory
 from pytrace.codegen.builtins.process_family import process_ids, task_field
@@ -22,6 +23,7 @@ from pytrace.codegen.module import HASH, Module
 from pytrace.codegen.operands import Memory, Operand
 from pytrace.diagnostics import TraceError
 from pytrace.frontend import ast
+from pytrace.frontend.checked import location
 from pytrace.types import Stack
 
 SPACES, RANGES, ROWS = "unwind_spaces", "unwind_ranges", "unwind_rows"
@@ -44,17 +46,20 @@ _NO_STACK, _NO_TABLES = -14, -61
 """``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
 
 _RULE = "unwind_rule"
+_SITE = "dw_ustack"
+"""What stands for a helper where failures are counted."""
 _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
 """Offsets of an unwinding's state: registers, ranges of the process, frames found."""
 _EXACT = 40
 """1 while ip is where the program is, 0 when it is a return address, which may lie behind its function's end."""
 _STATE_SIZE = 48
 
-_KIND_RSP, _KIND_RBP, _KIND_AT_RBP, _KIND_AT_RSP, _KIND_PLT, _KIND_SIGNAL, _KIND_LAST = range(1, 8)
-_BP_AT_RBP = 255
+_BY_RBP, _AT_RBP, _AT_RSP, _PLT, _SIGNAL, _LAST = range(2, 8)
+"""Rules, as ``unwind_tables.Rule`` numbers them."""
+_WHERE_RBP_POINTS = 255
 
 _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
-"""Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` follows."""
+"""Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
 
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
@@ -120,8 +125,8 @@ def _search(
 ) -> Value:
     """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
 
-    Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here is
-    known to the verifier but the step, so it follows each round once and not each way through all of them.
+    Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here
+    is known to the verifier but the step, so it follows each round once and not each way through all of them.
     """
     found, step = b.register(), b.register()
     end = b.add(first, count)
@@ -156,7 +161,8 @@ def _search(
 def stack(e: Emitter, node: ast.Call | ast.Identifier, kind: Stack) -> Operand:
     """Unwind the current task's user stack into scratch memory."""
     if not e.script.kernel.feature("bpf_loop"):
-        raise TraceError("dw_ustack() needs a kernel with bpf_loop (Linux 5.17)", hints=("ustack() follows frame pointers",))
+        hints = ("ustack() follows frame pointers",)
+        raise TraceError("dw_ustack() needs a kernel with bpf_loop (Linux 5.17)", hints=hints)
     if not e.script.unwinds:
         e.script.unwinds = True
         declare(e.module)
@@ -166,7 +172,8 @@ def stack(e: Emitter, node: ast.Call | ast.Identifier, kind: Stack) -> Operand:
     e.b.store(process_ids(e, "init")[0], e.b.offset(target, 4), 32)
     done = e.b.block()
     _start(e, node, target, state, done)
-    loops.run(e, node.span, str(kind.limit), lambda inner, index: _frame(inner, index, kind, out, state))
+    site = e.script.layout.site(_SITE, location(node.span))
+    loops.run(e, node.span, str(kind.limit), lambda inner, index: _Frame(inner, kind, out, state, site).emit(index))
     e.b.store(e.b.load(e.area(state + _COUNT)), e.area(out), 32)
     e.b.jump(done)
     e.b.start(done)
@@ -199,6 +206,7 @@ def _start(e: Emitter, node: ast.Call | ast.Identifier, target: Value, state: in
     events.report(e, node, "no_dwarf")
     b.jump(empty)
     b.start(empty)
+    e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
     _fail(e, target, _NO_TABLES, done)
     b.start(known)
     where = b.load(space)
@@ -240,106 +248,117 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> No
 # ---------------------------------------------------------------------------------------------- one frame
 
 
-def _frame(e: Emitter, index: Value, kind: Stack, out: int, state: int) -> None:
-    """Note the frame, then step to its caller; ends the loop where there is none."""
-    b = e.b
-    place = b.at_most(index, kind.limit - 1)
-    ip = b.load(e.area(state + _IP))
-    b.store(ip, b.offset(e.area(out + kind.header), b.op("shl", place, "3")))
-    b.store(b.add(place, "1"), e.area(state + _COUNT))
-    exact = b.load(e.area(state + _EXACT))
-    inside = b.sub(b.add(ip, exact), "1")
-    rule = b.call(_RULE, [("i64", inside), ("i64", b.load(e.area(state + _SPACE)))])
-    base = b.op("and", rule, "15")
-    _leave_if(e, b.icmp("eq", base, str(_KIND_LAST)))
-    _cut_if(e, b.icmp("eq", base, "0"))
-    signal, plain = b.block(), b.block()
-    b.branch(b.icmp("eq", base, str(_KIND_SIGNAL)), signal, plain, likely=False)
-    b.start(signal)
-    _signal_frame(e, state)
-    b.ret("0")
-    b.start(plain)
-    _plain_frame(e, state, rule, base, ip)
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """One round: note the frame, then step to its caller; ends the loop where there is none.
 
+    *out* and *state* are scratch offsets of the stack and of the unwinding's state, *site* is the place in the script for
+    what is counted.
+    """
 
-def _leave_if(e: Emitter, condition: Value) -> None:
-    leave, on = e.b.block(), e.b.block()
-    e.b.branch(condition, leave, on, likely=False)
-    e.b.start(leave)
-    loops.leave(e)
-    e.b.start(on)
+    e: Emitter
+    kind: Stack
+    out: int
+    state: int
+    site: int
 
+    def emit(self, index: Value) -> None:
+        """The body of the loop."""
+        e, b = self.e, self.e.b
+        place = b.at_most(index, self.kind.limit - 1)
+        ip = self._load(_IP)
+        b.store(ip, b.offset(e.area(self.out + self.kind.header), b.op("shl", place, "3")))
+        self._store(_COUNT, b.add(place, "1"))
+        inside = b.sub(b.add(ip, self._load(_EXACT)), "1")
+        rule = b.call(_RULE, [("i64", inside), ("i64", self._load(_SPACE))])
+        base = b.op("and", rule, "15")
+        self._leave_if(b.icmp("eq", base, str(_LAST)))
+        self._cut_if(b.icmp("eq", base, "0"))
+        signal, plain = b.block(), b.block()
+        b.branch(b.icmp("eq", base, str(_SIGNAL)), signal, plain, likely=False)
+        b.start(signal)
+        self._signal_frame()
+        b.ret("0")
+        b.start(plain)
+        self._plain_frame(rule, base, ip)
 
-def _cut_if(e: Emitter, condition: Value) -> None:
-    """Leave with the frames found so far, and count that there should have been more."""
-    cut, on = e.b.block(), e.b.block()
-    e.b.branch(condition, cut, on, likely=False)
-    e.b.start(cut)
-    e.counter("stack", e.program.index)
-    loops.leave(e)
-    e.b.start(on)
+    def _load(self, offset: int) -> Value:
+        return self.e.b.load(self.e.area(self.state + offset))
 
+    def _store(self, offset: int, value: Value) -> None:
+        self.e.b.store(value, self.e.area(self.state + offset))
 
-def _read(e: Emitter, address: Value) -> Value:
-    """A word of the user's memory; without it the stack is cut."""
-    failed = e.b.helper("probe_read_user", e.cell, "8", address)
-    _cut_if(e, e.b.truth(failed))
-    return e.b.load(e.cell)
+    def _leave_if(self, condition: Value) -> None:
+        leave, on = self.e.b.block(), self.e.b.block()
+        self.e.b.branch(condition, leave, on, likely=False)
+        self.e.b.start(leave)
+        loops.leave(self.e)
+        self.e.b.start(on)
 
+    def _cut_if(self, condition: Value) -> None:
+        """Leave with the frames found so far, and count that there should have been more."""
+        cut, on = self.e.b.block(), self.e.b.block()
+        self.e.b.branch(condition, cut, on, likely=False)
+        self.e.b.start(cut)
+        self.e.counter("stack_cut", self.site)
+        loops.leave(self.e)
+        self.e.b.start(on)
 
-def _signal_frame(e: Emitter, state: int) -> None:
-    sp = e.b.load(e.area(state + _SP))
-    for register, offset in ((_BP, _SIGNAL_RBP), (_IP, _SIGNAL_RIP), (_SP, _SIGNAL_RSP)):
-        e.b.store(_read(e, e.b.add(sp, str(offset))), e.area(state + register))
-    e.b.store("1", e.area(state + _EXACT))
+    def _read(self, address: Value) -> Value:
+        """A word of the user's memory; without it the stack is cut."""
+        failed = self.e.b.helper("probe_read_user", self.e.cell, "8", address)
+        self._cut_if(self.e.b.truth(failed))
+        return self.e.b.load(self.e.cell)
 
+    def _signal_frame(self) -> None:
+        sp = self._load(_SP)
+        for register, offset in ((_BP, _SIGNAL_RBP), (_IP, _SIGNAL_RIP), (_SP, _SIGNAL_RSP)):
+            self._store(register, self._read(self.e.b.add(sp, str(offset))))
+        self._store(_EXACT, "1")
 
-def _plain_frame(e: Emitter, state: int, rule: Value, base: Value, ip: Value) -> None:
-    b = e.b
-    cfa = _frame_address(e, state, rule, base, ip)
-    # The stack grows down: what does not go up would go round for ever.
-    _cut_if(e, b.icmp("ule", cfa, b.load(e.area(state + _SP))))
-    caller = _read(e, b.sub(cfa, "8"))
-    _caller_rbp(e, state, b.op("and", b.op("lshr", rule, "4"), "255"), cfa)
-    b.store(cfa, e.area(state + _SP))
-    b.store(caller, e.area(state + _IP))
-    b.store("0", e.area(state + _EXACT))
-    _leave_if(e, b.icmp("eq", caller, "0"))
+    def _plain_frame(self, rule: Value, base: Value, ip: Value) -> None:
+        b = self.e.b
+        cfa = self._frame_address(rule, base, ip)
+        # The stack grows down: what does not go up would go round for ever.
+        self._cut_if(b.icmp("ule", cfa, self._load(_SP)))
+        caller = self._read(b.sub(cfa, "8"))
+        self._caller_rbp(b.op("and", b.op("lshr", rule, "4"), "255"), cfa)
+        self._store(_SP, cfa)
+        self._store(_IP, caller)
+        self._store(_EXACT, "0")
+        self._leave_if(b.icmp("eq", caller, "0"))
 
+    def _frame_address(self, rule: Value, base: Value, ip: Value) -> Value:
+        """The canonical frame address by the rule."""
+        b, sp = self.e.b, self._load(_SP)
+        distance = b.op("ashr", b.op("shl", rule, "32"), "44")
+        by_bp, in_memory = (
+            b.define(f"or i1 {b.icmp('eq', base, str(one))}, {b.icmp('eq', base, str(other))}")
+            for one, other in ((_BY_RBP, _AT_RBP), (_AT_RBP, _AT_RSP))
+        )
+        found = b.register()
+        b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, "3")), found)
+        plt, other, at, done = (b.block() for _ in range(4))
+        b.branch(b.icmp("eq", base, str(_PLT)), plt, other, likely=False)
+        b.start(plt)
+        pushed = b.number(b.icmp("uge", b.op("and", ip, "15"), distance))
+        b.store(b.add(b.add(sp, "8"), b.op("shl", pushed, "3")), found)
+        b.jump(done)
+        b.start(other)
+        b.branch(in_memory, at, done, likely=False)
+        b.start(at)
+        b.store(self._read(b.load(found)), found)
+        b.jump(done)
+        b.start(done)
+        return b.load(found)
 
-def _frame_address(e: Emitter, state: int, rule: Value, base: Value, ip: Value) -> Value:
-    """The canonical frame address by the rule."""
-    b = e.b
-    sp, bp = b.load(e.area(state + _SP)), b.load(e.area(state + _BP))
-    words = b.op("ashr", b.op("shl", rule, "32"), "44")
-    by_bp = b.define(f"or i1 {b.icmp('eq', base, str(_KIND_RBP))}, {b.icmp('eq', base, str(_KIND_AT_RBP))}")
-    found = b.register()
-    b.store(b.add(b.select(by_bp, bp, sp), b.op("shl", words, "3")), found)
-    plt, other, at, done = (b.block() for _ in range(4))
-    b.branch(b.icmp("eq", base, str(_KIND_PLT)), plt, other, likely=False)
-    b.start(plt)
-    pushed = b.number(b.icmp("uge", b.op("and", ip, "15"), words))
-    b.store(b.add(b.add(sp, "8"), b.op("shl", pushed, "3")), found)
-    b.jump(done)
-    b.start(other)
-    in_memory = b.define(
-        f"or i1 {b.icmp('eq', base, str(_KIND_AT_RBP))}, {b.icmp('eq', base, str(_KIND_AT_RSP))}"
-    )
-    b.branch(in_memory, at, done, likely=False)
-    b.start(at)
-    b.store(_read(e, b.load(found)), found)
-    b.jump(done)
-    b.start(done)
-    return b.load(found)
-
-
-def _caller_rbp(e: Emitter, state: int, rule: Value, cfa: Value) -> None:
-    b = e.b
-    saved, done = b.block(), b.block()
-    b.branch(b.truth(rule), saved, done)
-    b.start(saved)
-    at_rbp = b.icmp("eq", rule, str(_BP_AT_RBP))
-    place = b.select(at_rbp, b.load(e.area(state + _BP)), b.sub(cfa, b.op("shl", rule, "3")))
-    b.store(_read(e, place), e.area(state + _BP))
-    b.jump(done)
-    b.start(done)
+    def _caller_rbp(self, rule: Value, cfa: Value) -> None:
+        b = self.e.b
+        saved, done = b.block(), b.block()
+        b.branch(b.truth(rule), saved, done)
+        b.start(saved)
+        at_rbp = b.icmp("eq", rule, str(_WHERE_RBP_POINTS))
+        place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, "3")))
+        self._store(_BP, self._read(place))
+        b.jump(done)
+        b.start(done)

@@ -1,7 +1,8 @@
 """Entry and return of a function by one program: kprobe sessions.
 
-A kprobe and a kretprobe block on the same functions each cost a program, a link and a hook. Where the kernel has sessions
-(6.10, ``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program asks whether the function is entered or left.
+A kprobe and a kretprobe block on the same functions each cost a program, a link and a hook. Where the kernel has
+sessions (6.10, ``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program asks whether the function is entered or
+left.
 """
 
 from __future__ import annotations

@@ -261,8 +261,8 @@ def _prepare_programs(
 def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
     """The multi link to load a program for.
 
-    User probes take it even for one target where the kernel has it: a single uprobe of perf takes two tenths of a second
-    to detach, one after the other (``perf_uprobe_destroy`` waits for all programs under a global lock).
+    User probes take it even for one target where the kernel has it: a single uprobe of perf takes two tenths of a
+    second to detach, one after the other (``perf_uprobe_destroy`` waits for all programs under a global lock).
     """
     kind = probe_kind(spec.kind)
     if spec.multi or kind is None or not kind.user:

@@ -2,8 +2,9 @@
 
 - A program that is hit while it runs already on that CPU (or, for kprobes, tracepoints and perf events, while any such
   program runs) is not run: ``recursion_misses`` of ``struct bpf_prog_info`` (trampolines since 5.12, others since 6.7).
-- A kprobe that is hit inside of another, and a kretprobe that has no room to remember one more call, is not run: ``missed`` of the
-  link's information (since 6.7), or the third column of ``kprobe_profile`` for probes made through tracefs.
+- A kprobe that is hit inside of another, and a kretprobe that has no room to remember one more call, is not run:
+  ``missed`` of the link's information (since 6.7), or the third column of ``kprobe_profile`` for probes made
+  through tracefs.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+
 from pytrace.compiled import Manifest
 from pytrace.diagnostics import InternalError
 from pytrace.events import EventSpec

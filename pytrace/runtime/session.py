@@ -183,7 +183,7 @@ class LiveSession:
         return descriptor
 
     def _start_unwinding(self) -> Unwinder | None:
-        """Read unwind tables when the script has ``dw_ustack``; the child is then held as the program that it will be."""
+        """Read unwind tables for ``dw_ustack``; the child is then held as the program that it will be."""
         if "unwind" not in self.loaded.manifest.extra:
             return None
         from pytrace.runtime.unwinding import Unwinder

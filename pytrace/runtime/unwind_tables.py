@@ -62,8 +62,11 @@ class Rule(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Rules at one address. *bp* as in a row, None for a rule that a row cannot hold; *returns* is where the return
-    address is, as an offset from the CFA, None when it is undefined."""
+    """Rules at one address.
+
+    *bp* as in a row, None for a rule that a row cannot hold; *returns* is where the return address is, as an offset
+    from the CFA, None when it is undefined.
+    """
 
     base: Rule = Rule.NONE
     offset: int = 0

@@ -1,8 +1,8 @@
 """The live side of ``dw_ustack``: fills the maps that ``pytrace.codegen.unwinding`` describes.
 
 Tables of a binary are loaded once, whatever number of processes has it mapped. A process has a *slice* of the array
-of ranges; when its mappings change it gets a new slice, and its entry in the hash of processes is switched in one step, so
-that a program always sees a whole one.
+of ranges; when its mappings change it gets a new slice, and its entry in the hash of processes is switched in one step,
+so that a program always sees a whole one.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ class Unwinder:
         address = binary.address_at(mapping.offset)
         if not binary.count or address is None:
             return b""
-        return _RANGE.pack(mapping.start, mapping.end, mapping.start - address & (1 << 64) - 1, binary.first, binary.count)
+        bias = mapping.start - address & (1 << 64) - 1
+        return _RANGE.pack(mapping.start, mapping.end, bias, binary.first, binary.count)
 
     def _load(self, mapping: Mapping, root: str, pid: int) -> _Loaded:
         """Put the table of a mapped file into the array of rows."""

@@ -60,7 +60,7 @@ class MappingRecorder:
         self.spaces: OrderedDict[int, AddressSpace] = OrderedDict()
         self.lost = 0
         self.changes: list[tuple[str, int, int]] = []
-        """What happened, which process, and for ``fork`` its parent: ``map``, ``fork``, ``exit``; only with *prompt*."""
+        """What happened, which process, and for ``fork`` its parent: ``map``, ``fork``, ``exit``; if *prompt*."""
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: list[tuple[int, mmap.mmap]] = []
