@@ -131,7 +131,7 @@ def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:
 def typed_address(e: Emitter, node: ast.Expr, missing: Block) -> Value:
     """Address of a struct, or of what a pointer points to, in a register whose type the verifier knows.
 
-    Helpers that take typed pointers ask for that. Pointers of iterators may be null: then the code goes on at *missing*.
+    Helpers that take typed pointers ask for that. Pointers of iterators may be null: then code goes on at *missing*.
 
     Raises:
         TraceError: the value was not reached from the probe's arguments alone.

@@ -252,8 +252,8 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> No
 class _Frame:
     """One round: note the frame, then step to its caller; ends the loop where there is none.
 
-    *out* and *state* are scratch offsets of the stack and of the unwinding's state, *site* is the place in the script for
-    what is counted.
+    *out* and *state* are scratch offsets of the stack and of the unwinding's state, *site* is the place in the script
+    for what is counted.
     """
 
     e: Emitter
