@@ -113,7 +113,7 @@ FAILURES: dict[str, Failure] = {
     "user_stack": Failure("user stack could not be walked", "user stacks could not be walked", "site",
                           told=_EACH),
     "stack_cut": Failure("stack of dw_ustack was cut short, where the tables end",
-                         "stacks of dw_ustack were cut short, where the tables end", "site"),
+                         "stacks of dw_ustack were cut short, where the tables end", "site", told=ALL),
     "unprinted": Failure("event was not printed, as you interrupted", "events were not printed, as you interrupted",
                          ""),
     "cut": Failure("string was cut", "strings were cut", "program", told=ALL),
