@@ -659,7 +659,7 @@ class TSeries(_Aggregate):
     """Ring of *count* intervals of *interval* nanoseconds.
 
     Each: ``u64`` epoch (interval number plus 1; 0 for never used), 64-bit value, ``u64`` meta (samples for avg, time
-    of the sample in boot ns for the last value kept when *reduce* is empty).
+    of the sample in ns for the last value kept when *reduce* is empty).
     """
 
     interval: int = 1

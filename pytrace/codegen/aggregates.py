@@ -176,8 +176,8 @@ def linear_bucket(e: Emitter, kind: LHist, n: Value, signed: bool) -> Value:
 
 
 def _series_bucket(e: Emitter, kind: TSeries) -> tuple[Value, Value, Value]:
-    """Ring position, epoch mark and time of a sample taken now."""
-    now = e.b.helper("ktime_get_boot_ns")
+    """Ring position, epoch mark and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
+    now = e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("wall")))
     number = e.b.op("udiv", now, str(kind.interval))
     return e.b.op("urem", number, str(kind.count)), e.b.add(number, "1"), now
 
@@ -415,6 +415,36 @@ def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Valu
 
 def delete_buckets(e: Emitter, node: ast.Node, info: MapInfo, operand: Operand) -> Value:
     """Remove all buckets of a key; gives an ``i1``, true when there was one."""
+    from pytrace.codegen import maps
+
+    def one(inner: Emitter, key: Value, place: Value) -> None:
+        got = inner.b.helper("map_delete_elem", maps.map_symbol(info), key)
+        gone = inner.b.number(inner.b.icmp("eq", got, "0"))
+        inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
+
+    return _over_buckets(e, node, info, operand, one)
+
+
+def has_buckets(e: Emitter, node: ast.Node, info: MapInfo, operand: Operand) -> Value:
+    """Whether a key has a bucket, as an ``i1``."""
+    from pytrace.codegen import loops, maps
+
+    def one(inner: Emitter, key: Value, place: Value) -> None:
+        found = inner.b.helper("map_lookup_elem", maps.map_symbol(info), key)
+        there, on = inner.b.block(), inner.b.block()
+        inner.b.branch(inner.b.is_null(found), on, there)
+        inner.b.start(there)
+        inner.b.store("1", place)
+        loops.leave(inner)
+        inner.b.start(on)
+
+    return _over_buckets(e, node, info, operand, one)
+
+
+def _over_buckets(
+    e: Emitter, node: ast.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Value, Value], None]
+) -> Value:
+    """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
     from pytrace.codegen import loops, maps
 
     kind = info.value
@@ -429,9 +459,7 @@ def delete_buckets(e: Emitter, node: ast.Node, info: MapInfo, operand: Operand) 
     def one(inner: Emitter, index: Value) -> None:
         key, place = inner.area(kept), inner.area(result)
         inner.b.store(index, inner.b.offset(key, room))
-        got = inner.b.helper("map_delete_elem", maps.map_symbol(info), key)
-        gone = inner.b.number(inner.b.icmp("eq", got, "0"))
-        inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
+        visit(inner, key, place)
 
     loops.run(e, node.span, str(count), one)
     return e.b.truth(e.b.load(e.area(result)))

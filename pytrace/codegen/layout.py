@@ -15,9 +15,9 @@ FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 
-SESSION = {"start": 0, "cpid": 8, "tai": 16}
+SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24}
 """Numbers at the start of the shared section that the session writes: boot time of the start, process id of the child,
-and what to add to the boot clock for atomic time."""
+and what to add to the boot clock for atomic time and for wall time."""
 
 
 UNFOLLOWED = ("unfollowed", 0)

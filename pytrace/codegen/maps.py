@@ -352,10 +352,12 @@ def _reset_slot(e: Emitter, info: MapInfo) -> Value:
     return e.b.truth(e.b.load(result))
 
 
-def has_key(e: Emitter, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
+def has_key(e: Emitter, node: ast.Node, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
     """``i1``: the key is there (an unkeyed map: it has been written)."""
     if info.key is None:
         return e.b.truth(e.b.load(slot(e, info)))
+    if bucketed(info.value):
+        return aggregates.has_buckets(e, node, info, key_operand(e, info.key, keys))
     pointer = lookup(e, info, key_pointer(e, info, keys))
     return e.b.define(f"xor i1 {e.b.is_null(pointer)}, true")
 

@@ -84,8 +84,7 @@ class Context:
             spec = self._specs.get(name)
             if spec is None:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
-            origin = self.clock.boot_offset
-            found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons, origin)
+            found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons)
         return found
 
     def end(self, code: int) -> None:

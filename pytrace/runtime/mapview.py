@@ -58,10 +58,7 @@ Entry = tuple[Any, Any]
 
 
 class MapView:
-    """One map: reading, merging and printing.
-
-    *origin* is the wall time at which the clock of time series started (intervals are counted on the boot clock).
-    """
+    """One map: reading, merging and printing."""
 
     def __init__(
         self,
@@ -70,7 +67,6 @@ class MapView:
         decoders: Decoders,
         texts: TextForms,
         jsons: JsonForms,
-        origin: int = 0,
     ) -> None:
         self.spec = spec
         self._reader = reader
@@ -82,7 +78,6 @@ class MapView:
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Any = None
         self._name = spec.name.encode()
-        self._origin = origin
 
     # ---- reading
 
@@ -245,7 +240,7 @@ class MapView:
         from pytrace.runtime import tseries
 
         last = max((item[0] - 1 for _, value in entries for item in value), default=0)
-        return lambda value: tseries.window(kind, tseries.merged(kind, value), last, self._origin)
+        return lambda value: tseries.window(kind, tseries.merged(kind, value), last)
 
     # ---- percentiles
 

@@ -20,6 +20,7 @@ from pytrace.request import RunOptions
 from pytrace.runtime import attach, child, notify, privileges
 from pytrace.runtime.attach import Attached, AttachOptions
 from pytrace.runtime.child import Child
+from pytrace.runtime.clock import Clock
 from pytrace.runtime.counters import CounterReader, Key
 from pytrace.runtime.lazy_symbols import LazySymbols
 from pytrace.runtime.loader import LoadedScript, LoadOptions, available_memory, load
@@ -118,6 +119,7 @@ class Session:
         struct.pack_into("=Q", memory, place["cpid"], 0 if traced is None else traced.pid)
         ahead = time.clock_gettime_ns(time.CLOCK_TAI) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         struct.pack_into("=q", memory, place["tai"], ahead)
+        struct.pack_into("=q", memory, place["wall"], Clock().boot_offset)
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""

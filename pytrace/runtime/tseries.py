@@ -52,17 +52,17 @@ def _join(reduce: str, first: tuple[int, int], second: tuple[int, int]) -> tuple
     return max(first, second, key=lambda item: item[1])  # the last sample wins
 
 
-def window(kind: TSeries, values: dict[int, int], last: int, origin: int = 0) -> Series:
+def window(kind: TSeries, values: dict[int, int], last: int) -> Series:
     """The *kind.count* intervals that end with number *last*, beginning with the first that has a value.
 
-    *origin* is the wall time (nanoseconds since 1970) at which interval 0 started.
+    Interval 0 started in 1970: intervals are aligned to wall time.
     """
     least = last - kind.count + 1
     numbers = [number for number in values if least <= number <= last]
     if not numbers:
         return Series(kind.interval, ())
     every = range(min(numbers), last + 1)
-    return Series(kind.interval, tuple((origin + number * kind.interval, values.get(number)) for number in every))
+    return Series(kind.interval, tuple((number * kind.interval, values.get(number)) for number in every))
 
 
 def whole(kind: TSeries, intervals: Iterable[Interval]) -> Series:

@@ -25,7 +25,7 @@ def _delete(e: Emitter, node: ast.Call) -> Operand:
 
 def _has_key(e: Emitter, node: ast.Call) -> Operand:
     info, keys = _map(e, node)
-    return Scalar(e.b.number(maps.has_key(e, info, keys)), BOOL)
+    return Scalar(e.b.number(maps.has_key(e, node, info, keys)), BOOL)
 
 
 def _find(e: Emitter, node: ast.Call) -> Operand:
