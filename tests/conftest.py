@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -15,6 +17,9 @@ from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
 
+LIMIT = 150
+"""Seconds that one test may take, so that one that hangs does not stall the run (soak tests may take longer)."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--way`` picks how case files are run."""
@@ -23,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run case files only compiled, on this kernel, or as in the test machine (default: compile and host)",
     )  # fmt: skip
     parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every recorded program")
+    parser.addoption("--rest", action="store_true", help="leave out tests that the report has results of")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,7 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if TESTS / "kernel" in item.path.parents:
             item.add_marker(pytest.mark.kernel)
     soak = [] if "soak" in (config.getoption("-m") or "") else [i for i in items if i.get_closest_marker("soak")]
-    unwanted = [item for item in items if _is_empty(item) or item in soak]
+    done = _done() if config.getoption("--rest") else set()
+    unwanted = [item for item in items if _is_empty(item) or item in soak or item.nodeid in done]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
         items[:] = [item for item in items if item not in unwanted]
@@ -47,6 +54,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A kernel test without root has nothing to test."""
     if item.get_closest_marker("kernel") and os.geteuid() != 0:
         pytest.skip("needs root")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """End a test that takes too long."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        pytest.fail(f"the test did not end within {LIMIT} s")
+
+    former = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(0 if item.get_closest_marker("soak") else LIMIT)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +103,10 @@ class _Report:
         self.path = path
 
     @pytest.hookimpl
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._write(nodeid, "started", "", 0.0)
+
+    @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -94,6 +121,13 @@ class _Report:
     def _write(self, name: str, outcome: str, reason: str, seconds: float) -> None:
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"name": name, "outcome": outcome, "reason": reason, "seconds": seconds}) + "\n")
+
+
+def _done() -> set[str]:
+    """Tests that the report has results of, from a machine that hung in a later one."""
+    path = Path(os.environ.get("PYTRACE_TEST_REPORT", ""))
+    items = [json.loads(text) for text in path.read_text().splitlines()] if path.is_file() else []
+    return {item["name"] for item in items if item["outcome"] != "started"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

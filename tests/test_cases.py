@@ -15,8 +15,11 @@ from tests.support.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 
-SLOWNESS = 12.0 if os.environ.get("PYTRACE_TEST_VM") else 2.0
+SLOWNESS = 8.0 if os.environ.get("PYTRACE_TEST_VM") else 2.0
 """What a time limit is multiplied by: the guest is emulated, and tests share the processors."""
+
+LONGEST = 120.0
+"""No case takes longer than this, however slow the machine: the limit of all tests (``conftest.LIMIT``) is higher."""
 
 VM_ROWS = 10
 """In the test machine one of so many recorded programs is run: enough to see what the kernel makes different."""
@@ -63,7 +66,7 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
         cwd=tmp_path,
         stdin=prepared.stdin,
         environment={"XDG_CACHE_HOME": str(tmp_path / ".cache"), **dict(prepared.environment)},
-        timeout=case.timeout * SLOWNESS,
+        timeout=min(case.timeout * SLOWNESS, LONGEST),
         when_attached=prepared.when_attached,
     )
     found = expect.problems(prepared, result)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from tests.support.expect import Result
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICE = b"Attached "
+GRACE = 20.0
+"""Seconds after its time limit in which a run is killed and cleared away."""
 
 
 @dataclass
@@ -43,8 +46,6 @@ class Server:
     ) -> Result:
         """One run of pytrace; *when_attached* are shell commands or ``signal NAME``, done after the attach notice."""
         process = self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
         paths = {name: os.path.join(self.folder.name, name) for name in ("stdin", "stdout", "stderr")}
         Path(paths["stdin"]).write_bytes((stdin or "").encode("utf-8", "surrogateescape"))
         request = {
@@ -52,17 +53,30 @@ class Server:
             "when_attached": list(when_attached), "stdin": paths["stdin"] if stdin is not None else os.devnull,
             "stdout": paths["stdout"], "stderr": paths["stderr"],
         }  # fmt: skip
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            self.process = None
-            raise RuntimeError(f"the test server died with status {process.wait()} on {argv}")
-        answer = json.loads(line)
+        answer = self._ask(process, request)
         return Result(
             answer["status"], _text(paths["stdout"]), _text(paths["stderr"]), answer["timed_out"],
             tuple(answer["left_behind"]),
         )  # fmt: skip
+
+    def _ask(self, process: subprocess.Popen[str], request: dict[str, Any]) -> dict[str, Any]:
+        """The answer; a server that gives none in time, or that nobody waits for any more, is replaced by a new one."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            if not select.select([process.stdout], [], [], request["timeout"] + GRACE)[0]:
+                raise RuntimeError(f"the run could not be ended: {request['argv']}")
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"the test server died with status {process.wait()} on {request['argv']}")
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        except BaseException:
+            self.process = None
+            process.kill()
+            raise
 
     def close(self) -> None:
         """End the process."""
