@@ -261,5 +261,8 @@ class CompiledScript:
         version, length = struct.unpack_from("<II", data, len(MAGIC))
         if version != FORMAT:
             raise TraceError(f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})")
-        manifest = Manifest.from_data(json.loads(data[start : start + length]))
+        try:
+            manifest = Manifest.from_data(json.loads(data[start : start + length]))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise TraceError("the compiled script is damaged") from error
         return cls(data[start + length :], manifest)

@@ -206,7 +206,7 @@ def _extra(script: Script) -> dict[str, Any]:
     if script.unwinds:
         found["unwind"] = {"spaces": unwinding.SPACES, "ranges": unwinding.RANGES, "rows": unwinding.ROWS}
     if script.ahead is not None:
-        found["ahead"] = script.ahead.to_data()
+        found["ahead"] = {**script.ahead.to_data(), "copies": script.layout.copies}
     return found
 
 

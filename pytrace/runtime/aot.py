@@ -18,7 +18,7 @@ from pytrace.request import RunOptions
 from pytrace.runtime import binaries, facts, layouts
 
 if TYPE_CHECKING:
-    from pytrace.runtime.kernelinfo import LiveKernel
+    from pytrace.kernel import KernelInfo
 
 SECTION = ".rodata.load"
 """As in ``codegen.loadtime``."""
@@ -58,7 +58,7 @@ def usage(script: CompiledScript, name: str) -> str:
     return "".join(lines) or f"{name} has no parameters\n"
 
 
-def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: LiveKernel) -> Prepared:
+def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: KernelInfo) -> Prepared:
     """Make *script* ready for this machine and the *given* parameters.
 
     Raises:
@@ -73,7 +73,11 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: L
         also = ", and to this one" if ahead["follow"] else ""
         raise TraceError(f"--follow is part of the code: it goes to the call that compiles the file{also}")
     same = facts.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
-    if not same or options.disabled:
+    unwanted = sorted(options.disabled.intersection(ahead["features"]))
+    if unwanted:
+        found = f"the code of the file uses {', '.join(unwanted)}; --no-feature goes to the call that compiles it"
+        raise TraceError(found)
+    if not same:
         _check_layout(script.manifest, ahead, kernel)
     manifest = script.manifest if same else layouts.renamed(script.manifest, kernel, ahead["relies"])
     manifest = replace(manifest, programs=binaries.moved(manifest, ahead["binaries"], kernel))
@@ -92,19 +96,19 @@ def _ahead(script: CompiledScript) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------- the machine
 
 
-def _check_machine(manifest: Manifest, kernel: LiveKernel) -> None:
+def _check_machine(manifest: Manifest, kernel: KernelInfo) -> None:
     machine = manifest.facts[0][2]
     if machine != kernel.arch:
         raise TraceError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
-    copies = manifest.counters.copies if manifest.counters is not None else 0
-    if copies and kernel.possible_cpus > copies:
+    copies = int(manifest.extra["ahead"]["copies"])
+    if kernel.possible_cpus > copies:
         raise TraceError(
             f"the file was compiled for up to {copies} processors, this machine may have {kernel.possible_cpus}",
             hints=("compile it again on this machine",),
         )
 
 
-def _check_layout(manifest: Manifest, ahead: Mapping[str, Any], kernel: LiveKernel) -> None:
+def _check_layout(manifest: Manifest, ahead: Mapping[str, Any], kernel: KernelInfo) -> None:
     lacking = [name for name in ahead["features"] if not kernel.feature(name)]
     found = [f"this kernel lacks {name}, which the code uses" for name in lacking]
     found += layouts.differences(kernel, (tuple(row) for row in ahead["relies"]))
@@ -210,7 +214,7 @@ class _Filler:
         ahead: Mapping[str, Any],
         parameters: _Parameters,
         options: RunOptions,
-        kernel: LiveKernel,
+        kernel: KernelInfo,
         manifest: Manifest,
         same: bool,
     ) -> None:

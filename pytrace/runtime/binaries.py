@@ -19,13 +19,13 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts
 
 if TYPE_CHECKING:
-    from pytrace.runtime.kernelinfo import LiveKernel
+    from pytrace.kernel import KernelInfo
 
 Row = Sequence[str]
 _AGAIN = ("compile the script again on this machine",)
 
 
-def moved(manifest: Manifest, rows: Iterable[Row], kernel: LiveKernel) -> tuple[ProgramSpec, ...]:
+def moved(manifest: Manifest, rows: Iterable[Row], kernel: KernelInfo) -> tuple[ProgramSpec, ...]:
     """The programs of *manifest*, attached to where their functions and locations are now.
 
     Raises:
@@ -63,7 +63,7 @@ def _check_exact(row: Row, known: Mapping[str, facts.Fact]) -> None:
         raise TraceError(f"{path} is not the file that the script was compiled for, and {why}", hints=_AGAIN)
 
 
-def _shifts(rows: Iterable[Row], kernel: LiveKernel) -> dict[tuple[str, str], int]:
+def _shifts(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, str], int]:
     """How far each function moved."""
     found: dict[tuple[str, str], int] = {}
     for _, path, name, offset in rows:
@@ -74,7 +74,7 @@ def _shifts(rows: Iterable[Row], kernel: LiveKernel) -> dict[tuple[str, str], in
     return found
 
 
-def _locations(rows: Iterable[Row], kernel: LiveKernel) -> dict[tuple[str, int], dict[str, int]]:
+def _locations(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, int], dict[str, int]]:
     """The present place of each static probe location, by path and former offset."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:

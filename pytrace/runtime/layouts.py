@@ -20,18 +20,18 @@ from pytrace.compiled import Manifest
 from pytrace.types import Enum, Field, Pointer, Struct, to_data
 
 if TYPE_CHECKING:
-    from pytrace.runtime.kernelinfo import LiveKernel
+    from pytrace.kernel import KernelInfo
 
 Row = tuple[str, ...]
 
 
-def differences(kernel: LiveKernel, rows: Iterable[Row]) -> list[str]:
+def differences(kernel: KernelInfo, rows: Iterable[Row]) -> list[str]:
     """What of *rows* is not so on this kernel, one sentence each."""
     found = (_CHECKS[row[0]](kernel, row) if row[0] in _CHECKS else f"unknown fact {row[0]!r}" for row in rows)
     return [text for text in found if text]
 
 
-def member(kernel: LiveKernel, kind: str, name: str, path: str) -> Field | None:
+def member(kernel: KernelInfo, kind: str, name: str, path: str) -> Field | None:
     """The member of a struct that the names of *path* lead to; its offset is from the start of the last struct."""
     struct: object = kernel.struct(kind, name)
     found: Field | None = None
@@ -45,7 +45,7 @@ def member(kernel: LiveKernel, kind: str, name: str, path: str) -> Field | None:
     return found
 
 
-def renamed(manifest: Manifest, kernel: LiveKernel, rows: Iterable[Row]) -> Manifest:
+def renamed(manifest: Manifest, kernel: KernelInfo, rows: Iterable[Row]) -> Manifest:
     """*manifest* with the names that enumerations have on this kernel."""
     names = {row[1] for row in rows if row[0] == "names"}
     present = {name: to_data(found) for name in names if (found := kernel.enum(name)) is not None}
@@ -62,7 +62,7 @@ def _replaced(data: Any, enums: dict[str, list[Any]]) -> Any:
     return data
 
 
-def _member(kernel: LiveKernel, row: Row) -> str:
+def _member(kernel: KernelInfo, row: Row) -> str:
     _, kind, name, path, offset, bit_offset, bits, type_text = row
     title = f"{kind} {name}"
     found = member(kernel, kind, name, path)
@@ -81,7 +81,7 @@ def _place(offset: int | str, bit_offset: int | str, bits: int | str) -> str:
     return f"offset {offset}" + (f" (bit {bit_offset}, {bits} bits)" if int(bits) else "")
 
 
-def _size(kernel: LiveKernel, row: Row) -> str:
+def _size(kernel: KernelInfo, row: Row) -> str:
     _, kind, name, size = row
     found = kernel.struct(kind, name)
     if found is None:
@@ -89,7 +89,7 @@ def _size(kernel: LiveKernel, row: Row) -> str:
     return "" if found.size == int(size) else f"{kind} {name} has {found.size} bytes here, it had {size}"
 
 
-def _tracepoint(kernel: LiveKernel, row: Row) -> str:
+def _tracepoint(kernel: KernelInfo, row: Row) -> str:
     _, category, event, name, offset, size, declaration = row
     fields = kernel.tracepoint_fields(category, event)
     title = f"tracepoint {category}:{event}"
@@ -106,13 +106,13 @@ def _tracepoint(kernel: LiveKernel, row: Row) -> str:
     return ""
 
 
-def _function(kernel: LiveKernel, row: Row) -> str:
+def _function(kernel: KernelInfo, row: Row) -> str:
     _, name, module, text = row
     found = kernel.function(name, module)
     return _prototype(f"function {name}", None if found is None else found.text, text)
 
 
-def _raw_tracepoint(kernel: LiveKernel, row: Row) -> str:
+def _raw_tracepoint(kernel: KernelInfo, row: Row) -> str:
     _, event, text = row
     found = kernel.raw_tracepoint_prototype(event)
     return _prototype(f"raw tracepoint {event}", None if found is None else found.text, text)
@@ -124,25 +124,25 @@ def _prototype(title: str, here: str | None, text: str) -> str:
     return "" if here == text else f"{title} is {here} here, it was {text}"
 
 
-def _enumerator(kernel: LiveKernel, row: Row) -> str:
+def _enumerator(kernel: KernelInfo, row: Row) -> str:
     found = kernel.enumerator(row[1])
     if found is None:
         return f"there is no enumerator {row[1]} here"
     return "" if found[1] == int(row[2]) else f"enumerator {row[1]} is {found[1]} here, it was {row[2]}"
 
 
-def _names(kernel: LiveKernel, row: Row) -> str:
+def _names(kernel: KernelInfo, row: Row) -> str:
     found = kernel.enum(row[1])
     if found is None:
         return f"there is no enum {row[1]} here"
     return "" if found.width == int(row[2]) else f"enum {row[1]} has {found.width} bytes here, it had {row[2]}"
 
 
-def _build(_kernel: LiveKernel, row: Row) -> str:
+def _build(_kernel: KernelInfo, row: Row) -> str:
     return f"it uses {row[1]}"
 
 
-_CHECKS: dict[str, Callable[[LiveKernel, Row], str]] = {
+_CHECKS: dict[str, Callable[[KernelInfo, Row], str]] = {
     "member": _member,
     "size": _size,
     "tracepoint": _tracepoint,

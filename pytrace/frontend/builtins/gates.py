@@ -49,7 +49,7 @@ def literal_integer(
     found = checker.constant(value)
     if isinstance(found, bool) or not isinstance(found, int):
         if not isinstance(kind, Unknown):
-            checker.error(f"{what} must be an integer literal", node.span)
+            checker.error(f"{what} must be an integer literal", node.span, hints=checker.constant_hints(value))
         return None
     if not low <= found <= high:
         checker.error(f"{what} must be {low} to {high}, not {found}", node.span)
