@@ -72,13 +72,17 @@ class GlobalSlot:
 
     *section* is the ELF section (its BPF array map is mapped into memory by the runtime). The slot starts with a
     ``u64`` that is 1 once the map has been written, followed by the value. A per-CPU slot is there
-    *copies* times, *stride* bytes apart.
+    *copies* times, *stride* bytes apart. A slot that is printed and cleared in one step is there twice, *generation* bytes
+    apart: the lowest bit of the ``u64`` at *selector* in the section *selector_section* says which one programs use.
     """
 
     section: str
     offset: int
     copies: int = 1
     stride: int = 0
+    generation: int = 0
+    selector_section: str = ""
+    selector: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ class MapSpec:
     *symbol* names the BPF map in the ELF file (empty for a *slot*). *key* is None for an unkeyed map. *kind* is
     ``hash``, ``lruhash``, ``percpuhash``, ``percpulruhash`` or ``global``. For keyed hist, lhist and tseries the
     BPF key is *key* padded to 8 bytes followed by a ``u64`` bucket number, and the BPF value one ``u64`` count per CPU
-    (tseries: one 24-byte interval).
+    (tseries: one 24-byte interval). A keyed map that is printed and cleared in one step has *inner*, the type number,
+    key size and value size of the BPF maps that hold it in turn; the one in use lies in the array of maps *symbol*.
     """
 
     name: str
@@ -99,6 +104,7 @@ class MapSpec:
     max_entries: int
     slot: GlobalSlot | None = None
     location: Location | None = None
+    inner: tuple[int, int, int] | None = None
 
     @property
     def per_cpu(self) -> bool:
@@ -162,6 +168,7 @@ class Manifest:
                     "max_entries": item.max_entries,
                     "slot": None if item.slot is None else asdict(item.slot),
                     "location": None if item.location is None else item.location.to_data(),
+                    "inner": item.inner,
                 }
                 for item in self.maps
             ],
@@ -214,6 +221,7 @@ def _map_from_data(item: dict[str, Any]) -> MapSpec:
         item["max_entries"],
         None if item["slot"] is None else GlobalSlot(**item["slot"]),
         None if item["location"] is None else Location(*item["location"]),
+        None if item["inner"] is None else tuple(item["inner"]),
     )
 
 

@@ -397,12 +397,14 @@ def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Valu
     from pytrace.codegen import maps
     from pytrace.codegen.layout import FLAG
 
+    now = maps.generation(e, info) if key is None else "0"
+
     def one(cpu: Value, _leave: Callable[[], None]) -> None:
         if key is None:
             start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
-            visit(e.b.offset(start, e.script.layout.slots[info.name] + FLAG))
+            visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + FLAG), now))
             return
-        place = e.b.helper("map_lookup_percpu_elem", maps.map_symbol(info), key, cpu)
+        place = e.b.helper("map_lookup_percpu_elem", maps.map_symbol(e, info), key, cpu)
         there, skip = e.b.block(), e.b.block()
         e.b.branch(e.b.is_null(place), skip, there, likely=False)
         e.b.start(there)
@@ -418,7 +420,7 @@ def delete_buckets(e: Emitter, node: ast.Node, info: MapInfo, operand: Operand) 
     from pytrace.codegen import maps
 
     def one(inner: Emitter, key: Value, place: Value) -> None:
-        got = inner.b.helper("map_delete_elem", maps.map_symbol(info), key)
+        got = inner.b.helper("map_delete_elem", maps.map_symbol(inner, info), key)
         gone = inner.b.number(inner.b.icmp("eq", got, "0"))
         inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
 

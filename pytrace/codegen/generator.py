@@ -9,7 +9,7 @@ from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, 
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
-from pytrace.codegen.layout import SESSION, Layout
+from pytrace.codegen.layout import SESSION, Layout, snapshots
 from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.operands import Operand
@@ -38,8 +38,9 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
     """LLVM IR text and manifest of a script."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, str(checked.config.get("license", "GPL")))
+    twice = snapshots(checked)
     for info in checked.maps.values():
-        maps.declare(module, info)
+        maps.declare(module, info, info.name in twice)
     script = Script(
         checked,
         kernel,
@@ -184,6 +185,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             info.max_entries,
             script.layout.slot(info),
             location(info.span),
+            maps.sizes(info) if info.key is not None and info.name in script.layout.generations else None,
         )
         for info in checked.maps.values()
     )

@@ -9,6 +9,7 @@ from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA
 from pytrace.compiled import Counters, GlobalSlot, Site
 from pytrace.events import Location
 from pytrace.frontend.checked import CheckedProgram, MapInfo
+from pytrace.types import Avg, Count, Hist, LHist, Stats, Sum
 
 CACHE_LINE = 64
 FLAG = 8
@@ -28,12 +29,26 @@ def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
 
+def snapshots(checked: CheckedProgram) -> frozenset[str]:
+    """Maps that are printed and cleared in one step, but for those whose values can be taken off later ones."""
+    wanted = {str(spec.static["map"]) for spec in checked.event_list if spec.static.get("clear")}
+    return frozenset(name for name in wanted if checked.maps[name].key is not None or not _sums(checked.maps[name]))
+
+
+def _sums(info: MapInfo) -> bool:
+    return isinstance(info.value, Count | Sum | Avg | Stats | Hist | LHist)
+
+
 @dataclass(slots=True)
 class Layout:
     """Offsets in the per-CPU block (one copy for each CPU, *stride* apart) and in the shared section."""
 
     copies: int
     slots: dict[str, int] = field(default_factory=dict)
+    generations: frozenset[str] = frozenset()
+    """Maps that are there twice, so that one can be read while programs write to the other."""
+    selectors: dict[str, int] = field(default_factory=dict)
+    """For unkeyed ones of these, where in the shared section it says which is in use."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -49,6 +64,7 @@ class Layout:
         """Place the slots of unkeyed maps."""
         layout = cls(1 << max(0, cpus - 1).bit_length())
         layout.shared = CACHE_LINE
+        layout.generations = snapshots(checked)
         for info in checked.maps.values():
             if info.key is None:
                 layout._place(info)
@@ -56,13 +72,26 @@ class Layout:
 
     def _place(self, info: MapInfo) -> None:
         size = FLAG + _up(info.value.size, 8)
+        times = 1
+        if info.name in self.generations:
+            times = 2
+            # The bit lies in a line that nobody else writes to: all CPUs read it all the time.
+            self.selectors[info.name] = self.shared
+            self.shared += CACHE_LINE
         if info.value.aggregate:
             self.slots[info.name] = self.percpu
-            self.percpu += size
+            self.percpu += times * size
         else:
             # A line of its own: CPUs that write different maps must not fight for it.
             self.slots[info.name] = self.shared
-            self.shared += _up(size, CACHE_LINE)
+            self.shared += times * _up(size, CACHE_LINE)
+
+    def generation(self, info: MapInfo) -> int:
+        """Bytes between the two copies of a slot that is printed and cleared in one step, else 0."""
+        if info.name not in self.selectors:
+            return 0
+        size = FLAG + _up(info.value.size, 8)
+        return size if info.value.aggregate else _up(size, CACHE_LINE)
 
     def counter(self, kind: str, subject: int) -> int:
         """Offset of a counter behind the late operand ``counters``; a new one gets its place."""
@@ -97,9 +126,12 @@ class Layout:
         """Where an unkeyed map lies, for the manifest."""
         if info.key is not None:
             return None
+        selector: tuple[int, str, int] = (0, "", 0)
+        if info.name in self.selectors:
+            selector = (self.generation(info), SHARED_SECTION, self.selectors[info.name])
         if info.value.aggregate:
-            return GlobalSlot(PERCPU_SECTION, self.slots[info.name], self.copies, self.stride)
-        return GlobalSlot(SHARED_SECTION, self.slots[info.name])
+            return GlobalSlot(PERCPU_SECTION, self.slots[info.name], self.copies, self.stride, *selector)
+        return GlobalSlot(SHARED_SECTION, self.slots[info.name], 1, 0, *selector)
 
     def manifest_counters(self) -> Counters | None:
         """Where the counters lie, for the manifest; None when nothing is counted."""

@@ -204,5 +204,5 @@ def _for_map(e: Emitter, node: ast.For) -> None:
         node.span,
         ("*map", "*key", "*value", "*frame"),
         body,
-        lambda name, frame: e.b.helper("for_each_map_elem", maps.map_symbol(info), f"@{name}", frame, "0"),
+        lambda name, frame: e.b.helper("for_each_map_elem", maps.map_symbol(e, info), f"@{name}", frame, "0"),
     )

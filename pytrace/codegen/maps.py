@@ -9,7 +9,7 @@ from pytrace.codegen import aggregates, events, memory
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.codegen.layout import FLAG
-from pytrace.codegen.module import HASH, LRU_HASH, LRU_PERCPU_HASH, PERCPU_HASH, SHARED, Module
+from pytrace.codegen.module import ARRAY_OF_MAPS, HASH, LRU_HASH, LRU_PERCPU_HASH, PERCPU_HASH, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Parts, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
@@ -41,20 +41,29 @@ def padded_key(info: MapInfo) -> int:
     return (size + 7) & ~7
 
 
-def declare(module: Module, info: MapInfo) -> None:
-    """Define a keyed map in the ELF file; unkeyed ones are slots of a data section."""
-    if info.key is None:
-        return
-    key_size, value_size = info.key.size, info.value.size
+def sizes(info: MapInfo) -> tuple[int, int, int]:
+    """Type, key size and value size of the BPF map of a keyed map."""
+    key_size, value_size = info.key.size if info.key is not None else 0, info.value.size
     if bucketed(info.value):
         key_size, value_size = padded_key(info) + BUCKET, aggregates.BUCKET_SIZE[type(info.value)]
+    return KINDS[info.kind], max(key_size, 1), max(value_size, 1)
+
+
+def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
+    """Define a keyed map in the ELF file; unkeyed ones are slots of a data section.
+
+    One that is there *twice* is an array of one map, which the runtime changes for the other one.
+    """
+    if info.key is None:
+        return
+    kind, key_size, value_size = (ARRAY_OF_MAPS, 4, 4) if twice else sizes(info)
     module.map(
         symbol(info.name),
         {
-            "type": KINDS[info.kind],
-            "key_size": max(key_size, 1),
-            "value_size": max(value_size, 1),
-            "max_entries": info.max_entries,
+            "type": kind,
+            "key_size": key_size,
+            "value_size": value_size,
+            "max_entries": 1 if twice else info.max_entries,
         },
     )
 
@@ -106,14 +115,37 @@ def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Value:
     return pointer
 
 
-def map_symbol(info: MapInfo) -> Value:
-    """The map as a helper argument."""
-    return f"@{symbol(info.name)}"
+def map_symbol(e: Emitter, info: MapInfo) -> Value:
+    """The map as a helper argument: itself, or the one of two that is in use now."""
+    outer = f"@{symbol(info.name)}"
+    if info.name not in e.script.layout.generations:
+        return outer
+    found = e.current_maps.get(info.name)
+    if found is None:
+        with e.b.at_prologue():
+            found = e.b.helper("map_lookup_elem", outer, e.module.constant(bytes(4)))
+            absent, there = f"no_{symbol(info.name)}", f"on_{symbol(info.name)}"
+            e.b.emit(f"br i1 {e.b.is_null(found)}, label %{absent}, label %{there}, !prof !1")
+            # The array is never empty; only the verifier does not know.
+            e.b.label(absent)
+            e.b.emit("ret i64 0")
+            e.b.label(there)
+        e.current_maps[info.name] = found
+    return found
+
+
+def generation(e: Emitter, info: MapInfo) -> Value:
+    """Offset of the copy of an unkeyed map that is in use now."""
+    size = e.script.layout.generation(info)
+    if not size:
+        return "0"
+    bit = e.b.op("and", e.b.load(e.b.offset(f"@{SHARED}", e.script.layout.selectors[info.name])), "1")
+    return e.b.opaque(e.b.mul(e.b.opaque(bit), str(size)))
 
 
 def lookup(e: Emitter, info: MapInfo, key: Value) -> Value:
     """Pointer to the value of a key, or null."""
-    return e.b.helper("map_lookup_elem", map_symbol(info), key)
+    return e.b.helper("map_lookup_elem", map_symbol(e, info), key)
 
 
 def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: Callable[[], None]) -> None:
@@ -133,7 +165,9 @@ def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: C
 def slot(e: Emitter, info: MapInfo) -> Value:
     """The slot of an unkeyed map (this CPU's copy of an aggregate): written flag, then the value."""
     offset = e.script.layout.slots[info.name]
-    return e.b.offset(e.base if info.value.aggregate else f"@{SHARED}", offset)
+    start = e.b.offset(e.base if info.value.aggregate else f"@{SHARED}", offset)
+    now = generation(e, info)
+    return start if now == "0" else e.b.offset(start, now)
 
 
 def slot_value(e: Emitter, info: MapInfo) -> Value:
@@ -233,7 +267,7 @@ def insert(
     e: Emitter, node: ast.Node, info: MapInfo, key: Value, first: Value, present: Callable[[Value], None]
 ) -> None:
     """Insert the value at *first*; when another program was faster, ``present(place)`` changes what that one stored."""
-    got = e.b.helper("map_update_elem", map_symbol(info), key, first, NOEXIST)
+    got = e.b.helper("map_update_elem", map_symbol(e, info), key, first, NOEXIST)
     failed, raced, full, done = (e.b.block() for _ in range(4))
     e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
     e.b.start(failed)
@@ -253,7 +287,7 @@ def insert(
 
 def update(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) -> None:
     """Insert or replace; a failure is counted for the map and reported."""
-    got = e.b.helper("map_update_elem", map_symbol(info), key, value, "0")
+    got = e.b.helper("map_update_elem", map_symbol(e, info), key, value, "0")
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
     e.b.start(failed)
@@ -324,7 +358,7 @@ def delete(e: Emitter, node: ast.Node, info: MapInfo, keys: Sequence[ast.Expr]) 
     operand = key_operand(e, info.key, keys)
     if bucketed(info.value):
         return aggregates.delete_buckets(e, node, info, operand)
-    got = e.b.helper("map_delete_elem", map_symbol(info), key_of(e, info.key, operand, info.key.size))
+    got = e.b.helper("map_delete_elem", map_symbol(e, info), key_of(e, info.key, operand, info.key.size))
     if e.discarded is node:
         events.check_helper(e, node, "bpf_map_delete_elem", got, map_name=info.name)
     return e.b.icmp("eq", got, "0")
@@ -341,10 +375,11 @@ def _reset_slot(e: Emitter, info: MapInfo) -> Value:
         return was
     result = e.b.register()
     e.b.store("0", result)
+    now = generation(e, info)
 
     def one(cpu: Value, _leave: Callable[[], None]) -> None:
         start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
-        place = e.b.offset(start, e.script.layout.slots[info.name])
+        place = e.b.offset(e.b.offset(start, e.script.layout.slots[info.name]), now)
         e.b.store(e.b.op("or", e.b.load(result), e.b.load(place)), result)
         memory.zero(e, place, FLAG + info.value.size)
 
@@ -367,7 +402,7 @@ def length(e: Emitter, info: MapInfo) -> Value:
     if info.key is None:
         return e.b.load(slot(e, info))
     callback = e.script.counting_callback()
-    return e.b.helper("for_each_map_elem", map_symbol(info), callback, "null", "0")
+    return e.b.helper("for_each_map_elem", map_symbol(e, info), callback, "null", "0")
 
 
 def integer(kind: Type) -> bool:

@@ -26,7 +26,7 @@ declare i32 @llvm.bswap.i32(i32)
 declare i64 @llvm.bswap.i64(i64)
 """
 
-HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, RINGBUF = 1, 5, 9, 10, 27
+HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, ARRAY_OF_MAPS, RINGBUF = 1, 5, 9, 10, 12, 27
 
 
 def escaped(data: bytes) -> str:

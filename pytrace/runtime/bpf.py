@@ -60,6 +60,7 @@ class MapType(IntEnum):
     PERCPU_ARRAY = 6
     LRU_HASH = 9
     LRU_PERCPU_HASH = 10
+    ARRAY_OF_MAPS = 12
     RINGBUF = 27
 
 

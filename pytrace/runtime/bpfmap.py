@@ -19,9 +19,11 @@ _ELEMENT = struct.Struct("=IIQQQ")
 _BATCH = struct.Struct("=QQQQIIQQ")
 
 
-def create(kind: int, key_size: int, value_size: int, entries: int, *, flags: int = 0, name: str = "") -> int:
-    """Make a map and return its descriptor."""
-    attributes = struct.pack("=IIIIIII16s", kind, key_size, value_size, entries, flags, 0, 0, name.encode()[:15])
+def create(
+    kind: int, key_size: int, value_size: int, entries: int, *, flags: int = 0, name: str = "", inner: int = 0
+) -> int:
+    """Make a map and return its descriptor; *inner* is a map of the kind that a map of maps holds."""
+    attributes = struct.pack("=IIIIIII16s", kind, key_size, value_size, entries, flags, inner, 0, name.encode()[:15])
     return command(Command.MAP_CREATE, attributes)[0]
 
 

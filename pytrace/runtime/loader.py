@@ -19,6 +19,7 @@ from pytrace.diagnostics import InternalError
 from pytrace.probes import ProbeKind, probe_kind
 from pytrace.runtime import bpf, features, libbpf
 from pytrace.runtime.bpf import AttachType, ProgramType
+from pytrace.runtime.generations import Generations, Quiescence
 from pytrace.runtime.verifier import LoadError, VerifierLogs, explain
 
 _PROGRAM_TYPES = {
@@ -76,7 +77,10 @@ class LoadedScript:
         self._multi: dict[str, str] = {}
         self._maps: dict[str, int] = {}
         self._sections: dict[str, memoryview] = {}
+        self.generations: dict[str, Generations] = {}
+        """By symbol, the maps that are there twice."""
         self._stack = stack
+        self.quiescence = Quiescence(stack)
 
     def program_fd(self, symbol: str) -> int:
         """Descriptor of a loaded program."""
@@ -177,6 +181,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         maps = _members(lib.bpf_object__next_map, handle)
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script)
+        loaded.generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
             try:
@@ -187,6 +192,8 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         logs.report()
         for item in maps:
             loaded._maps[_map_name(lib, item)] = lib.bpf_map__fd(item)
+        for symbol, generations in loaded.generations.items():
+            generations.start(loaded.map_fd(symbol))
         for symbol, item in chosen.items():
             loaded._programs[symbol] = lib.bpf_program__fd(item)
         for spec in script.manifest.programs:
@@ -230,6 +237,19 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript) 
     for item in maps:
         if lib.bpf_map__type(item) == bpf.MapType.RINGBUF:
             lib.bpf_map__set_max_entries(item, ring_size(pages))
+
+
+def _prepare_generations(
+    lib: libbpf.Library, maps: list[int], script: CompiledScript, stack: ExitStack
+) -> dict[str, Generations]:
+    """Make the maps that are there twice and tell libbpf what their arrays hold."""
+    items = {_map_name(lib, item): item for item in maps}
+    found: dict[str, Generations] = {}
+    for spec in script.manifest.maps:
+        if spec.inner is not None:
+            made = found[spec.symbol] = Generations(spec.inner, spec.max_entries, spec.symbol, stack)
+            lib.bpf_map__set_inner_map_fd(items[spec.symbol], made.current)
+    return found
 
 
 def _prepare_programs(

@@ -35,8 +35,18 @@ class MapReader:
         return self._pairs(spec, delete=False)
 
     def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
-        """As :meth:`items`, and takes the pairs out of the map in the same step, so no update between is lost."""
-        return self._pairs(spec, delete=True)
+        """As :meth:`items`, and empties the map in the same step.
+
+        Of a map that is there twice each update is in what this gives or stays, whatever programs do meanwhile.
+        """
+        twice = self._loaded.generations.get(spec.symbol) if spec.inner is not None else None
+        if twice is None:
+            return self._pairs(spec, delete=True)
+        if twice.empty:
+            return []
+        before = twice.flip()
+        _, key_size, value_size, entries = self._size(spec)
+        return read_pairs(before, key_size, value_size, entries, delete=True)
 
     def length(self, spec: MapSpec) -> int:
         """Number of keys."""
@@ -55,10 +65,35 @@ class MapReader:
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         """Whether an unkeyed map was ever written (on any CPU), and its value: all copies in a row."""
+        return self._read_slot(spec, self._shift(spec))
+
+    def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """As :meth:`slot`, and clears the map in the same step (see :meth:`snapshot_and_clear`)."""
+        before = self._shift(spec)
+        found = self._read_slot(spec, before)
+        if not found[0]:
+            return found
+        slot = spec.slot
+        if slot is not None and slot.generation:
+            number = self._loaded.section(slot.selector_section)
+            number[slot.selector] ^= 1
+            self._loaded.quiescence.wait()
+            found = self._read_slot(spec, before)
+        self._clear_slot(spec, before)
+        return found
+
+    def _shift(self, spec: MapSpec) -> int:
+        """Offset of the copy that programs use now."""
+        slot = spec.slot
+        if slot is None or not slot.generation:
+            return 0
+        return slot.generation * (self._loaded.section(slot.selector_section)[slot.selector] & 1)
+
+    def _read_slot(self, spec: MapSpec, shift: int) -> tuple[bool, bytes]:
         view, slot, size = self._slot(spec)
         written = False
         parts: list[bytes] = []
-        for start in _starts(slot):
+        for start in _starts(slot, shift):
             written |= view[start] != 0
             parts.append(bytes(view[start + _FLAG : start + _FLAG + size]))
         return written, b"".join(parts)
@@ -70,15 +105,18 @@ class MapReader:
         if spec.slot is None:
             self._pairs(spec, delete=True)
             return
+        self._clear_slot(spec, self._shift(spec))
+
+    def _clear_slot(self, spec: MapSpec, shift: int) -> None:
         view, slot, size = self._slot(spec)
-        for start in _starts(slot):
+        for start in _starts(slot, shift):
             view[start : start + _FLAG + size] = bytes(_FLAG + size)
 
     def zero(self, spec: MapSpec) -> None:
         """Set all values of a map to zero; keys stay."""
         if spec.slot is not None:
             view, slot, size = self._slot(spec)
-            for start in _starts(slot):
+            for start in _starts(slot, self._shift(spec)):
                 view[start + _FLAG : start + _FLAG + size] = bytes(size)
             return
         descriptor, _, value_size, _ = self._size(spec)
@@ -96,12 +134,14 @@ class MapReader:
         """Descriptor, key size, size of a whole value, entries."""
         found = self._sizes.get(spec.symbol)
         if found is None:
-            descriptor = self._loaded.map_fd(spec.symbol)
+            twice = self._loaded.generations.get(spec.symbol)
+            descriptor = self._loaded.map_fd(spec.symbol) if twice is None else twice.current
             kind, _, key_size, value_size, entries = bpf.map_info(descriptor)
             if kind in bpf.PER_CPU_TYPES:
                 value_size = round_up(value_size) * perf.possible_cpus()
             found = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
-        return found
+        twice = self._loaded.generations.get(spec.symbol)
+        return found if twice is None else (twice.current, *found[1:])
 
     def _pairs(self, spec: MapSpec, *, delete: bool) -> list[tuple[bytes, bytes]]:
         descriptor, key_size, value_size, entries = self._size(spec)
@@ -113,8 +153,9 @@ def round_up(size: int) -> int:
     return (size + 7) & ~7
 
 
-def _starts(slot: GlobalSlot) -> range:
-    return range(slot.offset, slot.offset + max(1, slot.copies) * max(1, slot.stride), max(1, slot.stride))
+def _starts(slot: GlobalSlot, shift: int) -> range:
+    first, step = slot.offset + shift, max(1, slot.stride)
+    return range(first, first + max(1, slot.copies) * step, step)
 
 
 def read_pairs(

@@ -33,6 +33,9 @@ class Reader(Protocol):
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         """Whether an unkeyed map was written, and its copies in a row."""
 
+    def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """As :meth:`slot`, clearing it in the same step."""
+
     def clear(self, spec: MapSpec) -> None:
         """Make a map as if never written."""
 
@@ -93,21 +96,19 @@ class MapView:
         return found
 
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
-        written, data = self._reader.slot(self.spec)
-        value = self._merge(data)
         subtract = self._row.subtract
+        read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot
+        written, data = read(self.spec)
+        value = self._merge(data)
         if self._baseline is not None and subtract is not None:
             fresh = value != self._baseline
             shown_value = subtract(value, self._baseline)
         else:
             fresh, shown_value = True, value
-        if shown.clear:
-            if subtract is None:
-                self._reader.clear(self.spec)
-            else:
-                # A write from here could meet one in the kernel and lose it; so nothing is written, and what was
-                # printed is taken off from now on.
-                self._baseline = value
+        if shown.clear and subtract is not None:
+            # A write from here could meet one in the kernel and lose it; so nothing is written, and what was
+            # printed is taken off from now on.
+            self._baseline = value
         if not always and not (written and fresh):
             return []
         if isinstance(self.spec.value, BUCKETED) and not written:

@@ -181,6 +181,11 @@ class FakeReader:
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         return self.slots.get(spec.name, (False, bytes((spec.value.size + 7) & ~7)))
 
+    def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
+        found = self.slot(spec)
+        self.clear(spec)
+        return found
+
     def clear(self, spec: MapSpec) -> None:
         self.keyed.pop(spec.name, None)
         self.slots.pop(spec.name, None)
