@@ -1,0 +1,83 @@
+"""Probes of ahead-of-time files in user binaries that were changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytrace.compiled import Manifest, ProgramSpec, Target
+from pytrace.diagnostics import TraceError
+from pytrace.events import Location
+from pytrace.kernel import UsdtProbe, UserSymbol
+from pytrace.runtime import binaries, facts
+from tests.support.facts import RecordedKernel
+
+PLACE = Location("x", 1, 1)
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> str:
+    path = tmp_path / "app"
+    path.write_bytes(b"first")
+    return str(path)
+
+
+def manifest(path: str, *details: dict[str, object]) -> Manifest:
+    targets = tuple(Target("p", at, {"path": path, **item}) for at, item in enumerate(details))
+    program = ProgramSpec("p", "uprobe", 0, targets, PLACE)
+    return Manifest((program,), (), (), (), {}, facts=(facts.file_fact(path),))
+
+
+def kernel(path: str, offset: int = 0x1000, arguments: str = "4@%eax") -> RecordedKernel:
+    usdt = (UsdtProbe(path, "one", "start", 0, offset + 0x10, 0x3000, arguments),)
+    return RecordedKernel(symbols={path: (UserSymbol("work", 0x401000, offset, 8),)}, usdt=usdt)
+
+
+def change(path: str) -> None:
+    Path(path).write_bytes(b"another build")
+
+
+SYMBOL = {"offset": 0x1004, "symbol": "work"}
+
+
+def test_nothing_moves_in_the_same_file(binary: str) -> None:
+    found = manifest(binary, SYMBOL)
+    assert binaries.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x9000)) is found.programs
+
+
+def test_functions_are_found_again(binary: str) -> None:
+    found = manifest(binary, SYMBOL, {"offset": 0x50, "symbol": ""})
+    change(binary)
+    (program,) = binaries.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x2000))
+    assert [target.details["offset"] for target in program.targets] == [0x2004, 0x50]
+
+
+def test_functions_that_are_gone_are_refused(binary: str) -> None:
+    found = manifest(binary, SYMBOL)
+    change(binary)
+    with pytest.raises(TraceError, match="has no function 'work' any more"):
+        binaries.moved(found, [["symbol", binary, "work", "4096"]], RecordedKernel(symbols={}))
+
+
+def test_static_tracepoints_are_found_again(binary: str) -> None:
+    found = manifest(binary, {"provider": "one", "name": "start", "offset": 0x1010, "semaphore_offset": 0})
+    row = ["usdt", binary, "one", "start", str(0x1010), "4@%eax"]
+    change(binary)
+    (program,) = binaries.moved(found, [row], kernel(binary, 0x2000))
+    assert program.targets[0].details["offset"] == 0x2010
+    assert program.targets[0].details["semaphore_offset"] == 0x3000
+    with pytest.raises(TraceError, match="arguments of usdt"):
+        binaries.moved(found, [row], kernel(binary, arguments="8@%rdi"))
+
+
+def test_code_for_one_file_only(binary: str) -> None:
+    found = manifest(binary, SYMBOL)
+    row = ["exact", binary, "the probe is on an address"]
+    assert binaries.moved(found, [row], kernel(binary)) == found.programs
+    inode = replace(found, facts=((*found.facts[0][:4], "1"),))
+    assert binaries.moved(inode, [row], kernel(binary)) == found.programs
+    change(binary)
+    with pytest.raises(TraceError, match=r"is not the file that .* and the probe is on an address"):
+        binaries.moved(found, [row], kernel(binary))
