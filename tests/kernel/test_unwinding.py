@@ -1,0 +1,153 @@
+"""dw_ustack: chains of calls through code without frame pointers come out whole, where ustack loses its way."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.expect import Result
+from tests.support.server import Server
+
+pytestmark = pytest.mark.usefixtures("started", "no_leaks")
+
+CONFIG = 'config = { unstable_dw_ustack = "enable" } '
+CALL = 't:syscalls:sys_enter_getppid /comm == "frameless"/ '
+START = ["__libc_start_call_main", "__libc_start_main", "_start"]
+CHAIN = ["leaf", "inner", "visit", "outer", "main"]
+
+
+@pytest.fixture
+def started(server: Server) -> None:
+    """The server runs before processes are counted."""
+    server.run(("--version",))
+
+
+def names(text: str) -> list[str]:
+    """Functions of the frames in a text."""
+    return re.findall(r"(?m)^\s+(\S.*?)\+\d+(?: \(\S+\))?$", text)
+
+
+def run(server: Server, program: str, command: str, *options: str) -> Result:
+    result = server.run(("-q", *options, "-e", CONFIG + program, "-c", command), timeout=60)
+    assert result.status == 0, result
+    return result
+
+
+@pytest.mark.parametrize(
+    ("mode", "chain"),
+    [
+        ("chain", [*CHAIN, *START]),
+        ("deep 30", ["leaf", *["recurse"] * 31, "deep", "main", *START]),
+        ("align", ["leaf", "aligned", "main", *START]),
+        ("fork", ["leaf", "inner", "visit", "outer", "in_child", "main", *START]),
+    ],
+)
+def test_chain(server: Server, programs: Path, mode: str, chain: list[str]) -> None:
+    result = run(server, CALL + "{ print(dw_ustack); }", f"{programs}/frameless {mode}")
+    assert names(result.stdout) == chain
+    assert result.stderr == ""
+
+
+def test_frame_pointers_do_not_find_it(server: Server, programs: Path) -> None:
+    result = run(server, CALL + "{ print(ustack); }", f"{programs}/frameless chain")
+    assert names(result.stdout)[:1] == ["leaf"]
+    assert "main" not in names(result.stdout)
+
+
+def test_through_a_signal(server: Server, programs: Path) -> None:
+    result = run(server, CALL + "{ print(dw_ustack); }", f"{programs}/frameless signal")
+    found = names(result.stdout)
+    assert found[:3] == ["leaf", "handler", "__restore_rt"]
+    assert found[found.index("interrupted") :] == ["interrupted", "main", *START]
+
+
+def test_library_that_is_opened_later(server: Server, programs: Path, tmp_path: Path) -> None:
+    copy = shutil.copy(programs / "libframeless.so", tmp_path / "libcopy.so")
+    result = run(server, CALL + "{ print(dw_ustack); }", f"{programs}/frameless load {copy}")
+    assert names(result.stdout) == ["leaf", "inner", "visit", "load", "main", *START]
+
+
+def test_classes_and_templates(server: Server, programs: Path) -> None:
+    program = f"u:{programs}/frameless_classes:*area* {{ print(dw_ustack); }}"
+    found = names(run(server, program, f"{programs}/frameless_classes").stdout)
+    assert [item.partition("(")[0].split("<")[0] for item in found] == [
+        "Square::area", "int measure", "guarded", "main", *START,
+    ]  # fmt: skip
+
+
+def test_uprobe_on_entry(server: Server, programs: Path) -> None:
+    result = run(server, f"u:{programs}/frameless:leaf {{ print(dw_ustack); }}", f"{programs}/frameless")
+    assert names(result.stdout) == [*CHAIN, *START]
+
+
+def test_function_that_returns(server: Server, programs: Path) -> None:
+    result = run(server, f"ur:{programs}/frameless:leaf {{ print(dw_ustack); }}", f"{programs}/frameless")
+    assert names(result.stdout) == [*CHAIN[1:], *START]
+
+
+def test_sampled(server: Server, programs: Path) -> None:
+    program = "profile:hz:99 /pid == cpid/ { @[dw_ustack] = count(); }"
+    result = run(server, program, f"{programs}/frameless spin 700")
+    stacks = [names(text) for text in result.stdout.split("@[") if "busy+" in text]
+    assert stacks
+    for stack in stacks:
+        assert stack[stack.index("busy") :] == ["busy", "visit", "spin", "main", *START]
+
+
+def test_raw_tracepoint(server: Server, programs: Path) -> None:
+    program = 'rt:sys_enter /arg1 == 110 && comm == "frameless"/ { print(dw_ustack(3)); }'
+    result = run(server, program, f"{programs}/frameless")
+    assert names(result.stdout) == CHAIN[:3]
+
+
+def test_modes_limits_keys_and_length(server: Server, programs: Path) -> None:
+    program = CALL + (
+        "{ print(dw_ustack(perf, 2)); @[dw_ustack(raw, 1), 7] = len(dw_ustack(4)); @n = len(dw_ustack); "
+        "$s = dw_ustack(2); @s = len($s); }"
+    )
+    result = run(server, program, f"{programs}/frameless")
+    lines = [line for line in result.stdout.splitlines() if line]
+    assert re.fullmatch(r"\t[0-9a-f]+ leaf\+\d+ \(\S+/frameless\)", lines[0])
+    assert re.fullmatch(r"\t[0-9a-f]+ inner\+\d+ \(\S+/frameless\)", lines[1])
+    assert re.search(r"(?m)^[0-9a-f]{8,}\n, 7\]: 4$", result.stdout)
+    assert "@n: 8" in lines
+    assert "@s: 2" in lines
+
+
+@pytest.mark.parametrize("option", ["-p", "--dwarf-pid"])
+def test_running_process(server: Server, programs: Path, option: str) -> None:
+    with subprocess.Popen([programs / "frameless", "wait"], stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        time.sleep(0.1)
+        program = f"{CONFIG} t:syscalls:sys_enter_getppid /pid == {process.pid}/ {{ print(dw_ustack); exit(); }}"
+        act = f"echo > /proc/{process.pid}/fd/0"
+        result = server.run(("-e", program, option, str(process.pid)), when_attached=(act,), timeout=30)
+        process.stdin.close()
+    assert result.status == 0, result
+    assert names(result.stdout) == [*CHAIN, *START]
+
+
+def test_process_without_tables(server: Server, programs: Path) -> None:
+    with subprocess.Popen([programs / "frameless", "wait"], stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        time.sleep(0.1)
+        program = CONFIG + CALL + "{ @[dw_ustack] = count(); @n = len(dw_ustack); if (@c++) { exit(); } }"
+        act = f"echo > /proc/{process.pid}/fd/0"
+        result = server.run(("-e", program), when_attached=(act, act), timeout=30)
+        process.stdin.close()
+    assert result.status == 0, result
+    assert result.stderr.count("there are no unwind tables") == 1
+    assert "dw_ustack knows no process" in result.stderr
+    assert "@n: 0" in result.stdout
+    assert names(result.stdout) == []
+
+
+def test_no_such_process(server: Server) -> None:
+    result = server.run(("-e", CONFIG + "begin { print(dw_ustack); }", "--dwarf-pid", "4194303"))
+    assert result.status == 1
+    assert "there is no such process" in result.stderr
