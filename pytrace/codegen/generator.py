@@ -26,9 +26,13 @@ from pytrace.frontend.checked import (
 )
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
+from pytrace.probes import Context
 from pytrace.types import INT64
 
 ON_STACK_LIMIT = 32
+
+_FIRST_OBJECT = 8
+"""Where every ``struct bpf_iter__TYPE`` has the pointer to its object; before it is the state of the iteration."""
 
 _PART = "_part"
 """Behind the names of functions that make up the program of a session."""
@@ -100,6 +104,8 @@ def _entry(program: Program) -> None:
         _require_pid(e)
     elif unit.pid_filter is not None:
         _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], str(unit.pid_filter)))
+    if unit.kind.context is Context.ITERATOR:
+        _skip_the_end(e)
     value = statements.block(e, unit.body)
     if not e.b.closed:
         _leave(e, value)
@@ -129,6 +135,11 @@ def _zero_shared(e: Emitter) -> None:
     for info in sorted(e.program.shared - functions, key=lambda item: (item.name, item.span.start)):
         if info.type.size <= 8:
             e.b.store("0", e.variable_pointer(info))
+
+
+def _skip_the_end(e: Emitter) -> None:
+    """After the last object the kernel calls once more, without an object (Documentation/bpf/bpf_iterators.rst)."""
+    _require(e, e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
 
 
 def _require(e: Emitter, wanted: Value) -> None:

@@ -147,8 +147,11 @@ class RawTracepoint(Provider):
         if event.wild:
             scope.missing(f"no raw tracepoint matches {event.text}{where}", span)
             return
-        known = [name for _, name in scope.kernel.raw_tracepoints("*")]
-        hints = nearest(event.text, known, "rawtracepoint:{}")
+        elsewhere = [owner for owner, _ in scope.kernel.raw_tracepoints(event.text)]
+        hints = [f"there is rawtracepoint:{owner}:{event.text}" for owner in elsewhere[:3]]
+        if not hints:
+            known = [name for _, name in scope.kernel.raw_tracepoints("*")]
+            hints = nearest(event.text, known, "rawtracepoint:{}")
         scope.missing(f"there is no raw tracepoint {event.text!r}{where}", span, hints)
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
