@@ -104,6 +104,8 @@ class Checker:
         answers is known."""
         self.asked = False
         """Whether such a question was put off."""
+        self.guessing = False
+        """Whether what is computed with is taken for an integer when nothing says what it is: ``@n = @n + 1``."""
 
     # ---------------------------------------------------------------------------------------- messages
 
@@ -140,6 +142,8 @@ class Checker:
         if self.asked and not changed:
             self.asked, self.answering = False, True
             changed = True
+        if not changed and not self.guessing and self._stuck():
+            self.guessing = changed = True
         self.diagnostics = Diagnostics()
         self.program = CheckedProgram(units=self.program.units)
         for variable in self.variables.values():
@@ -147,6 +151,14 @@ class Checker:
         for state in self.maps.values():
             state.used = False
         return changed
+
+    def _stuck(self) -> bool:
+        """Whether something is stored in a map or variable, and yet its type is not known."""
+        maps = any(state.used and isinstance(state.value.known, Unknown) for state in self.maps.values())
+        return maps or any(
+            state.assigned and state.slot.fixed is None and isinstance(state.slot.known, Unknown)
+            for state in self.variables.values()
+        )
 
     def make_final(self) -> None:
         """The pass that has begun is the final one: all types are known."""

@@ -53,9 +53,12 @@ def binary(checker: Checker, node: ast.Binary) -> Type:
     if node.operator in _LOGIC:
         return _logic(checker, node)
     left, right = checker.value(node.left), checker.value(node.right)
+    compares = node.operator in (*_EQUALITY, *_ORDER)
+    if checker.guessing and not compares:
+        left, right = (literal(0) if isinstance(kind, Unknown) else kind for kind in (left, right))
     if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return BOOL if node.operator in (*_EQUALITY, *_ORDER) else UNKNOWN
-    if node.operator in (*_EQUALITY, *_ORDER):
+        return BOOL if compares else UNKNOWN
+    if compares:
         return _compare(checker, node, left, right)
     if isinstance(left, String) and node.operator == "+":
         return _skip(checker, node)
