@@ -1,0 +1,49 @@
+"""Which maps are there twice, so that the runtime can read and empty one copy while programs write to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytrace.frontend import ast
+from pytrace.frontend.checked import CheckedProgram, MapInfo
+from pytrace.frontend.visitor import children
+from pytrace.types import Avg, Count, Hist, LHist, Stats, Sum
+
+_PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
+"""Events that take the map itself, and read nothing in the kernel."""
+
+
+def snapshots(checked: CheckedProgram) -> frozenset[str]:
+    """Names of these maps.
+
+    Keyed maps that are printed and cleared in one step are; of the unkeyed ones those that are emptied in any way,
+    but for sums that programs do not look at: of these the runtime takes off what it has printed.
+    """
+    printed, emptied = set(), set()
+    for spec in checked.event_list:
+        if spec.static.get("clear"):
+            printed.add(str(spec.static["map"]))
+        elif spec.kind in ("clear", "zero") and not spec.static.get("joined"):
+            emptied.add(str(spec.static["map"]))
+    seen = frozenset(_read(checked)) if printed else frozenset()
+    found = {name for name in printed if checked.maps[name].key is not None}
+    found |= {name for name in emptied if checked.maps[name].key is None}
+    found |= {name for name in printed - found if name in seen or not _is_sum(checked.maps[name])}
+    return frozenset(found)
+
+
+def _is_sum(info: MapInfo) -> bool:
+    return isinstance(info.value, Count | Sum | Avg | Stats | Hist | LHist)
+
+
+def _read(checked: CheckedProgram) -> Iterator[str]:
+    """Unkeyed maps that programs look at."""
+    waiting: list[ast.Node] = [unit.body for unit in checked.units]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.MapRef):
+            yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.target, ast.MapRef) and node.operator == "=":
+            waiting.append(node.value)
+        elif not (isinstance(node, ast.Call) and node in checked.events and checked.events[node].kind in _PASSED):
+            waiting.extend(children(node))
