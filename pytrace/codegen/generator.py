@@ -9,12 +9,13 @@ from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, 
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
-from pytrace.codegen.layout import SESSION, Layout, snapshots
+from pytrace.codegen.layout import SESSION, Layout
 from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.operands import Operand
 from pytrace.codegen.regions import called_functions, shared_variables
 from pytrace.codegen.scratch import Scratch
+from pytrace.codegen.snapshots import snapshots
 from pytrace.compiled import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.frontend.checked import (
     KPROBE_SESSION,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from pytrace.codegen.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA
+from pytrace.codegen.snapshots import snapshots
 from pytrace.compiled import Counters, GlobalSlot, Site
 from pytrace.events import Location
 from pytrace.frontend.checked import CheckedProgram, MapInfo
-from pytrace.types import Avg, Count, Hist, LHist, Stats, Sum
 
 CACHE_LINE = 64
 FLAG = 8
@@ -27,16 +27,6 @@ UNFOLLOWED = ("unfollowed", 0)
 
 def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
-
-
-def snapshots(checked: CheckedProgram) -> frozenset[str]:
-    """Maps that are printed and cleared in one step, but for those whose values can be taken off later ones."""
-    wanted = {str(spec.static["map"]) for spec in checked.event_list if spec.static.get("clear")}
-    return frozenset(name for name in wanted if checked.maps[name].key is not None or not _sums(checked.maps[name]))
-
-
-def _sums(info: MapInfo) -> bool:
-    return isinstance(info.value, Count | Sum | Avg | Stats | Hist | LHist)
 
 
 @dataclass(slots=True)

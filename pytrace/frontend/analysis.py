@@ -14,6 +14,7 @@ from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, Va
 from pytrace.frontend.checker import Checker, Definitions
 from pytrace.frontend.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.depth import run_deep
+from pytrace.frontend.joining import join_prints
 from pytrace.frontend.resources import declare_map, finish_maps
 from pytrace.frontend.scopes import Scope
 from pytrace.frontend.slots import Slot, VariableState
@@ -174,6 +175,7 @@ def _check_unit(checker: Checker, unit: ProbeUnit) -> None:
 
 
 def _finish(checker: Checker, program: ast.Program) -> CheckedProgram:
+    join_prints(checker.program)
     checked = checker.program
     finish_maps(checker)
     for state in checker.variables.values():

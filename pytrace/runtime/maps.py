@@ -73,14 +73,19 @@ class MapReader:
         found = self._read_slot(spec, before)
         if not found[0]:
             return found
-        slot = spec.slot
-        if slot is not None and slot.generation:
-            number = self._loaded.section(slot.selector_section)
-            number[slot.selector] ^= 1
-            self._loaded.quiescence.wait()
+        if self._flip(spec):
             found = self._read_slot(spec, before)
         self._clear_slot(spec, before)
         return found
+
+    def _flip(self, spec: MapSpec) -> bool:
+        """Have programs use the other copy, and wait until none uses this one; False when there is only one."""
+        slot = spec.slot
+        if slot is None or not slot.generation:
+            return False
+        self._loaded.section(slot.selector_section)[slot.selector] ^= 1
+        self._loaded.quiescence.wait()
+        return True
 
     def _shift(self, spec: MapSpec) -> int:
         """Offset of the copy that programs use now."""
@@ -105,7 +110,9 @@ class MapReader:
         if spec.slot is None:
             self._pairs(spec, delete=True)
             return
-        self._clear_slot(spec, self._shift(spec))
+        before = self._shift(spec)
+        self._flip(spec)
+        self._clear_slot(spec, before)
 
     def _clear_slot(self, spec: MapSpec, shift: int) -> None:
         view, slot, size = self._slot(spec)
@@ -116,7 +123,13 @@ class MapReader:
         """Set all values of a map to zero; keys stay."""
         if spec.slot is not None:
             view, slot, size = self._slot(spec)
-            for start in _starts(slot, self._shift(spec)):
+            before = self._shift(spec)
+            if self._flip(spec):
+                written, _ = self._read_slot(spec, before)
+                self._clear_slot(spec, before)
+                view[slot.offset + self._shift(spec)] |= written
+                return
+            for start in _starts(slot, before):
                 view[start + _FLAG : start + _FLAG + size] = bytes(size)
             return
         descriptor, _, value_size, _ = self._size(spec)

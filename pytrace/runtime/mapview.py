@@ -96,7 +96,8 @@ class MapView:
         return found
 
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
-        subtract = self._row.subtract
+        slot = self.spec.slot
+        subtract = self._row.subtract if slot is None or not slot.generation else None
         read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot
         written, data = read(self.spec)
         value = self._merge(data)
