@@ -72,6 +72,13 @@ def _processor_events() -> str:
     return "" if features.has("perf_hardware") else "processor event counters"
 
 
+def _write_user() -> str:
+    """Lockdown forbids it, whatever the kernel was built with."""
+    from pytrace.runtime import features
+
+    return "" if features.has("probe_write_user") else "permission to write user memory from programs"
+
+
 def _path(path: str) -> Callable[[], str]:
     return lambda: "" if os.path.exists(path) else path
 
@@ -105,6 +112,7 @@ FEATURES: dict[str, Feature] = {
         ("HAVE_HW_BREAKPOINT", "PERF_EVENTS"), check=_path("/sys/bus/event_source/devices/breakpoint")
     ),
     "override": Feature(("BPF_KPROBE_OVERRIDE",)),
+    "write_user": Feature(("BPF_EVENTS",), check=_write_user),
     "clang": Feature(check=_program("clang")),
     "bash": Feature(check=_program("bash")),
     "python3": Feature(check=_program("python3")),
