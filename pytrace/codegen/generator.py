@@ -218,7 +218,7 @@ def _extra(script: Script) -> dict[str, Any]:
     if script.uses_session:
         found["session"] = {"section": SHARED_SECTION, **SESSION}
     if script.unwinds:
-        found["unwind"] = {"spaces": unwinding.SPACES, "ranges": unwinding.RANGES, "rows": unwinding.ROWS}
+        found["unwind"] = unwinding.to_data()
     if script.ahead is not None:
         found["ahead"] = {**script.ahead.to_data(), "copies": script.layout.copies}
     return found

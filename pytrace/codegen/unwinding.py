@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pytrace.codegen import contexts, events, loops, memory
 from pytrace.codegen.builtins.process_family import process_ids, task_field
@@ -63,6 +64,11 @@ _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
 
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
+
+
+def to_data() -> dict[str, Any]:
+    """What the session must know: the symbols of the maps, and for how many rows there is room at least."""
+    return {"spaces": SPACES, "ranges": RANGES, "rows": ROWS, "room": ROW_ENTRIES}
 
 
 def declare(module: Module) -> None:

@@ -10,9 +10,9 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytrace.compiled import CompiledScript, ProgramSpec
 from pytrace.diagnostics import InternalError
@@ -51,7 +51,8 @@ class LoadOptions:
 
     *libbpf_log* and *verifier_log* take texts as they come (``-d libbpf``, ``-d verifier``). *skip* are symbols of
     programs that stay out of the kernel. *btf_path* replaces the kernel's own BTF. *disabled* are features to do
-    without (``--no-feature``), *feature* answers whether the kernel has one.
+    without (``--no-feature``), *feature* answers whether the kernel has one. *entries* makes maps larger than they are
+    in the file, by their symbols.
     """
 
     libbpf_log: Callable[[str], None] | None = None
@@ -61,6 +62,7 @@ class LoadOptions:
     btf_path: str = ""
     disabled: frozenset[str] = frozenset()
     feature: Callable[[str], bool] = features.has
+    entries: Mapping[str, int] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Whether a kernel feature is there and wanted."""
@@ -180,7 +182,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         logs = VerifierLogs(int(script.manifest.config.get("log_size", 1_000_000)), options.verifier_log)
         maps = _members(lib.bpf_object__next_map, handle)
         programs = _members(lib.bpf_object__next_program, handle)
-        _prepare_maps(lib, maps, script)
+        _prepare_maps(lib, maps, script, options)
         loaded.generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
@@ -232,11 +234,14 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
     return name[name.index(".") :] if lib.bpf_map__is_internal(item) and "." in name else name
 
 
-def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript) -> None:
+def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
     pages = int(script.manifest.config.get("perf_rb_pages", 0))
     for item in maps:
         if lib.bpf_map__type(item) == bpf.MapType.RINGBUF:
             lib.bpf_map__set_max_entries(item, ring_size(pages))
+        entries = options.entries.get(_map_name(lib, item))
+        if entries is not None:
+            lib.bpf_map__set_max_entries(item, entries)
 
 
 def _prepare_generations(

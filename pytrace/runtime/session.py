@@ -34,7 +34,7 @@ from pytrace.terminal import colour
 from pytrace.types import Stack, USym, parts
 
 if TYPE_CHECKING:
-    from pytrace.runtime.unwinding import Unwinder
+    from pytrace.runtime.unwinding import Unwound
 
 if TYPE_CHECKING:
     from pytrace.runtime.symbols import Symbolizer
@@ -82,9 +82,10 @@ class Session:
         signals = stack.enter_context(Signals())
         output = self._open_output(stack)
         traced = child.start(options.command, stack) if options.command is not None else None
-        loaded = load(self._script, options=self._load_options(), stack=stack)
+        unwound = self._unwound(traced)
+        loaded = load(self._script, options=self._load_options(unwound), stack=stack)
         self._fill_session_data(loaded, traced)
-        live = LiveSession(self, stack, loaded, output, traced, signals)
+        live = LiveSession(self, stack, loaded, output, traced, signals, unwound)
         if self._options.mode in ("test", "bench"):
             from pytrace.runtime import testing
 
@@ -102,12 +103,21 @@ class Session:
         stack.callback(output.close)
         return output
 
-    def _load_options(self) -> LoadOptions:
+    def _unwound(self, traced: Child | None) -> Unwound | None:
+        """What ``dw_ustack`` unwinds; the child is then held as the program that it will be."""
+        if "unwind" not in self._manifest.extra:
+            return None
+        from pytrace.runtime.unwinding import Unwound
+
+        return Unwound(self._manifest, self._options.pid, self._options.dwarf_pids, traced)
+
+    def _load_options(self, unwound: Unwound | None) -> LoadOptions:
         debug = self._options.debug
         return LoadOptions(
             libbpf_log=_to_stderr if "libbpf" in debug else None,
             verifier_log=_show_verifier if "verifier" in debug else None,
             btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
+            entries={} if unwound is None else unwound.entries(),
         )
 
     def _fill_session_data(self, loaded: LoadedScript, traced: Child | None) -> None:
@@ -147,6 +157,7 @@ class LiveSession:
         output: Output,
         traced: Child | None,
         signals: Signals,
+        unwound: Unwound | None = None,
     ) -> None:
         manifest, options = loaded.manifest, session.options
         self._session = session
@@ -158,7 +169,7 @@ class LiveSession:
         self.options = options
         self._counters = CounterReader(loaded)
         self._symbols = _symbols(loaded, options, stack)
-        self._unwinder = self._start_unwinding()
+        self._unwinder = None if unwound is None else unwound.start(loaded, stack, self._warn)
         self._follow_mappings()
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
@@ -183,25 +194,6 @@ class LiveSession:
             raise TraceError(f"cannot trace process {self.options.pid}: {error.strerror}") from error
         self._stack.callback(os.close, descriptor)
         return descriptor
-
-    def _start_unwinding(self) -> Unwinder | None:
-        """Read unwind tables for ``dw_ustack``; the child is then held as the program that it will be."""
-        if "unwind" not in self.loaded.manifest.extra:
-            return None
-        from pytrace.runtime.unwinding import Unwinder
-
-        pids = {*self.options.dwarf_pids, *(() if self.options.pid is None else (self.options.pid,))}
-        if self._child is not None:
-            self._child.stop_after_exec()
-            pids.add(self._child.pid)
-        if not pids:
-            self._warn("dw_ustack knows no process: name one by -p, -c or --dwarf-pid")
-        unwinder = Unwinder(self.loaded, self._stack, self._warn)
-        for pid in sorted(pids):
-            if not os.path.exists(f"/proc/{pid}"):
-                raise TraceError(f"cannot read unwind tables of process {pid}: there is no such process")
-            unwinder.add(pid)
-        return unwinder
 
     def _warn(self, text: str) -> None:
         if self.options.warnings:

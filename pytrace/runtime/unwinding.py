@@ -8,17 +8,23 @@ so that a program always sees a whole one.
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
+from pytrace.compiled import Manifest
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, bpfmap, processes, unwind_tables
 from pytrace.runtime.elf import ElfFile
 from pytrace.runtime.loader import LoadedScript
 from pytrace.runtime.processes import Mapping
 from pytrace.runtime.symbols.vdso import vdso_image
+
+if TYPE_CHECKING:
+    from pytrace.runtime.child import Child
 
 _RANGE = struct.Struct("=QQQII")
 _SMALLEST_SLICE = 16
@@ -69,6 +75,57 @@ class _Slices:
 
 def _slice_size(count: int) -> int:
     return max(_SMALLEST_SLICE, 1 << (count - 1).bit_length())
+
+
+class Unwound:
+    """What ``dw_ustack`` of a run unwinds, known before maps are made: the processes of -p, -c and --dwarf-pid.
+
+    Raises:
+        TraceError: there is no such process, or the child could not be started.
+    """
+
+    def __init__(self, manifest: Manifest, pid: int | None, others: Iterable[int], child: Child | None) -> None:
+        self._manifest = manifest
+        wanted = {*others, *(() if pid is None else (pid,))}
+        if child is not None:
+            child.stop_after_exec()
+            wanted.add(child.pid)
+        self.pids = sorted(wanted)
+        for number in self.pids:
+            if not os.path.exists(f"/proc/{number}"):
+                raise TraceError(f"cannot read unwind tables of process {number}: there is no such process")
+
+    def entries(self) -> dict[str, int]:
+        """Sizes of maps: room for the tables of all files that are mapped now, and as much as usual for later ones."""
+        files: dict[Identity, str] = {}
+        for pid in self.pids:
+            root = processes.root_prefix(pid)
+            for item in _code(processes.read_maps(pid)):
+                files[item.device, item.inode] = root + item.path
+        rows = sum(_most_rows(path) for path in files.values())
+        place = self._manifest.extra["unwind"]
+        return {place["rows"]: place["room"] + rows} if rows > place["room"] // 2 else {}
+
+    def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Unwinder:
+        """Read the tables."""
+        if not self.pids:
+            message("dw_ustack knows no process: name one by -p, -c or --dwarf-pid")
+        unwinder = Unwinder(loaded, stack, message)
+        for pid in self.pids:
+            unwinder.add(pid)
+        return unwinder
+
+
+_ROW_BYTES = 3
+"""Fewest bytes of ``.eh_frame`` that make a row: a step and a new distance."""
+
+
+def _most_rows(path: str) -> int:
+    """More rows than a file has."""
+    with suppress(TraceError, OSError), ElfFile.open(path) as file:
+        section = file.section(".eh_frame")
+        return section.size // _ROW_BYTES if section is not None else 0
+    return 0
 
 
 class Unwinder:
