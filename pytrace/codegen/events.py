@@ -31,8 +31,12 @@ SLACK = 8
 
 def send_node(e: Emitter, node: ast.Expr) -> None:
     """Send the event of a call, with its arguments."""
+    from pytrace.codegen import sequence
     from pytrace.codegen.expressions import settled
 
+    if sequence.pinned(e):
+        sequence.write(e, node)
+        return
     spec = e.checked.events[node]
     arguments = e.checked.event_arguments.get(node, ())
     if len(arguments) > IN_REGISTERS:
