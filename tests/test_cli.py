@@ -1,0 +1,98 @@
+"""Tests of the command line's way in: exit statuses, messages, what is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytrace
+from pytrace import cli, modes
+from pytrace.diagnostics import InternalError, ScriptError, TraceError
+
+
+@pytest.fixture(autouse=True)
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test run keeps its own name."""
+    monkeypatch.setattr(cli, "_name_process", lambda: None)
+    monkeypatch.delenv("PYTRACE_TRACEBACK", raising=False)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def run(_line: object) -> int:
+        raise error
+
+    monkeypatch.setattr(modes, "run", run)
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--aot FILE" in text or "--aot" in text
+    assert cli.main(["-V"]) == 0
+    assert capsys.readouterr().out == f"pytrace {pytrace.__version__}\n"
+
+
+def test_unknown_options_are_mistakes_of_the_user(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--no-such-option"]) == 1
+    assert capsys.readouterr().err.startswith("ERROR: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (TraceError("no"), 1), (ScriptError(), 1), (KeyboardInterrupt(), 130), (InternalError("x"), 2), (KeyError(1), 2),
+    ],  # fmt: skip
+)
+def test_exit_statuses(monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int) -> None:
+    failing(monkeypatch, error)
+    assert cli.main(["-e", "begin { }"]) == status
+
+
+def test_hints_follow_the_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(monkeypatch, TraceError("it failed", hints=("do this", "or that")))
+    cli.main(["x"])
+    assert capsys.readouterr().err == "ERROR: it failed\nHINT: do this\nHINT: or that\n"
+
+
+def test_bugs_say_where_and_show_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, ValueError("odd"))
+    cli.main(["x"])
+    text = capsys.readouterr().err
+    assert text.startswith("BUG: ValueError: odd (test_cli.py:")
+    assert "Traceback" not in text
+
+
+def test_tracebacks_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTRACE_TRACEBACK", "1")
+    failing(monkeypatch, ValueError("odd"))
+    with pytest.raises(ValueError, match="odd"):
+        cli.main(["x"])
+
+
+def imported(*arguments: str) -> set[str]:
+    """Names of the packages that a command line imports."""
+    code = (
+        "import sys; from pytrace import cli; cli.main(sys.argv[1:]); "
+        "print('\\n'.join(sorted({'.'.join(name.split('.')[:2]) for name in sys.modules})), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return set(done.stderr.split())
+
+
+def test_help_imports_no_room() -> None:
+    rooms = {name for name in imported("--help") if name.startswith(("pytrace.", "llvmlite", "ply"))}
+    assert not rooms & {"pytrace.frontend", "pytrace.codegen", "pytrace.runtime", "llvmlite", "ply"}
+
+
+def test_the_formatter_needs_no_code_generator() -> None:
+    rooms = imported("--fmt", "-e", "begin { }")
+    assert "pytrace.frontend" in rooms
+    assert not {"pytrace.codegen", "pytrace.runtime", "llvmlite"} & rooms
