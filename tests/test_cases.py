@@ -80,10 +80,10 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
 
 
 def _prepare(case: Case, folder: Path, request: pytest.FixtureRequest) -> Case:
-    """Write the case's files and put folders in place of ``{programs}`` and ``{tmp}``."""
+    """Write the case's files and put folders in place of ``{programs}``, ``{root}`` and ``{tmp}``."""
     from dataclasses import replace
 
-    places = {"{tmp}": str(folder), "{pytrace}": f"PYTHONPATH={ROOT} {sys.executable} -m pytrace"}
+    places = {"{tmp}": str(folder), "{root}": str(ROOT), "{pytrace}": f"PYTHONPATH={ROOT} {sys.executable} -m pytrace"}
     if "{programs}" in repr(case):
         places["{programs}"] = str(request.getfixturevalue("programs"))
 
