@@ -432,7 +432,7 @@ def has_buckets(e: Emitter, node: ast.Node, info: MapInfo, operand: Operand) -> 
     from pytrace.codegen import loops, maps
 
     def one(inner: Emitter, key: Value, place: Value) -> None:
-        found = inner.b.helper("map_lookup_elem", maps.map_symbol(info), key)
+        found = inner.b.helper("map_lookup_elem", maps.map_symbol(inner, info), key)
         there, on = inner.b.block(), inner.b.block()
         inner.b.branch(inner.b.is_null(found), on, there)
         inner.b.start(there)

@@ -104,6 +104,7 @@ def _print_map(checker: Checker, node: Node, target: ast.MapRef, rest: Arguments
             checker.error(f"the order must be {', '.join(ORDERS)}", node.span)
     if rest and isinstance(value, Stats):
         checker.warn("number of entries and divisor have no effect on stats", node.span)
+        top, div = 0, 1
     if checker.loops and checker.map_loops:
         checker.warn(
             f"{target.name} is printed after the loop, as it is then; each pass sends one more request", node.span
