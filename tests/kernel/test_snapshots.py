@@ -1,0 +1,126 @@
+"""Printing and clearing in one step while programs on all CPUs update the map: each update is in exactly one print."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CALLS = 200_000
+"""Of each of two threads."""
+
+
+def objects(script: str, *arguments: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "pytrace", "-q", "-f", "json", "-e", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def number(value: Any) -> int:
+    """How many updates a value stands for."""
+    if isinstance(value, dict):
+        return sum(number(item) for name, item in value.items() if name not in ("average", "total", "min", "max"))
+    if isinstance(value, list):
+        return sum(number(item) for item in value)
+    return int(value)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "@seen[tid] = count();", "@seen[1] = count();", "@seen[tid] = sum(1);", "@seen[tid % 3] = hist(1);",
+        "@seen[comm] = stats(1);", "@seen[tid]++;", "@seen[1] += 1;", "@seen++;", "@seen = lhist(1, 0, 10, 1);",
+    ],
+)  # fmt: skip
+def test_each_update_is_in_one_print(programs: Path, update: str) -> None:
+    script = (
+        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }} "
+        "interval:ms:10 { print_clear(@seen); }"
+    )
+    found = objects(script, "-c", f"{programs}/flood {CALLS} 2")
+    values = [item["data"]["@seen"] for item in found]
+    assert number(values) == 2 * CALLS
+    assert len(values) > 1
+
+
+def test_print_followed_by_clear_is_one_step(programs: Path) -> None:
+    script = (
+        "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @a[tid] = count(); @b = count(); @c[1]++; } "
+        'interval:ms:10 { time("%H"); print(@a); print(@b); print(@c); clear(@c); clear(@a); clear(@b); }'
+    )
+    found = objects(script, "-c", f"{programs}/flood {CALLS} 2")
+    for name in ("@a", "@b", "@c"):
+        values = [item["data"][name] for item in found if item["type"] == "map" and name in item["data"]]
+        assert number(values) == 2 * CALLS
+        assert len(values) > 1
+
+
+def test_extremes_belong_to_one_print(programs: Path) -> None:
+    script = (
+        "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @low = min(nsecs); @high = max(nsecs); } "
+        "interval:ms:10 { print_clear(@high); print_clear(@low); }"
+    )
+    found = objects(script, "-c", f"{programs}/flood {CALLS} 2")
+    highs = [item["data"]["@high"] for item in found if item["data"].get("@high")]
+    assert highs == sorted(highs)
+    assert len(highs) > 1
+
+
+@pytest.mark.parametrize("update", ["@n++;", "@n[1]++;", "@n[tid & 1]++;", "@n += 1;", "@n[comm] += 1;", "++@n[2];"])
+def test_steps_on_all_cpus_add_up(programs: Path, update: str) -> None:
+    script = f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }}"
+    found = objects(script, "-c", f"{programs}/flood {CALLS} 2")
+    assert number(found[-1]["data"]["@n"]) == 2 * CALLS
+
+
+def test_results_of_steps_are_all_different(programs: Path) -> None:
+    script = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @seen[@next++] = count(); }"
+    found = objects(f"config = {{ max_map_keys = 100000 }} {script}", "-c", f"{programs}/flood 20000 2")
+    counts = next(item["data"]["@seen"] for item in found if "@seen" in item["data"])
+    assert set(counts.values()) == {1}
+    assert len(counts) == 40_000
+
+
+def test_kinds_of_programs_that_share_an_aggregate(programs: Path) -> None:
+    """A tracepoint's program can come in between one of a user probe on the same CPU."""
+    script = (
+        "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @all[1] = count(); @t = count(); } "
+        f"uprobe:{programs}/calls:* /pid == cpid/ {{ @all[1] = count(); @u = count(); }}"
+    )
+    found = {name: value for item in objects(script, "-c", f"{programs}/calls 20000") for name, value in item["data"].items()}
+    assert found["@all"]["1"] == found["@t"] + found["@u"]
+
+
+def test_everything_works_on_maps_that_are_there_twice() -> None:
+    script = """
+        let @lru = percpulruhash(10);
+        begin {
+            @k[1] = 5; @k[2] = 6; @k[3]++; @s = "text"; @lru[1] = count(); @t[(1, "x")] = sum(2); @m = max(3); @h[1] = hist(5);
+            _ = delete(@k, 1);
+            if (has_key(@k, 2) && !has_key(@k, 1) && len(@k) == 2 && (uint64)@m == 3) { @ok = 1; }
+            for ($kv : @k) { @sum += $kv.1; }
+            for ($i : 0..3) { @k[10 + $i] = $i; }
+            print_clear(@k); print_clear(@s); print_clear(@lru); print_clear(@t); print_clear(@m); print_clear(@h);
+            print_clear(@k); exit();
+        }
+        end { @k[7] = 8; @s = "new"; @lru[2] = count(); @h[1] = hist(1); _ = delete(@h, 1); }
+    """
+    found = [item["data"] for item in objects(script)]
+    assert found == [
+        {"@k": {"10": 0, "3": 1, "11": 1, "12": 2, "2": 6}},
+        {"@s": "text"},
+        {"@lru": {"1": 1}},
+        {"@t": {"1,x": 2}},
+        {"@m": 3},
+        {"@h": {"1": [{"min": 4, "max": 7, "count": 1}]}},
+        {"@k": {"7": 8}},
+        {"@lru": {"2": 1}},
+        {"@ok": 1},
+        {"@s": "new"},
+        {"@sum": 7},
+    ]
