@@ -23,7 +23,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -60,12 +60,12 @@ class Rule(IntEnum):
     """There is no caller."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _State:
     """Rules at one address.
 
     *bp* as in a row, None for a rule that a row cannot hold; *returns* is where the return address is, as an offset
-    from the CFA, None when it is undefined.
+    from the CFA, None when it is undefined; *sane* is False for a CFA that a row cannot hold.
     """
 
     base: Rule = Rule.NONE
@@ -73,6 +73,10 @@ class _State:
     bp: int | None = 0
     returns: int | None = -_WORD
     sane: bool = True
+
+    def copy(self) -> _State:
+        """Another one with the same rules."""
+        return _State(self.base, self.offset, self.bp, self.returns, self.sane)
 
     def pack(self) -> int:
         """The rule of a row."""
@@ -121,7 +125,7 @@ class _Interpreter:
     def __init__(self, cie: _Cie | None, code_step: int, data_step: int) -> None:
         self._initial = cie.initial if cie is not None else _State()
         self._code_step, self._data_step = code_step, data_step
-        self.state = self._initial
+        self.state = self._initial.copy()
         self._kept: list[_State] = []
         self._at = 0
         self.rows: list[tuple[int, int]] = []
@@ -150,18 +154,18 @@ class _Interpreter:
 
     def _saved(self, register: int, offset: int) -> None:
         if register == RBP:
-            self.state = replace(self.state, bp=_bp_rule(offset))
+            self.state.bp = _bp_rule(offset)
         elif register == RETURN:
-            self.state = replace(self.state, returns=offset)
+            self.state.returns = offset
 
     def _restore(self, register: int) -> None:
         if register == RBP:
-            self.state = replace(self.state, bp=self._initial.bp)
+            self.state.bp = self._initial.bp
         elif register == RETURN:
-            self.state = replace(self.state, returns=self._initial.returns)
+            self.state.returns = self._initial.returns
 
     def _unknown(self, size: int) -> int:
-        self.state = replace(self.state, sane=False)
+        self.state.sane = False
         return size
 
     # ---- operations: take code and position, give the position behind the operands
@@ -201,13 +205,13 @@ class _Interpreter:
     def _undefined(self, code: bytes, at: int) -> int:
         register, at = _unsigned(code, at)
         if register == RETURN:
-            self.state = replace(self.state, returns=None)
+            self.state.returns = None
         return at
 
     def _same_value(self, code: bytes, at: int) -> int:
         register, at = _unsigned(code, at)
         if register == RBP:
-            self.state = replace(self.state, bp=0)
+            self.state.bp = 0
         return at
 
     def _register(self, code: bytes, at: int) -> int:
@@ -219,12 +223,12 @@ class _Interpreter:
 
     def _lost(self, register: int) -> None:
         if register == RBP:
-            self.state = replace(self.state, bp=None)
+            self.state.bp = None
         elif register == RETURN:
-            self.state = replace(self.state, returns=0)
+            self.state.returns = 0
 
     def _remember(self, _code: bytes, at: int) -> int:
-        self._kept.append(self.state)
+        self._kept.append(self.state.copy())
         return at
 
     def _recall(self, _code: bytes, at: int) -> int:
@@ -246,7 +250,9 @@ class _Interpreter:
 
     def _set_cfa(self, register: int, offset: int) -> None:
         base = {RSP: Rule.RSP, RBP: Rule.RBP}.get(register)
-        self.state = replace(self.state, base=base or Rule.NONE, offset=offset, sane=base is not None)
+        self.state.base = base or Rule.NONE
+        self.state.offset = offset
+        self.state.sane = base is not None
 
     def _cfa_register(self, code: bytes, at: int) -> int:
         register, at = _unsigned(code, at)
@@ -255,19 +261,21 @@ class _Interpreter:
 
     def _cfa_offset(self, code: bytes, at: int) -> int:
         offset, at = _unsigned(code, at)
-        self.state = replace(self.state, offset=offset)
+        self.state.offset = offset
         return at
 
     def _cfa_offset_signed(self, code: bytes, at: int) -> int:
         offset, at = _signed(code, at)
-        self.state = replace(self.state, offset=offset * self._data_step)
+        self.state.offset = offset * self._data_step
         return at
 
     def _cfa_expression(self, code: bytes, at: int) -> int:
         length, at = _unsigned(code, at)
         found = _cfa_expression(code[at : at + length])
         base, offset = found or (Rule.NONE, 0)
-        self.state = replace(self.state, base=base, offset=offset, sane=found is not None)
+        self.state.base = base
+        self.state.offset = offset
+        self.state.sane = found is not None
         return at + length
 
     def _expression(self, code: bytes, at: int) -> int:
@@ -275,7 +283,7 @@ class _Interpreter:
         register, at = _unsigned(code, at)
         length, at = _unsigned(code, at)
         if register == RBP and code[at : at + length] == b"\x76\x00":
-            self.state = replace(self.state, bp=_BP_AT_RBP)
+            self.state.bp = _BP_AT_RBP
         else:
             self._lost(register)
         return at + length
