@@ -135,7 +135,6 @@ class _Parameters:
         self._positional = given.positional
         self._named = dict(given.named)
         self._warnings = warnings
-        self._missed: set[str] = set()
 
     def check(self) -> None:
         """Refuse parameters that the script does not declare, and others than those that are fixed."""
@@ -175,11 +174,8 @@ class _Parameters:
             raise TraceError(f"parameter {_shown(name)} needs a value")
         data = text.encode("utf-8", "surrogateescape")[skip:]
         if len(data) >= room:
-            raise TraceError(
-                f"parameter {_shown(name)} has {len(data)} bytes; the file has room for {room - 1}",
-                hints=("max_strlen in the script's config block gives it more",),
-            )
-        return data
+            self._warn(f"parameter {_shown(name)} has {len(data)} bytes and is cut to {room - 1} (max_strlen)")
+        return data[: room - 1]
 
     def _text(self, name: str, default: str, form: str) -> str | None:
         if not name.isdigit():
@@ -190,10 +186,14 @@ class _Parameters:
         number = int(name)
         if number <= len(self._positional):
             return self._positional[number - 1]
-        if name not in self._missed and form == "number":
-            self._missed.add(name)
-            self._warnings.append(f"parameter ${name} was not given; it is 0")
+        if form == "number":
+            self._warn(f"parameter ${name} was not given; it is 0")
         return default
+
+    def _warn(self, text: str) -> None:
+        """One parameter may be in several places."""
+        if text not in self._warnings:
+            self._warnings.append(text)
 
 
 _FLAGS = {"1": 1, "0": 0, "true": 1, "false": 0}
