@@ -84,7 +84,7 @@ def _block(probe: ast.Probe, scope: Scope) -> list[Match]:
     matches: list[Match] = []
     kinds: list[tuple[ProbeKind, Span]] = []
     for attach_point in probe.attach_points:
-        parts = points.split(attach_point, scope.options.positional, scope.diagnostics)
+        parts = points.split(attach_point, scope.options.positional, scope.diagnostics, ahead=scope.options.ahead)
         if parts is None:
             continue
         wanted = _points(parts, attach_point.span, scope)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, InternalError, Note
-from pytrace.frontend import ast
+from pytrace.frontend import ast, visitor
 from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, LoadTime, ProbeUnit, user_span
 from pytrace.frontend.conversions import (
     UNKNOWN,
@@ -227,10 +227,11 @@ class Checker:
 
     def constant_hints(self, node: ast.Node) -> list[str]:
         """What to do about a value that should be a constant and is not."""
-        if isinstance(node, ast.OpenParameter):
-            name = f"${node.name}" if node.name.isdigit() else node.name
-            return [f"parameter {name} is open in this ahead-of-time file; give it with --aot to fix it"]
-        return []
+        found = next((inner for inner in visitor.walk(node) if isinstance(inner, ast.OpenParameter)), None)
+        if found is None:
+            return []
+        name = f"--{found.name}" if found.name.isidentifier() else f"${found.name}"
+        return [f"parameter {name} is open in this ahead-of-time file; give it with --aot to fix it"]
 
     def constant_integer(self, node: ast.Expr, what: str) -> int | None:
         """The value of an expression that must be an integer constant; None after an error."""

@@ -282,6 +282,7 @@ def comptime(checker: Checker, node: ast.Comptime) -> Type:
     if value is None:
         if isinstance(kind, Unknown):
             return UNKNOWN
-        return checker.error("this cannot be computed at compile time", node.operand.span)
+        hints = checker.constant_hints(node.operand)
+        return checker.error("this cannot be computed at compile time", node.operand.span, hints=hints)
     checker.set_constant(node, value)
     return kind

@@ -66,12 +66,16 @@ _TOKEN = re.compile(
 )
 
 
-def split(point: ast.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics) -> tuple[Part, ...] | None:
+def split(
+    point: ast.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
+) -> tuple[Part, ...] | None:
     """The parts of *point*, the provider first; None after an error was reported."""
-    return split_text(point.text, _text_span(point), parameters, diagnostics)
+    return split_text(point.text, _text_span(point), parameters, diagnostics, ahead=ahead)
 
 
-def split_text(text: str, span: Span, parameters: Sequence[str], diagnostics: Diagnostics) -> tuple[Part, ...] | None:
+def split_text(
+    text: str, span: Span, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
+) -> tuple[Part, ...] | None:
     """The parts of *text*, whose first character is at the start of *span*."""
     parts: list[Part] = []
     current, start, before, quoted = "", 0, "", False
@@ -87,9 +91,8 @@ def split_text(text: str, span: Span, parameters: Sequence[str], diagnostics: Di
             if value is None:
                 where = _within(span, found.start(), found.end())
                 given = f"{len(parameters)} parameter{'' if len(parameters) == 1 else 's'}"
-                diagnostics.error(
-                    f"{found.group()} in an attach point has no value", where, hints=[f"the script was given {given}"]
-                )
+                hint = "give it with --aot, which fixes attach points" if ahead else f"the script was given {given}"
+                diagnostics.error(f"{found.group()} in an attach point has no value", where, hints=[hint])
                 return None
             current += value
         elif found["bad"]:

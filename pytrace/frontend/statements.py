@@ -138,7 +138,8 @@ def check_if(checker: Checker, node: ast.If, *, wanted: bool) -> Type:
     decided = checker.condition(node.condition)
     if node.comptime and decided is None:
         if not isinstance(checker.program.types[node.condition], Unknown):
-            checker.error("this condition cannot be decided at compile time", node.condition.span)
+            hints = checker.constant_hints(node.condition)
+            checker.error("this condition cannot be decided at compile time", node.condition.span, hints=hints)
         return UNKNOWN if wanted else VOID
     if decided is not None:
         return _decided_if(checker, node, decided=decided, wanted=wanted)
