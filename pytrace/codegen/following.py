@@ -86,8 +86,12 @@ def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter,
 
 
 def _add(e: Emitter, offset: int) -> None:
-    on, full = e.b.block(), e.b.block()
-    e.b.branch(check(e), on, e.exit, likely=False)
+    on, off, full = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(check(e), on, off, likely=False)
+    e.b.start(off)
+    # The number may be that of a followed process that has ended, if the other program could not run at that moment.
+    _remove(e, offset)
+    e.b.jump(e.exit)
     e.b.start(on)
     # Threads come along: their numbers are those of no process.
     e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)

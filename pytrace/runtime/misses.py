@@ -49,6 +49,9 @@ class MissReader:
         self._opened = opened
         self._indexes = {spec.symbol: at for at, spec in enumerate(loaded.manifest.programs)}
         self._programs = {bpf.prog_id(loaded.program_fd(symbol)): self._indexes[symbol] for symbol in loaded.symbols}
+        # What serves the script's programs (--follow) is made so that misses do not matter.
+        services = {spec.symbol for spec in loaded.manifest.programs if spec.service}
+        self._symbols = [symbol for symbol in loaded.symbols if symbol not in services]
         self._kernel_probes = [
             spec for spec in loaded.manifest.programs if spec.kind in ("kprobe", "kretprobe") and not spec.part_of
         ]
@@ -56,7 +59,7 @@ class MissReader:
     def totals(self) -> dict[tuple[str, int], int]:
         """Counts by kind (``recursion``, ``missed``) and program, those that are not zero."""
         found: dict[tuple[str, int], int] = {}
-        for symbol in self._loaded.symbols:
+        for symbol in self._symbols:
             missed = bpf.recursion_misses(self._loaded.program_fd(symbol))
             if missed:
                 found["recursion", self._indexes[symbol]] = missed

@@ -57,6 +57,7 @@ int main(int argc, char **argv) {
     for (int n = 0; n < 6; n++)
         thing->grid[n / 3][n % 3] = n * n;
     thing->text = "text";
+    (void)*(const volatile char *)thing->text; /* so that its page is there to be read */
     thing->inner = -300;
     thing->a = 77;
     memset(thing->big, 'x', 299);
