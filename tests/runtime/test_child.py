@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,3 +106,34 @@ def test_privileges() -> None:
     privileges.check_lockdown("none [integrity] confidentiality")
     assert privileges.kernel_warnings("5.10.0-8-amd64")
     assert not privileges.kernel_warnings("6.1.0")
+
+
+def test_runs_until_its_libraries_are_there(programs: Path) -> None:
+    with ExitStack() as stack:
+        process = child.start(f"{programs}/frameless", stack)
+        process.stop_after_exec()
+        maps = Path(f"/proc/{process.pid}/maps")
+        assert "libframeless.so" not in maps.read_text()
+        assert process.run_to_entry()
+        assert "libframeless.so" in maps.read_text()
+        assert process.poll() is None
+        process.release()
+        assert wait(process) == 0
+
+
+def test_program_that_never_begins(programs: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        # Its library is looked for beside it, and is not there.
+        process = child.start(str(shutil.copy(programs / "frameless", tmp_path / "alone")), stack)
+        process.stop_after_exec()
+        assert not process.run_to_entry()
+        process.release()
+        assert wait(process) == 127
+
+
+def test_runs_to_entry_only_when_stopped() -> None:
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        assert not process.run_to_entry()
+        process.release()
+        assert wait(process) == 0
