@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
 
 import llvmlite.binding as llvm
 
-from pytrace.diagnostics import InternalError
+from pytrace.diagnostics import InternalError, TraceError
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
@@ -51,9 +52,42 @@ def assembly(module: llvm.ModuleRef) -> str:
     return str(_machine().emit_assembly(module))
 
 
+LARGE = 8000
+"""Instructions of one function from which on LLVM may find a branch that is too far for BPF, and end the process."""
+
+
 def elf(module: llvm.ModuleRef) -> bytes:
-    """ELF object bytes."""
+    """ELF object bytes.
+
+    Raises:
+        TraceError: a program is too long for BPF's branches.
+    """
+    if any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions):
+        return _in_a_child(module)
     return bytes(_machine().emit_object(module))
+
+
+def _in_a_child(module: llvm.ModuleRef) -> bytes:
+    """ELF bytes made in a process of its own: that one ends when LLVM gives up."""
+    _machine()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        with open(write, "wb") as file:
+            file.write(_machine().emit_object(module))
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as file:
+        data = file.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise TraceError(
+            "a program of the script is too long: BPF branches reach 32767 instructions",
+            hints=("split the probe's block in several, or unroll less",),
+        )
+    return data
 
 
 def llvm_version() -> str:

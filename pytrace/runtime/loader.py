@@ -20,7 +20,7 @@ from pytrace.probes import ProbeKind, probe_kind
 from pytrace.runtime import bpf, features, libbpf
 from pytrace.runtime.bpf import AttachType, ProgramType
 from pytrace.runtime.generations import Generations, Quiescence
-from pytrace.runtime.verifier import LoadError, VerifierLogs, explain
+from pytrace.runtime.verifier import LoadError, VerifierLogs, explain, map_refused
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,
@@ -190,7 +190,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
                 lib.bpf_object__load(handle)
             except OSError as error:
                 logs.report()
-                raise explain(error, logs, script.manifest.programs, messages) from None
+                raise explain(error, logs, script.manifest, messages) from None
         logs.report()
         for item in maps:
             loaded._maps[_map_name(lib, item)] = lib.bpf_map__fd(item)
@@ -252,7 +252,10 @@ def _prepare_generations(
     found: dict[str, Generations] = {}
     for spec in script.manifest.maps:
         if spec.inner is not None:
-            made = found[spec.symbol] = Generations(spec.inner, spec.max_entries, spec.symbol, stack)
+            try:
+                made = found[spec.symbol] = Generations(spec.inner, spec.max_entries, spec.symbol, stack)
+            except OSError as error:
+                raise map_refused(spec, error) from None
             lib.bpf_map__set_inner_map_fd(items[spec.symbol], made.current)
     return found
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pytrace.compiled import ProgramSpec
+from pytrace.compiled import Manifest, MapSpec, ProgramSpec
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import libbpf
 
@@ -101,14 +101,32 @@ class VerifierLogs:
 _REFUSED = re.compile(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
 
 
+_UNMADE = re.compile(r"map '([^']+)': failed to create")
+
+
+def map_refused(spec: MapSpec, error: OSError) -> LoadError:
+    """The error for a map that the kernel does not make."""
+    key, value = spec.key.size if spec.key is not None else 0, spec.value.size
+    reason = "the kernel allows no map of that size" if error.errno == errno.E2BIG else error.strerror
+    return LoadError(
+        f"{spec.name} cannot be made with {spec.max_entries} keys of {key} bytes and values of {value}: {reason}",
+        hints=["fewer keys (max_map_keys, or a declaration) or a smaller max_strlen help"],
+    )
+
+
 def explain(
-    error: OSError, logs: VerifierLogs, specs: Iterable[ProgramSpec], messages: libbpf.Messages
+    error: OSError, logs: VerifierLogs, manifest: Manifest, messages: libbpf.Messages
 ) -> LoadError:
     """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found."""
     warnings = messages.warnings
     refused = next((match.group(1) for match in map(_REFUSED.search, warnings) if match), None)
-    spec = next((item for item in specs if item.symbol == refused), None)
+    spec = next((item for item in manifest.programs if item.symbol == refused), None)
     number = error.errno or 0
+    if spec is None:
+        unmade = next((match.group(1) for match in map(_UNMADE.search, warnings) if match), None)
+        for item in manifest.maps:
+            if item.symbol == unmade:
+                return map_refused(item, error)
     hint = _HINTS.get(number, "")
     if spec is None:
         reason = warnings[0] if warnings else error.strerror
