@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytrace.codegen import contexts, events, loops, memory
+from pytrace.codegen import contexts, events, loadtime, loops, memory
 from pytrace.codegen.builtins.process_family import process_ids, task_field
+from pytrace.codegen.compare import counted
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Block, Builder, Value
 from pytrace.codegen.module import HASH, Module
@@ -61,6 +62,9 @@ _WHERE_RBP_POINTS = 255
 
 _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
 """Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
+
+_RETURN_PROBES = 64
+"""Functions under a uretprobe that a task is in: ``MAX_URETPROBE_DEPTH`` of the kernel."""
 
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
@@ -255,6 +259,26 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> No
 
 
 @dataclass(frozen=True, slots=True)
+class _Members:
+    """Offsets in the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
+
+    first: Value
+    stack: Value
+    original: Value
+    next: Value
+
+
+def _members(e: Emitter) -> _Members | None:
+    task, instance = (e.script.kernel.struct("struct", name) for name in ("uprobe_task", "return_instance"))
+    if task is None or instance is None:
+        return None
+    first = loadtime.struct_offset(e, task, "return_instances")
+    return _Members(
+        first, *(loadtime.struct_offset(e, instance, name) for name in ("stack", "orig_ret_vaddr", "next"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Frame:
     """One round: note the frame, then step to its caller; ends the loop where there is none.
 
@@ -275,8 +299,7 @@ class _Frame:
         ip = self._load(_IP)
         b.store(ip, b.offset(e.area(self.out + self.kind.header), b.op("shl", place, "3")))
         self._store(_COUNT, b.add(place, "1"))
-        inside = b.sub(b.add(ip, self._load(_EXACT)), "1")
-        rule = b.call(_RULE, [("i64", inside), ("i64", self._load(_SPACE))])
+        rule = self._rule(place, ip)
         base = b.op("and", rule, "15")
         self._leave_if(b.icmp("eq", base, str(_LAST)))
         self._cut_if(b.icmp("eq", base, "0"))
@@ -287,6 +310,65 @@ class _Frame:
         b.ret("0")
         b.start(plain)
         self._plain_frame(rule, base, ip)
+
+    def _rule(self, place: Value, ip: Value) -> Value:
+        """The rule at an address; where there is none, perhaps a return address that a uretprobe has replaced."""
+        b = self.e.b
+        found = b.register()
+        b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), "1")), found)
+        members = _members(self.e)
+        if members is None:
+            return b.load(found)
+        unknown, replaced, done = b.block(), b.block(), b.block()
+        b.branch(b.icmp("eq", b.op("or", b.load(found), self._load(_EXACT)), "0"), unknown, done, likely=False)
+        b.start(unknown)
+        original = self._original(members)
+        b.branch(b.truth(original), replaced, done)
+        b.start(replaced)
+        b.store(original, b.offset(self.e.area(self.out + self.kind.header), b.op("shl", place, "3")))
+        b.store(self._find(b.sub(original, "1")), found)
+        b.jump(done)
+        b.start(done)
+        return b.load(found)
+
+    def _find(self, address: Value) -> Value:
+        return self.e.b.call(_RULE, [("i64", address), ("i64", self._load(_SPACE))])
+
+    def _original(self, members: _Members) -> Value:
+        """The return address that belongs to the frame which has just been left; 0 when no uretprobe holds it.
+
+        The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
+        """
+        e, b = self.e, self.e.b
+        original, instance = b.register(), b.register()
+        b.store("0", original)
+        task = b.helper("get_current_task")
+        utask = self._read_kernel(b.add(task, task_field(e, "utask")))
+        b.store(self._read_kernel(b.add(utask, members.first)), instance)
+        place = b.sub(self._load(_SP), "8")
+
+        def step(_index: Value, leave: Callable[[], None]) -> None:
+            at = b.load(instance)
+            end, there, here, other = (b.block() for _ in range(4))
+            b.branch(b.truth(at), there, end)
+            b.start(there)
+            stack = self._read_kernel(b.add(at, members.stack))
+            b.branch(b.icmp("eq", stack, place), here, other)
+            b.start(here)
+            b.store(self._read_kernel(b.add(at, members.original)), original)
+            b.jump(end)
+            b.start(end)
+            leave()
+            b.start(other)
+            b.store(self._read_kernel(b.add(at, members.next)), instance)
+
+        counted(e, _RETURN_PROBES, step)
+        return b.load(original)
+
+    def _read_kernel(self, address: Value) -> Value:
+        """A word of the kernel's memory; 0 when it cannot be read."""
+        self.e.b.helper("probe_read_kernel", self.e.cell, "8", address)
+        return self.e.b.load(self.e.cell)
 
     def _load(self, offset: int) -> Value:
         return self.e.b.load(self.e.area(self.state + offset))

@@ -90,6 +90,14 @@ def test_function_that_returns(server: Server, programs: Path) -> None:
     assert names(result.stdout) == [*CHAIN[1:], *START]
 
 
+def test_return_addresses_that_uretprobes_have_replaced(server: Server, programs: Path) -> None:
+    binary = f"{programs}/frameless"
+    program = f"ur:{binary}:recurse, ur:{binary}:deep {{ @returns = count(); }} u:{binary}:leaf {{ print(dw_ustack); }}"
+    result = run(server, program, f"{binary} deep 20")
+    assert names(result.stdout) == ["leaf", *["recurse"] * 21, "deep", "main", *START]
+    assert "@returns: 22" in result.stdout
+
+
 def test_sampled(server: Server, programs: Path) -> None:
     program = "profile:hz:99 /pid == cpid/ { @[dw_ustack] = count(); }"
     result = run(server, program, f"{programs}/frameless spin 700")
