@@ -1,0 +1,68 @@
+"""Runs the commands of docs/probes.md; a comment ``needs: FEATURE`` before one skips it where the kernel lacks that."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.leaks import Watch
+from tests.support.machine import missing
+from tests.support.server import Server
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "probes.md"
+_BLOCK = re.compile(
+    r"(?:^<!-- needs: (?P<needs>\w+) -->\n)?^```sh\n(?P<command>.*?)^```\n"
+    r"(?:```output contains\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of the page, and lines that its output must contain."""
+
+    line: int
+    needs: str
+    argv: tuple[str, ...]
+    output: tuple[str, ...]
+
+
+def commands() -> list[Command]:
+    text = PAGE.read_text()
+    found = []
+    for match in _BLOCK.finditer(text):
+        words = shlex.split(match["command"])
+        assert words[0] == "pytrace"
+        line = text[: match.start()].count("\n") + 1
+        found.append(Command(line, match["needs"] or "", tuple(words[1:]), tuple((match["output"] or "").splitlines())))
+    return found
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("command", commands(), ids=lambda command: f"line-{command.line}")
+def test_command(command: Command, server: Server, programs: Path, tmp_path: Path) -> None:
+    lack = missing(command.needs) if command.needs else ""
+    if lack:
+        pytest.skip(lack)
+    watch = Watch()
+    result = server.run(
+        command.argv, cwd=programs, timeout=200, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    )
+    assert result.status == 0, result
+    assert "BUG" not in result.stderr
+    for line in command.output:
+        assert line in result.stdout, result
+    assert not watch.leaked()
+
+
+def test_every_kind_of_probe_is_described() -> None:
+    from pytrace.probes import PROBE_KINDS
+
+    text = PAGE.read_text()
+    for kind in PROBE_KINDS:
+        assert f"`{kind.name}`" in text
+        assert all(f"`{alias}`" in text for alias in kind.aliases)
