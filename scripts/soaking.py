@@ -1,0 +1,169 @@
+"""The load of scripts/soak: one long run of pytrace under a mixed load, and its memory over time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests" / "programs" / "build"
+
+SCRIPT = """
+config = {{ max_map_keys = 20000 }}
+tracepoint:syscalls:sys_enter_getppid /comm == "flood"/ {{
+    @produced++;
+    @calls[nsecs % 15000] = count();
+    @spread[tid % 64] = hist(nsecs % 100000);
+    printf("call %d %s %d\\n", tid, comm, nsecs);
+}}
+tracepoint:syscalls:sys_enter_openat /comm == "calls"/ {{ @opened[str(args.filename)] = count(); }}
+uprobe:{programs}/calls:add {{ @stacks[ustack(8), pid] = count(); @kernel[kstack(8)] = count(); }}
+profile:hz:49 /comm == "flood" || comm == "calls"/ {{ @where[ustack(perf, 16), comm] = count(); }}
+interval:ms:700 {{
+    print(@calls, 3); clear(@calls);
+    print_clear(@stacks, 3); print_clear(@where, 3); print_clear(@spread); print_clear(@opened, 5); print_clear(@kernel, 2);
+}}
+end {{ clear(@calls); clear(@stacks); clear(@where); clear(@spread); clear(@opened); clear(@kernel); }}
+"""
+
+FLOOD = ("flood", "800", "2")
+SETTLED = 60.0
+"""Seconds after which memory must not grow any more."""
+ALLOWED = 3 << 20
+"""Bytes by which the mean of the last third may exceed that of the third after the first minute."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came out of the run."""
+
+    calls: int = 0
+    lines: int = 0
+    produced: int = -1
+    samples: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds since the start, bytes of resident memory."""
+
+
+@contextmanager
+def in_background(work: Callable[[], object]) -> Iterator[threading.Event]:
+    """Do *work* over and over in a thread until the end of the block."""
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.is_set():
+            work()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield over
+    finally:
+        over.set()
+        thread.join()
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory of a process that are its own or in use by it."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def load() -> None:
+    """A moment of load: bursts of system calls, and processes that end at once."""
+    run(*FLOOD)
+    for _ in range(4):
+        run("calls", "20")
+    time.sleep(0.1)
+
+
+def run(*command: str) -> None:
+    """Run one of the test programs."""
+    subprocess.run([PROGRAMS / command[0], *command[1:]], stdout=subprocess.DEVNULL, check=False)
+
+
+def follow(stream: int, seen: Seen) -> None:
+    """Count what the tracer prints."""
+    rest = b""
+    while chunk := os.read(stream, 1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        seen.lines += len(lines)
+        seen.calls += sum(line.startswith(b"call ") for line in lines)
+        for line in lines:
+            if line.startswith(b"@produced: "):
+                seen.produced = int(line.split()[1])
+
+
+def soak(seconds: float) -> tuple[Seen, int, str]:
+    """The run; gives what was seen, the sum of lost events, and what was said on standard error."""
+    seen = Seen()
+    command = [sys.executable, "-m", "pytrace", "-e", SCRIPT.format(programs=PROGRAMS)]
+    errors = open("/tmp/pytrace-soak.err", "w+")  # noqa: SIM115 - closed below
+    tracer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors)
+    assert tracer.stdout is not None
+    reader = threading.Thread(target=follow, args=(tracer.stdout.fileno(), seen))
+    reader.start()
+    start = time.monotonic()
+    with in_background(load):
+        while time.monotonic() - start < seconds and tracer.poll() is None:
+            time.sleep(5)
+            seen.samples.append((time.monotonic() - start, resident(tracer.pid)))
+            print(
+                f"{seen.samples[-1][0]:6.0f} s {seen.samples[-1][1] / (1 << 20):8.1f} MiB {seen.calls:10} calls",
+                flush=True,
+            )
+    tracer.terminate()
+    reader.join()
+    tracer.wait()
+    errors.seek(0)
+    said = errors.read()
+    errors.close()
+    lost = sum(map(int, re.findall(r"^Lost (\d+) events$", said, re.MULTILINE)))
+    return seen, lost, said
+
+
+def growth(samples: list[tuple[float, int]]) -> float:
+    """How much more memory is in use at the end than after the first minute, in bytes."""
+    settled = [size for moment, size in samples if moment >= SETTLED]
+    third = max(1, len(settled) // 3)
+    return sum(settled[-third:]) / third - sum(settled[:third]) / third
+
+
+def main() -> int:
+    """Soak, and judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("minutes", nargs="?", type=float, default=10.0)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    seen, lost, said = soak(60 * options.minutes)
+    more = growth(seen.samples) if seen.samples and seen.samples[-1][0] > SETTLED else 0.0
+    exact = seen.calls + lost == seen.produced
+    print(
+        f"printed {seen.calls} + lost {lost} = produced {seen.produced}: {'exact' if exact else 'WRONG'}; {seen.lines} lines"
+    )
+    print(f"memory after the first minute grew by {more / (1 << 20):.1f} MiB: {'flat' if more <= ALLOWED else 'GROWS'}")
+    other = [line for line in said.splitlines() if not re.match(r"Lost \d+ events$|Attached", line)]
+    print("\n".join(other[:20]))
+    if options.json:
+        result = {
+            "samples": seen.samples,
+            "printed": seen.calls,
+            "lost": lost,
+            "produced": seen.produced,
+            "growth": more,
+        }
+        Path(options.json).write_text(json.dumps(result))
+    return 0 if exact and more <= ALLOWED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
