@@ -141,9 +141,32 @@ def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> No
             ahead.exact(path, "the code takes arguments from where its debug information says")
 
 
+def _call(checked: CheckedProgram, node: ast.Call, ahead: Ahead) -> None:
+    rule = _CALLS.get(node.name)
+    if rule is not None:
+        rule(checked, node, ahead)
+
+
 def _user_address(checked: CheckedProgram, node: ast.Call, ahead: Ahead) -> None:
-    if node.name == "uaddr" and node in checked.static:
+    if node in checked.static:
         ahead.exact(str(checked.static[node]["path"]), "uaddr() gives addresses in it")
+
+
+def _kernel_function(checked: CheckedProgram, node: ast.Call, ahead: Ahead) -> None:
+    """The answer has decided what was compiled."""
+    name = checked.constants.get(node.args[0]) if isinstance(node.args[0], ast.Expr) else None
+    if name is None and isinstance(node.args[0], ast.StringLiteral):
+        name = node.args[0].value
+    if isinstance(name, bytes):
+        text = name.decode(errors="replace")
+        ahead.rely("kfunc", text, int(ahead.kernel.function(text) is not None))
+
+
+_CALLS: dict[str, Callable[[CheckedProgram, ast.Call, Ahead], None]] = {
+    "kfunc_allowed": _kernel_function,
+    "kfunc_exist": _kernel_function,
+    "uaddr": _user_address,
+}
 
 
 def _used(checked: CheckedProgram, unit: ProbeUnit) -> list[ProbeArgument]:
@@ -198,7 +221,7 @@ _RULES: dict[type[ast.Node], Callable[[CheckedProgram, Any, Ahead], None]] = {
     ast.Identifier: _name,
     ast.Index: _index,
     ast.Binary: _binary,
-    ast.Call: _user_address,
+    ast.Call: _call,
     ast.Unary: _unary,
     ast.Offsetof: _type_question,
     ast.Sizeof: _type_question,

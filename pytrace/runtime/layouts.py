@@ -8,6 +8,7 @@ A *row* is a tuple of texts, its kind first, as ``codegen.reliance`` writes them
 - ``function``, name, module, prototype; ``rawtracepoint``, event, prototype
 - ``enumerator``, name, value
 - ``names``, enumeration, bytes: its names are printed (:func:`renamed` brings those of this kernel)
+- ``kfunc``, name, 1 or 0: whether the kernel has a function
 - ``build``, what: right on the very kernel build only
 """
 
@@ -138,6 +139,11 @@ def _names(kernel: KernelInfo, row: Row) -> str:
     return "" if found.width == int(row[2]) else f"enum {row[1]} has {found.width} bytes here, it had {row[2]}"
 
 
+def _kfunc(kernel: KernelInfo, row: Row) -> str:
+    there = kernel.function(row[1]) is not None
+    return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} function {row[1]} here"
+
+
 def _build(_kernel: KernelInfo, row: Row) -> str:
     return f"it uses {row[1]}"
 
@@ -150,5 +156,6 @@ _CHECKS: dict[str, Callable[[KernelInfo, Row], str]] = {
     "rawtracepoint": _raw_tracepoint,
     "enumerator": _enumerator,
     "names": _names,
+    "kfunc": _kfunc,
     "build": _build,
 }

@@ -269,6 +269,12 @@ def test_prototypes_must_be_the_same() -> None:
     prepare(compiled("fentry:vfs_read { print(1); }"), kernel=kernel)
 
 
+def test_answers_that_decided_what_was_compiled_must_be_the_same() -> None:
+    assert refusal('begin { if (kfunc_exist("vfs_read")) { print(1); } }', RecordedKernel(prototypes=())) == [
+        "there is no function vfs_read here"
+    ]
+
+
 def test_enumerators_must_have_their_values_and_print_by_todays_names() -> None:
     text = "begin { print(PIDTYPE_MAX); }"
     grown = Enum("pid_type", 4, False, (("PIDTYPE_PID", 0), ("PIDTYPE_NEW", 1), ("PIDTYPE_MAX", 5)))
