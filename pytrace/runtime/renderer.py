@@ -55,7 +55,7 @@ class Renderer:
             self._made.append(make(self._context, spec) if spec.kind in EAGER else self._later(make, spec))
         self.handlers: list[RunHandler] = list(self._made)
         self.ignored = 0
-        """Events that came after ``exit()``."""
+        """Events that came after ``exit()``, other than further ones of ``exit()``."""
         self._reported: dict[tuple[str, int], int] = {}
 
     def _later(self, make: Make, spec: EventSpec) -> RunHandler:
@@ -83,7 +83,11 @@ class Renderer:
         self.handlers[:] = self._made
 
     def _ignore_rest(self) -> None:
-        self.handlers[:] = [self._ignore] * len(self._made)
+        # Who asks to end once more, as timers do until they are detached, loses nothing.
+        self.handlers[:] = [self._heed if spec.kind == "exit" else self._ignore for spec in self._manifest.events]
+
+    def _heed(self, _data: bytes, _offset: int, _length: int, _stride: int, _count: int) -> None:
+        pass
 
     def _ignore(self, _data: bytes, _offset: int, _length: int, _stride: int, count: int) -> None:
         self.ignored += count
