@@ -6,7 +6,9 @@ that found errors.  Nothing here prints: messages are collected in :class:`~pytr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +17,10 @@ from pytrace.diagnostics import Diagnostics, InternalError, render
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Source
+
+
+RECURSION = 60_000
+"""Python frames that a pass may take."""
 
 
 @dataclass(slots=True)
@@ -122,13 +128,25 @@ def run(compilation: Compilation, passes: tuple[Pass, ...] = PASSES) -> Compilat
     Raises:
         ScriptError: a pass found errors (they are in ``compilation.diagnostics``).
     """
-    for step in passes:
-        missing = [name for name in step.needs if name not in compilation.made]
-        if missing:
-            raise InternalError(f"pass {step.name} lacks {', '.join(missing)}")
-        compilation.made[step.makes] = step.run(compilation)
-        compilation.diagnostics.check()
+    with _room():
+        for step in passes:
+            missing = [name for name in step.needs if name not in compilation.made]
+            if missing:
+                raise InternalError(f"pass {step.name} lacks {', '.join(missing)}")
+            compilation.made[step.makes] = step.run(compilation)
+            compilation.diagnostics.check()
     return compilation
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Room for the recursion over trees as deep as the parser takes them; Python's frames live on the heap."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def compile_script(

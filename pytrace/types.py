@@ -255,12 +255,19 @@ class Array(Type):
 def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
     at, align, found = 0, 1, []
     for member in members:
-        step = max(1, member.align)
+        size, step = _extent(member)
         at = (at + step - 1) // step * step
         found.append(at)
-        at += member.size
+        at += size
         align = max(align, step)
     return tuple(found), (at + align - 1) // align * align, align
+
+
+def _extent(kind: Type) -> tuple[int, int]:
+    """Size and alignment, found in one descent: asked apart, each level of nested tuples would double the work."""
+    if isinstance(kind, Tuple | Record):
+        return _offsets(kind.members)[1:]
+    return kind.size, max(1, kind.align)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,75 +1,51 @@
-"""Tests of the pass list."""
+"""Deep trees go through every pass and run."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pytrace import pipeline
-from pytrace.diagnostics import Diagnostics, InternalError, ScriptError
-from pytrace.options import CompileOptions
-from pytrace.pipeline import Compilation, Pass
-from pytrace.source import Source
-from tests.support.facts import RecordedKernel
+from tests.support.server import Server
+
+N = 500
+# fmt: off
+DEEP = {
+    "parentheses": ("begin { print(" + "(" * N + "7" + ")" * N + "); exit(); }", "7"),
+    "blocks": ("begin { " + "{ " * N + "print(7);" + " }" * N + " exit(); }", "7"),
+    "angle brackets": ("begin " + "< " * N + "print(7);" + " >" * N + "begin { exit(); }", "7"),
+    "if": ("begin { " + "if (pid) { " * N + "print(7);" + " }" * N + " exit(); }", "7"),
+    "minus": ("begin { print(" + "- " * N + "7); exit(); }", "7"),
+    "not": ("begin { print(" + "!" * N + "pid); exit(); }", "true"),
+    "and": ("begin { print(" + "pid && " * N + "true); exit(); }", "true"),
+    "or of many": ("begin { print(" + " || ".join(f"pid == {n}" for n in range(4_000_000, 4_000_000 + N)) + "); exit(); }", "false"),
+    "keys": ("begin { @a[0] = 1; print(" + "@a[" * N + "1" + "]" * N + "); clear(@a); exit(); }", "1"),
+    "block values": ("begin { $x = " + "{ " * N + "7" + " }" * N + "; print($x); exit(); }", "7"),
+    "unroll": ("begin { " + "unroll(1) { " * N + "print(7);" + " }" * N + " exit(); }", "7"),
+    "macros": ("macro f(x) { x } begin { print(" + "f(" * N + "7" + ")" * N + "); exit(); }", "7"),
+    "casts": ("begin { print(" + "(int64)(int32)" * N + "7); exit(); }", "7"),
+    "members": ("begin { print(curtask" + ".real_parent" * N + ".pid == -1); exit(); }", "false"),
+    "pointer type": ("begin { print(sizeof(int8" + "*" * N + ")); exit(); }", "8"),
+}
+# fmt: on
 
 
-def compilation(text: str, **options: bool) -> Compilation:
-    return Compilation(Source("stdin", text), CompileOptions(**options), RecordedKernel(), Diagnostics())  # type: ignore[arg-type]
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_nesting_runs(name: str, server: Server, tmp_path: Path) -> None:
+    script, expected = DEEP[name]
+    (tmp_path / "deep.bt").write_text(script)
+    result = server.run(
+        ("-q", "deep.bt"), cwd=tmp_path, timeout=60, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    )
+    assert result.status == 0, result
+    assert result.stdout.strip() == expected, result
 
 
-def test_each_pass_needs_only_what_earlier_ones_make() -> None:
-    made: set[str] = set()
-    for step in pipeline.PASSES:
-        assert set(step.needs) <= made, step.name
-        assert step.makes not in made
-        made.add(step.makes)
-
-
-def test_a_pass_without_what_it_needs_is_a_bug() -> None:
-    with pytest.raises(InternalError, match="pass late lacks early"):
-        pipeline.run(compilation(""), (Pass("late", ("early",), "x", lambda c: None),))
-
-
-def test_passes_stop_after_the_first_error() -> None:
-    found = compilation("begin { @ = ; }")
-    with pytest.raises(ScriptError):
-        pipeline.run(found)
-    assert list(found.made) == ["parsed"]
-    assert found.diagnostics.failed
-
-
-def test_errors_of_later_passes() -> None:
-    found = compilation("begin { print($x); }")
-    with pytest.raises(ScriptError):
-        pipeline.run(found)
-    assert "units" in found.made
-    assert "script" not in found.made
-
-
-def test_a_listing_needs_no_analysis() -> None:
-    found = pipeline.run(compilation("tracepoint:sched:* { print($x); }"), pipeline.UNITS)
-    assert len([target for unit in found["units"] for target in unit.targets]) == 4
-
-
-def test_warnings_and_facts_are_kept() -> None:
-    class Kernel(RecordedKernel):
-        def dependencies(self) -> tuple[tuple[str, ...], ...]:
-            return (("kernel", "x"),)
-
-    diagnostics = Diagnostics()
-    script = pipeline.compile_script(Source("stdin", "begin { print($1); }"), CompileOptions(), Kernel(), diagnostics)
-    assert script.manifest.facts == (("kernel", "x"),)
-    (warning,) = script.manifest.warnings
-    assert "parameter $1 was not given" in warning
-
-
-def test_the_same_facts_make_the_same_bytes() -> None:
-    text = "tracepoint:sched:* { @[comm, pid] = hist(5); } end { print(@, 5); }"
-    first, second = (pipeline.run(compilation(text))["script"].to_bytes() for _ in range(2))
-    assert first == second
-
-
-def test_only_ahead_of_time_files_have_open_values() -> None:
-    text = "begin { print((ncpus, curtask->pid)); }"
-    assert "ahead" not in pipeline.finish(pipeline.run(compilation(text), pipeline.FRONT_END)).manifest.extra
-    found = pipeline.finish(pipeline.run(compilation(text, ahead=True), pipeline.FRONT_END)).manifest.extra["ahead"]
-    assert [item["what"] for item in found["values"]] == ["cpus", "member"]
+@pytest.mark.kernel
+def test_too_deep_is_a_message(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "deep.bt").write_text("begin { print(" + "1 + " * 20_000 + "1); exit(); }")
+    result = server.run(("-q", "deep.bt"), cwd=tmp_path, timeout=60)
+    assert result.status == 1
+    assert "levels deep" in result.stderr
+    assert "BUG" not in result.stderr

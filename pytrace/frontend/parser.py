@@ -27,7 +27,7 @@ _ITEM = re.compile(
 _WORD = re.compile(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
 _BODY = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
-_MAX_DEPTH = 500
+_MAX_DEPTH = 5000
 """Levels of nesting that the passes behind the parser are made for."""
 
 

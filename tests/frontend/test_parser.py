@@ -322,7 +322,7 @@ def test_errors_are_limited() -> None:
 
 def test_too_deep() -> None:
     diagnostics = Diagnostics()
-    program = parser.parse(Source("t", "begin { $a = " + "1 + " * 2000 + "1; } end { }"), diagnostics)
+    program = parser.parse(Source("t", "begin { $a = " + "1 + " * 20000 + "1; } end { }"), diagnostics)
     assert "levels deep" in diagnostics.errors[0].message
     assert len(program.items) == 1
     parser.parse(Source("t", "begin { $a = " + "(" * 20000), Diagnostics())
