@@ -47,6 +47,8 @@ class Output:
         """Whether messages are coloured."""
         self.broken = False
         self.captured: list[bytes] | None = None
+        self._held: list[str] = []
+        """Messages while capturing."""
         self._messages = messages
         self._flush = flush
         self._parts: list[bytes] = []
@@ -112,6 +114,9 @@ class Output:
 
     def message(self, text: str) -> None:
         """Print *text*, which ends its line itself, on standard error."""
+        if self.captured is not None:
+            self._held.append(text)
+            return
         self.flush()
         _write(self._messages, text.encode("utf-8", "surrogateescape"))
 
@@ -139,6 +144,12 @@ class Output:
         kept = b"".join(self.captured or ())
         self.captured = None
         return kept
+
+    def held_messages(self) -> str:
+        """Messages that came while capturing; they are forgotten."""
+        said = "".join(self._held)
+        self._held.clear()
+        return said
 
 
 def _write(descriptor: int, data: bytes) -> bool:

@@ -320,6 +320,12 @@ class LiveSession:
         self.renderer.end_batch()
         return count
 
+    def report_losses(self) -> None:
+        """Tell at the end of a run by hand what was lost."""
+        totals = self._totals()
+        self.renderer.losses(totals)
+        self.renderer.summary(totals)
+
     def _report_losses(self) -> None:
         now = time.monotonic()
         if now >= self._next_report:

@@ -23,12 +23,13 @@ _GREEN, _RED, _RESET = b"\x1b[32m", b"\x1b[31m", b"\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """What became of one test; *duration* in nanoseconds, *output* what the script printed meanwhile."""
+    """What became of one test; *duration* in nanoseconds, *output* and *messages* what the script printed meanwhile."""
 
     name: str
     passed: bool
     duration: int
     output: bytes
+    messages: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,9 @@ def run(live: LiveSession) -> int:
     programs = live.programs(mode)
     if not programs:
         raise TraceError(f"the script has no {mode}: probes", hints=(f"a {mode} probe is written {mode}:NAME {{ … }}",))
-    return _MODES[mode](live, programs)
+    status = _MODES[mode](live, programs)
+    live.report_losses()
+    return status
 
 
 # ---------------------------------------------------------------------------------------------- tests
@@ -79,9 +82,9 @@ def _test(live: LiveSession, program: ProgramSpec) -> TestResult:
     took = time.perf_counter_ns() - start
     live.drain()
     live.renderer.resume()
-    output = live.output.release()
+    output, said = live.output.release(), live.output.held_messages()
     passed = returned == 0 and state.errors == errors and state.exit_code == 0
-    result = TestResult(name, passed, took, output)
+    result = TestResult(name, passed, took, output, said)
     _show_test(live, result)
     return result
 
@@ -98,6 +101,8 @@ def _show_test(live: LiveSession, result: TestResult) -> None:
         return
     if not result.passed:
         live.output.write(result.output)
+        if result.messages:
+            live.output.message(result.messages)
     mark = b"[       OK ]" if result.passed else b"[  FAILED  ]"
     _head(live, mark, f"{result.name} ({_milliseconds(result.duration)} ms)", good=result.passed)
 
@@ -144,8 +149,10 @@ def _benchmark(live: LiveSession, program: ProgramSpec) -> BenchResult | None:
     """
     name = str(program.targets[0].details["name"])
     descriptor = live.loaded.program_fd(program.symbol)
-    if live.loaded.run(program.symbol) != 0:
-        live.drain()
+    returned = live.loaded.run(program.symbol)
+    live.drain()
+    live.renderer.resume()
+    if returned != 0:
         live.output.message(f"benchmark {name} skipped: it did not return 0\n")
         return None
     repeat = 1
