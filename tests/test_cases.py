@@ -130,10 +130,14 @@ def _command(case: Case) -> str:
 
 
 def test_recorded(row: outputs.Row, output: str, server: Server, tmp_path: Path) -> None:
-    result = server.run(
-        row.argv(output), cwd="/", timeout=10 * SLOWNESS, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
-    )
-    found = outputs.problems(row, output, result)
+    # What a timer does between exit() and its end depends on how busy the machine is: such rows may try again.
+    for _ in range(3 if "interval:" in row.program or "profile:" in row.program else 1):
+        result = server.run(
+            row.argv(output), cwd="/", timeout=10 * SLOWNESS, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
+        )
+        found = outputs.problems(row, output, result)
+        if not found:
+            break
     if found:
         import shlex
 
