@@ -148,7 +148,7 @@ class Unwinder:
         self._texts: dict[int, bytes] = {}
 
     def __contains__(self, pid: int) -> bool:
-        return pid in self._processes
+        return pid in self._texts
 
     def add(self, pid: int) -> None:
         """Read what a process has mapped now; again when that has changed."""
@@ -161,12 +161,15 @@ class Unwinder:
 
     def inherit(self, pid: int, parent: int) -> None:
         """A known process forked: the new one has the same mappings."""
-        if parent in self._processes and pid not in self._processes:
+        if parent in self and pid not in self:
             self.add(pid)
 
     def remove(self, pid: int) -> None:
         """A process has ended; its number may be used again."""
         self._texts.pop(pid, None)
+        self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
         known = self._processes.pop(pid, None)
         if known is not None:
             bpfmap.delete(self._spaces, struct.pack("=I", pid))
@@ -187,10 +190,13 @@ class Unwinder:
                 self.add(pid)
 
     def _put(self, pid: int, rows: list[bytes]) -> None:
-        start = self._slices.take(len(rows)) if rows else None
+        if not rows:
+            # The program before execve may have had tables.
+            self._forget(pid)
+            return
+        start = self._slices.take(len(rows))
         if start is None:
-            if rows:
-                self._overflow("too many mappings of processes")
+            self._overflow("too many mappings of processes")
             return
         self._ranges.write(start, b"".join(rows))
         try:

@@ -155,6 +155,20 @@ def test_process_without_tables(server: Server, programs: Path) -> None:
     assert names(result.stdout) == []
 
 
+def test_program_that_a_child_becomes(server: Server, programs: Path) -> None:
+    """Its libraries come after execve; the sleep gives the tracer time to see them."""
+    command = f"sh -c 'exec {programs}/frameless fork'"
+    result = run(server, CALL + "{ print(dw_ustack); }", command)
+    assert names(result.stdout) == ["leaf", "inner", "visit", "outer", "in_child", "main", *START]
+
+
+def test_nothing_is_left_of_a_dry_run(server: Server, programs: Path) -> None:
+    argv = ("-e", CONFIG + CALL + "{ print(dw_ustack); }", "-c", f"{programs}/frameless", "--dry-run")
+    result = server.run(argv)
+    assert result.status == 0, result
+    assert result.left_behind == ()
+
+
 def test_no_such_process(server: Server) -> None:
     result = server.run(("-e", CONFIG + "begin { print(dw_ustack); }", "--dwarf-pid", "4194303"))
     assert result.status == 1
