@@ -79,6 +79,7 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
         raise TraceError(found)
     if not same:
         _check_layout(script.manifest, ahead, kernel)
+    binaries.check_programs(script.manifest, kernel)
     manifest = script.manifest if same else layouts.renamed(script.manifest, kernel, ahead["relies"])
     manifest = replace(manifest, programs=binaries.moved(manifest, ahead["binaries"], kernel))
     filler = _Filler(ahead, parameters, options, kernel, manifest, same)

@@ -46,6 +46,19 @@ def moved(manifest: Manifest, rows: Iterable[Row], kernel: KernelInfo) -> tuple[
     return tuple(replace(spec, targets=tuple(map(move, spec.targets))) for spec in manifest.programs)
 
 
+def check_programs(manifest: Manifest, kernel: KernelInfo) -> None:
+    """Probes on other BPF programs are on the very programs that were there.
+
+    Raises:
+        TraceError: one of them is gone.
+    """
+    for spec in manifest.programs:
+        for target in spec.targets:
+            number, name = target.details.get("program_id"), str(target.details.get("function", ""))
+            if number is not None and (int(number), name) not in kernel.bpf_programs(name):
+                raise TraceError(f"{target.probe}: the BPF program with id {number} is not there any more", hints=_AGAIN)
+
+
 def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[tuple[str, int], Any]) -> Target:
     details = target.details
     path = str(details.get("path", ""))

@@ -81,3 +81,10 @@ def test_code_for_one_file_only(binary: str) -> None:
     change(binary)
     with pytest.raises(TraceError, match=r"is not the file that .* and the probe is on an address"):
         binaries.moved(found, [row], kernel(binary))
+
+
+def test_programs_that_are_gone(binary: str) -> None:
+    found = manifest(binary, {"program_id": 7, "function": "other"})
+    binaries.check_programs(found, RecordedKernel(programs=[(7, "other")]))
+    with pytest.raises(TraceError, match="BPF program with id 7 is not there any more"):
+        binaries.check_programs(found, RecordedKernel(programs=[(8, "other")]))

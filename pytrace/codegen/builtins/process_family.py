@@ -102,6 +102,8 @@ def _comm_of(e: Emitter, node: ast.Call) -> Operand:
 
     def write(pointer: Value, align: int) -> None:
         memory.zero(e, pointer, kind.size, align)
+        if e.script.ahead is not None:
+            e.script.ahead.rely("kfunc", "bpf_task_from_pid", 1)
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
         e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
         cut = e.b.define(f"trunc i64 {number} to i32")
