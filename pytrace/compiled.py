@@ -272,5 +272,5 @@ class CompiledScript:
         try:
             manifest = Manifest.from_data(json.loads(data[start : start + length]))
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise TraceError("the compiled script is damaged") from error
+            raise TraceError("the compiled script is damaged, or another version of pytrace wrote it") from error
         return cls(data[start + length :], manifest)

@@ -56,7 +56,7 @@ def check_programs(manifest: Manifest, kernel: KernelInfo) -> None:
         for target in spec.targets:
             number, name = target.details.get("program_id"), str(target.details.get("function", ""))
             if number is not None and (int(number), name) not in kernel.bpf_programs(name):
-                raise TraceError(f"{target.probe}: the BPF program with id {number} is not there any more", hints=_AGAIN)
+                raise TraceError(f"{target.probe}: the BPF program with id {number} is gone", hints=_AGAIN)
 
 
 def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[tuple[str, int], Any]) -> Target:

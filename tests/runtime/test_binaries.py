@@ -86,5 +86,5 @@ def test_code_for_one_file_only(binary: str) -> None:
 def test_programs_that_are_gone(binary: str) -> None:
     found = manifest(binary, {"program_id": 7, "function": "other"})
     binaries.check_programs(found, RecordedKernel(programs=[(7, "other")]))
-    with pytest.raises(TraceError, match="BPF program with id 7 is not there any more"):
+    with pytest.raises(TraceError, match="BPF program with id 7 is gone"):
         binaries.check_programs(found, RecordedKernel(programs=[(8, "other")]))
