@@ -49,6 +49,14 @@ class FunctionPrototype:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectFunction:
+    """A function of a BPF object file; *static* ones cannot be called from outside."""
+
+    prototype: FunctionPrototype
+    static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class KernelFunction:
     """A function that kprobes may find; *module* is empty for the kernel proper."""
 
@@ -222,6 +230,9 @@ class KernelInfo(Protocol):
         """``(id, function name)`` of loaded BPF programs and sub-programs with BTF."""
 
     # ---- other
+
+    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
+        """Functions of a BPF object file (*data*; *path* is for messages) other than its programs."""
 
     def cgroup_id(self, path: str) -> int | None:
         """Id of a cgroup v2 directory."""

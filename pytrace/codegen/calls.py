@@ -5,11 +5,12 @@ from __future__ import annotations
 from pytrace.builtin_table import Builtin, Mode
 from pytrace.codegen import events, memory, statements
 from pytrace.codegen.emitter import Emitter, Program
-from pytrace.codegen.operands import Memory, Nothing, Operand, Scalar
+from pytrace.codegen.ir import Value
+from pytrace.codegen.operands import Memory, Nothing, Operand, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.frontend.checked import FunctionInfo
-from pytrace.types import VOID, Void
+from pytrace.frontend.checked import FunctionInfo, ImportedFunction
+from pytrace.types import VOID, Pointer, Type, Void
 
 
 def call(e: Emitter, node: ast.Identifier | ast.Call) -> Operand:
@@ -19,6 +20,10 @@ def call(e: Emitter, node: ast.Identifier | ast.Call) -> Operand:
         if not isinstance(node, ast.Call):
             raise InternalError(f"{target.name} without arguments")
         return _call_function(e, node, target)
+    if isinstance(target, ImportedFunction):
+        if not isinstance(node, ast.Call):
+            raise InternalError(f"{target.name} without arguments")
+        return _call_imported(e, node, target)
     return builtin(e, node, target)
 
 
@@ -55,6 +60,30 @@ def _call_function(e: Emitter, node: ast.Call, target: FunctionInfo) -> Operand:
     pointer = e.temporary(target.result.size)
     memory.copy(e, pointer, e.area(e.program.results[target]), target.result.size)
     return Memory(pointer, target.result)
+
+
+def _call_imported(e: Emitter, node: ast.Call, target: ImportedFunction) -> Operand:
+    """A C function takes registers; of texts and structs it gets the address."""
+    operands = [e.value(item) for item in node.args if isinstance(item, ast.Expr)]
+    values = [
+        _register(e, operand, kind) for operand, (_, kind) in zip(operands, target.parameters, strict=True)
+    ]
+    e.module.imported_function(target.name, tuple(kind for _, kind in target.parameters), target.result)
+    got = e.b.call(target.name, [("i64", value) for value in values])
+    if isinstance(target.result, Void):
+        return Nothing(VOID)
+    # C leaves the upper bits of a narrow result as they are.
+    return Scalar(memory.fit(e, got, target.result), target.result)
+
+
+def _register(e: Emitter, operand: Operand, kind: Type) -> Value:
+    if isinstance(operand, Scalar) and operand.direct:
+        return operand.value
+    if isinstance(operand, Remote) and not operand.type.scalar:
+        return operand.address
+    if operand.type.scalar:
+        return memory.number(e, memory.convert(e, operand, kind) if not isinstance(kind, Pointer) else operand)
+    return e.b.address(e.place(operand).pointer)
 
 
 def generate(program: Program, target: FunctionInfo) -> None:

@@ -7,7 +7,9 @@ when everything that they mention has a number.
 
 from __future__ import annotations
 
+from pytrace.diagnostics import TraceError
 from pytrace.source import Source, Span
+from pytrace.types import Bool, Enum, Int, Pointer, Struct, Type, Void
 
 _POINTER = '!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {base}, size: 64)'
 _EXACT = "!DIExpression()"
@@ -165,6 +167,48 @@ class DebugInfo:
                 f'!DICompositeType(tag: DW_TAG_structure_type, name: "{name}", file: {self.file(self._main)}, '
                 f"size: 64, elements: {empty})"
             )
+        )
+
+    def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> str:
+        """Declaration of a function of another object file; the linker compares its types with the definition's."""
+        listed = ", ".join(self._c_type(item) for item in (result, *parameters))
+        signature = self.add(f"!DISubroutineType(types: {self.add(f'!{{{listed}}}')})")
+        file = self.file(self._main)
+        return self.add(
+            f'!DISubprogram(name: "{name}", scope: {file}, file: {file}, line: 1, type: {signature}, '
+            "flags: DIFlagPrototyped, spFlags: DISPFlagOptimized)"
+        )
+
+    def _c_type(self, kind: Type) -> str:
+        """A type as far as the linker looks: kinds, sizes and names, not signs and members."""
+        match kind:
+            case Void():
+                return "null"
+            case Bool():
+                return self.add('!DIBasicType(name: "_Bool", size: 8, encoding: DW_ATE_boolean)')
+            case Enum():
+                listed = ", ".join(
+                    self.add(f'!DIEnumerator(name: "{name}", value: {value})') for name, value in kind.members
+                )
+                return self.add(
+                    f'!DICompositeType(tag: DW_TAG_enumeration_type, name: "{kind.name}", '
+                    f"file: {self.file(self._main)}, size: {8 * kind.size}, elements: {self.add(f'!{{{listed}}}')})"
+                )
+            case Struct(kind="struct"):
+                return self._forward("structure", kind.name)
+            case Struct():
+                return self._forward("union", kind.name)
+            case Pointer():
+                return self.pointer(self._c_type(kind.target))
+            case Int():
+                sign = "signed" if kind.signed else "unsigned"
+                return self.add(f'!DIBasicType(name: "{kind}", size: {8 * kind.size}, encoding: DW_ATE_{sign})')
+        raise TraceError(f"imported C functions with {kind} cannot be called")
+
+    def _forward(self, tag: str, name: str) -> str:
+        return self.add(
+            f'!DICompositeType(tag: DW_TAG_{tag}_type, name: "{name}", file: {self.file(self._main)}, '
+            "flags: DIFlagFwdDecl)"
         )
 
     def location(self, scope: str, span: Span, source: Source) -> str:

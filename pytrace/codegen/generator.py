@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,6 +220,8 @@ def _extra(script: Script) -> dict[str, Any]:
         found["session"] = {"section": SHARED_SECTION, **SESSION}
     if script.unwinds:
         found["unwind"] = unwinding.to_data()
+    if script.checked.objects:
+        found["objects"] = [base64.b64encode(item).decode() for item in script.checked.objects]
     if script.ahead is not None:
         found["ahead"] = {**script.ahead.to_data(), "copies": script.layout.copies}
     return found

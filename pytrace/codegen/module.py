@@ -6,6 +6,7 @@ from pytrace.codegen.debuginfo import DebugInfo
 from pytrace.codegen.ir import FunctionText
 from pytrace.codegen.target import TRIPLE
 from pytrace.source import Source, Span
+from pytrace.types import Type
 
 RING = "events"
 PERCPU = "percpu"
@@ -50,8 +51,9 @@ class Module:
         self.load_time = bytearray()
         """What loading writes values into (``codegen.loadtime``); empty but in ahead-of-time files."""
         raw = licence.encode() + b"\0"
+        info = self.debug.data("LICENSE", len(raw))
         self._globals.append(
-            f'@LICENSE = dso_local constant [{len(raw)} x i8] {escaped(raw)}, section "license", align 1'
+            f'@LICENSE = dso_local global [{len(raw)} x i8] {escaped(raw)}, section "license", align 1, !dbg {info}'
         )
         self.map(RING, {"type": RINGBUF, "max_entries": 256 * 1024})
 
@@ -104,6 +106,17 @@ class Module:
         listed = ", ".join("i32" if item == "int" else "ptr" for item in parameters)
         given = {"int": "i32", "void": "void"}.get(result, "ptr")
         self._kernel_functions[name] = f'declare !dbg {info} {given} @{name}({listed}) section ".ksyms"\n'
+
+    def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> None:
+        """Declare a function of an imported object file.
+
+        Hidden: so libbpf marks it as static after linking, and the verifier follows its calls with what it knows of
+        the arguments.
+        """
+        if name not in self._kernel_functions:
+            info = self.debug.imported_function(name, parameters, result)
+            listed = ", ".join("i64" for _ in parameters)
+            self._kernel_functions[name] = f"declare !dbg {info} hidden i64 @{name}({listed})\n"
 
     def zeros(self, size: int) -> str:
         """Read-only zero bytes, at least *size* of them."""

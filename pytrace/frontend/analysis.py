@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, InternalError
-from pytrace.frontend import ast
+from pytrace.frontend import ast, objects
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 from pytrace.frontend.checker import Checker, Definitions
 from pytrace.frontend.conversions import UNKNOWN, Unknown, contains_unknown, settle
@@ -44,7 +44,7 @@ def analyse(
 
 def _analyse(checker: Checker, units: list[ProbeUnit], program: ast.Program) -> CheckedProgram:
     checker.program.units = list(units)
-    checker.imported = bool(program.objects)
+    objects.read(checker, program)
     functions = _functions(checker, program)
     declarations = [item for item in program.items if isinstance(item, ast.MapDecl)]
     for _ in range(MAX_PASSES):
@@ -188,6 +188,7 @@ def _finish(checker: Checker, program: ast.Program) -> CheckedProgram:
     checked.types = {node: settle(kind) for node, kind in checked.types.items()}
     checked.types.update(checker.retyped)
     checked.functions = list(checker.functions.values())
+    checked.objects = [item.data for item in program.objects]
     checked.config = asdict(checker.config)
     checked.sources = _sources(program)
     return checked

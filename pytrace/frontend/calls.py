@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytrace.builtin_rows import builtin, builtin_names
 from pytrace.builtin_table import Builtin
 from pytrace.diagnostics import did_you_mean
-from pytrace.frontend import ast
+from pytrace.frontend import ast, objects
 from pytrace.frontend.conversions import UNKNOWN, fits, settle
 from pytrace.types import VOID, Type
 
@@ -26,10 +26,10 @@ def call(checker: Checker, node: ast.Call) -> Type:
     if function is not None:
         return _call_function(checker, node, function)
     row = builtin(node.name)
+    if row is None and node.name in checker.imported:
+        return objects.call(checker, node)
     if row is None:
-        hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
-        if checker.imported:
-            hints = (*hints, "functions of imported C objects cannot be called from scripts")
+        hints = did_you_mean(node.name, [*builtin_names(), *checker.functions, *checker.imported])
         return checker.error(f"unknown function {node.name!r}", node.span, hints=hints)
     if not row.call:
         return checker.error(f"{node.name} is a value, not a function", node.span)

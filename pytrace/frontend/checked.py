@@ -262,6 +262,17 @@ class FunctionInfo:
     span: Span
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedFunction:
+    """A function of imported C: what calls of it give and take, as far as scripts have such types."""
+
+    name: str
+    parameters: tuple[tuple[str, Type], ...]
+    result: Type
+    span: Span
+    """The import."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldPath:
     """How a field access reads: what kind of base it has, and where the field lies in it.
@@ -318,7 +329,7 @@ class CheckedProgram:
     loaded: dict[ast.Expr, LoadTime] = field(default_factory=dict)
     variables: dict[ast.Variable, VariableInfo] = field(default_factory=dict)
     fields: dict[ast.FieldAccess, FieldPath] = field(default_factory=dict)
-    calls: dict[ast.Expr, Builtin | FunctionInfo] = field(default_factory=dict)
+    calls: dict[ast.Expr, Builtin | FunctionInfo | ImportedFunction] = field(default_factory=dict)
     events: dict[ast.Node, EventSpec] = field(default_factory=dict)
     event_arguments: dict[ast.Node, tuple[ast.Expr, ...]] = field(default_factory=dict)
     runtime_events: dict[tuple[ast.Node, str, tuple[tuple[str, Any], ...]], EventSpec] = field(default_factory=dict)
@@ -327,6 +338,8 @@ class CheckedProgram:
     event_list: list[EventSpec] = field(default_factory=list)
     """All specs; a spec's id is its index."""
     strings: list[str] = field(default_factory=list)
+    objects: list[bytes] = field(default_factory=list)
+    """Imported BPF object files."""
     config: dict[str, Any] = field(default_factory=dict)
     sources: list[Any] = field(default_factory=list)
     """Every :class:`~pytrace.source.Source`, the script first."""

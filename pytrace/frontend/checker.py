@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, InternalError, Note
 from pytrace.frontend import ast, visitor
-from pytrace.frontend.checked import LIBRARY_PREFIX, CheckedProgram, FunctionInfo, LoadTime, ProbeUnit, user_span
+from pytrace.frontend.checked import (
+    LIBRARY_PREFIX,
+    CheckedProgram,
+    FunctionInfo,
+    ImportedFunction,
+    LoadTime,
+    ProbeUnit,
+    user_span,
+)
 from pytrace.frontend.conversions import (
     UNKNOWN,
     Flexible,
@@ -84,8 +92,8 @@ class Checker:
         self.unit: ProbeUnit | None = None
         self.function: FunctionInfo | None = None
         self.functions: dict[str, FunctionInfo] = {}
-        self.imported = False
-        """Whether the script imports C objects."""
+        self.imported: dict[str, ImportedFunction | None] = {}
+        """Functions of imported C; None for one that cannot be called because it is static."""
         self.maps: dict[str, MapState] = {}
         self.variables: dict[ast.Variable, VariableState] = {}
         self.scope = Scope(None)

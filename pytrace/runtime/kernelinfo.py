@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pytrace.kernel import (
     FunctionPrototype,
     KernelFunction,
+    ObjectFunction,
     TracepointField,
     UsdtProbe,
     UserParameter,
@@ -164,6 +165,11 @@ class LiveKernel:
 
     def type_id(self, kind: str, name: str) -> int:
         return self.types.type_id(kind, name) if self.types else 0
+
+    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
+        from pytrace.runtime import bpf_objects
+
+        return bpf_objects.functions(path, data)
 
     # ---- kernel probes
 

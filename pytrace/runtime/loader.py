@@ -6,6 +6,7 @@ exception on the way leaves nothing behind once that stack unwinds.
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import errno
 import mmap
@@ -207,8 +208,13 @@ def _open(lib: libbpf.Library, script: CompiledScript, options: LoadOptions, mes
     settings = libbpf.OpenOptions(sz=ctypes.sizeof(libbpf.OpenOptions), object_name=b"pytrace")
     if options.btf_path:
         settings.btf_custom_path = options.btf_path.encode()
+    data = script.elf
+    if script.manifest.extra.get("objects"):
+        from pytrace.runtime import bpf_objects
+
+        data = bpf_objects.link(data, [base64.b64decode(item) for item in script.manifest.extra["objects"]])
     try:
-        handle: int = lib.bpf_object__open_mem(script.elf, len(script.elf), ctypes.byref(settings))
+        handle: int = lib.bpf_object__open_mem(data, len(data), ctypes.byref(settings))
     except OSError as error:
         text = "\n".join(messages.warnings)
         raise LoadError(f"libbpf cannot read the compiled script: {_first(messages, error)}", log=text) from None

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pytrace.kernel import (
     FunctionPrototype,
     KernelFunction,
+    ObjectFunction,
     TracepointField,
     UsdtProbe,
     UserParameter,
@@ -136,6 +137,7 @@ class RecordedKernel:
     loaded_modules: list[str] = field(default_factory=lambda: ["mod_a", "mod_b"])
     headers: list[str] = field(default_factory=list)
     read_files: list[str] = field(default_factory=list)
+    objects: dict[str, list[ObjectFunction]] = field(default_factory=dict)
 
     def feature(self, name: str) -> bool:
         return name in self.features
@@ -155,6 +157,9 @@ class RecordedKernel:
 
     def type_id(self, kind: str, name: str) -> int:
         return 7 if (kind, name) in self.structs else 0
+
+    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
+        return self.objects.get(path, [])
 
     def type_names(self, kind: str) -> Iterable[str]:
         return [name for found, name in self.structs if found == kind]

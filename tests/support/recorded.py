@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pytrace.kernel import (
     FunctionPrototype,
     KernelFunction,
+    ObjectFunction,
     TracepointField,
     UsdtProbe,
     UserParameter,
@@ -134,6 +135,9 @@ class Facts:
 
     def type_id(self, kind: str, name: str) -> int:
         return 7 if (kind, name) in STRUCTS and self.has_btf else 0
+
+    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
+        return []
 
     def type_names(self, kind: str) -> Iterable[str]:
         return [name for found, name in STRUCTS if found == kind]
