@@ -2,7 +2,7 @@
 
 Three maps, which the session fills (``pytrace.runtime.unwinding``):
 
-- :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count); no ranges: known to have none.
+- :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count).
 - :data:`RANGES`: what a process has mapped, in order of address: ``u64`` start, end, what to take from an address to
   get the address in the file, ``u32`` first row, ``u32`` count of rows.
 - :data:`ROWS`: the tables of all binaries.
@@ -21,17 +21,22 @@ from pytrace.codegen.builtins.process_family import process_ids, task_field
 from pytrace.codegen.compare import counted
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Block, Builder, Value
-from pytrace.codegen.module import HASH, Module
+from pytrace.codegen.module import HASH, LRU_HASH, Module
 from pytrace.codegen.operands import Memory, Operand
 from pytrace.diagnostics import TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import location
 from pytrace.types import Stack
 
-SPACES, RANGES, ROWS = "unwind_spaces", "unwind_ranges", "unwind_rows"
+SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"
 """Symbols of the maps."""
 
 PROCESSES = 8192
+TOLD_PROCESSES = 4096
+"""Processes without tables that are remembered, so that each is reported once."""
+_NEW = "1"
+"""``BPF_NOEXIST``: only an update of what is not there succeeds."""
+
 RANGE_ENTRIES = 1 << 16
 ROW_ENTRIES = 1 << 20
 """Rows of a session; the session makes the map larger when it knows to need more."""
@@ -78,6 +83,7 @@ def to_data() -> dict[str, Any]:
 def declare(module: Module) -> None:
     """The maps and the function that finds a rule."""
     module.map(SPACES, {"type": HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
+    module.map(TOLD, {"type": LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
     for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
         module.map(
             symbol,
@@ -198,34 +204,80 @@ def _fail(e: Emitter, target: Value, code: int, done: Block) -> None:
 def _start(e: Emitter, node: ast.Call | ast.Identifier, target: Value, state: int, done: Block) -> None:
     """Find ranges and registers, or leave for *done* with an error in the stack."""
     b = e.b
+    task = b.helper("get_current_task")
     user, kernel_thread = b.block(), b.block()
-    b.helper("probe_read_kernel", e.cell, "8", b.add(b.helper("get_current_task"), task_field(e, "mm")))
-    b.branch(b.truth(b.load(e.cell)), user, kernel_thread)
+    b.branch(b.truth(_read_kernel(e, b.add(task, task_field(e, "mm")))), user, kernel_thread)
     b.start(kernel_thread)
     _fail(e, target, _NO_STACK, done)
     b.start(user)
-    b.store(process_ids(e, "tracer")[0], e.cell, 32)
-    space = b.helper("map_lookup_elem", f"@{SPACES}", e.cell)
-    unknown, known, empty, ready = (b.block() for _ in range(4))
-    b.branch(b.is_null(space), unknown, known, likely=False)
+    space = b.register()
+    known, unknown = b.block(), b.block()
+    b.branch(_find_space(e, space, process_ids(e, "tracer")[0]), known, unknown, likely=True)
     b.start(unknown)
-    # What is known to have no tables is not reported again.
-    nothing = e.scratch(8)
-    b.store("0", nothing)
-    b.helper("map_update_elem", f"@{SPACES}", e.cell, nothing, "1")
-    events.report(e, node, "no_dwarf")
-    b.jump(empty)
-    b.start(empty)
-    e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
+    _find_parents_space(e, task, space, known)
+    _tell(e, node)
     _fail(e, target, _NO_TABLES, done)
     b.start(known)
-    where = b.load(space)
-    b.branch(b.truth(where), ready, empty)
-    b.start(ready)
-    b.store(where, e.area(state + _SPACE))
+    b.store(b.load(space), e.area(state + _SPACE))
     b.store("0", e.area(state + _COUNT))
     b.store("1", e.area(state + _EXACT))
     _registers(e, state)
+
+
+def _find_space(e: Emitter, space: Value, pid: Value) -> Value:
+    """``i1``: a process is known; then *space* is where its ranges are."""
+    b = e.b
+    b.store("0", space)
+    b.store(pid, e.cell, 32)
+    found = b.helper("map_lookup_elem", f"@{SPACES}", e.cell)
+    there, done = b.block(), b.block()
+    b.branch(b.is_null(found), done, there, likely=False)
+    b.start(there)
+    b.store(b.load(found), space)
+    b.jump(done)
+    b.start(done)
+    return b.truth(b.load(space))
+
+
+def _find_parents_space(e: Emitter, task: Value, space: Value, found: Block) -> None:
+    """Continue at *found* when the process is so young a child of a known one that the session has not seen it yet.
+
+    Until it executes a program it has its parent's mappings, and its memory names the same opened program file.
+    """
+    memory_type = e.script.kernel.struct("struct", "mm_struct")
+    if e.script.kernel.pid_namespace is not None or memory_type is None:
+        return
+    b, file = e.b, loadtime.struct_offset(e, memory_type, "exe_file")
+    parent = _read_kernel(e, b.add(task, task_field(e, "real_parent")))
+    files = [
+        _read_kernel(e, b.add(_read_kernel(e, b.add(owner, task_field(e, "mm"))), file)) for owner in (task, parent)
+    ]
+    same, other = b.block(), b.block()
+    b.branch(b.icmp("eq", *files), same, other)
+    b.start(same)
+    number = b.op("and", _read_kernel(e, b.add(parent, task_field(e, "tgid"))), str(0xFFFFFFFF))
+    b.branch(_find_space(e, space, number), found, other)
+    b.start(other)
+
+
+def _tell(e: Emitter, node: ast.Call | ast.Identifier) -> None:
+    """Count that a process has no tables, and report it the first time."""
+    b = e.b
+    e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
+    b.store(process_ids(e, "tracer")[0], e.cell, 32)
+    failed = b.helper("map_update_elem", f"@{TOLD}", e.cell, e.cell, _NEW)
+    new, done = b.block(), b.block()
+    b.branch(b.truth(failed), done, new)
+    b.start(new)
+    events.report(e, node, "no_dwarf")
+    b.jump(done)
+    b.start(done)
+
+
+def _read_kernel(e: Emitter, address: Value) -> Value:
+    """A word of the kernel's memory; 0 when it cannot be read."""
+    e.b.helper("probe_read_kernel", e.cell, "8", address)
+    return e.b.load(e.cell)
 
 
 def _registers(e: Emitter, state: int) -> None:
@@ -343,8 +395,8 @@ class _Frame:
         original, instance = b.register(), b.register()
         b.store("0", original)
         task = b.helper("get_current_task")
-        utask = self._read_kernel(b.add(task, task_field(e, "utask")))
-        b.store(self._read_kernel(b.add(utask, members.first)), instance)
+        utask = _read_kernel(e, b.add(task, task_field(e, "utask")))
+        b.store(_read_kernel(e, b.add(utask, members.first)), instance)
         place = b.sub(self._load(_SP), "8")
 
         def step(_index: Value, leave: Callable[[], None]) -> None:
@@ -352,23 +404,18 @@ class _Frame:
             end, there, here, other = (b.block() for _ in range(4))
             b.branch(b.truth(at), there, end)
             b.start(there)
-            stack = self._read_kernel(b.add(at, members.stack))
+            stack = _read_kernel(e, b.add(at, members.stack))
             b.branch(b.icmp("eq", stack, place), here, other)
             b.start(here)
-            b.store(self._read_kernel(b.add(at, members.original)), original)
+            b.store(_read_kernel(e, b.add(at, members.original)), original)
             b.jump(end)
             b.start(end)
             leave()
             b.start(other)
-            b.store(self._read_kernel(b.add(at, members.next)), instance)
+            b.store(_read_kernel(e, b.add(at, members.next)), instance)
 
         counted(e, _RETURN_PROBES, step)
         return b.load(original)
-
-    def _read_kernel(self, address: Value) -> Value:
-        """A word of the kernel's memory; 0 when it cannot be read."""
-        self.e.b.helper("probe_read_kernel", self.e.cell, "8", address)
-        return self.e.b.load(self.e.cell)
 
     def _load(self, offset: int) -> Value:
         return self.e.b.load(self.e.area(self.state + offset))

@@ -4,7 +4,8 @@
  *   frameless deep N        main -> deep -> recurse x (N + 1) -> leaf
  *   frameless signal        main -> interrupted -> raise ... -> handler -> leaf
  *   frameless align         main -> aligned (which aligns its stack) -> leaf
- *   frameless fork          as chain, in a child process
+ *   frameless fork          as chain, at once in a child process
+ *   frameless later         as chain, some time after the start
  *   frameless load LIBRARY  main -> load -> visit (of the library, opened at run time) -> inner -> leaf
  *   frameless spin MS       main -> outer -> visit -> busy, which keeps a processor busy
  *   frameless wait          as chain, each time that a line can be read
@@ -113,7 +114,6 @@ static int in_child(void)
 {
     pid_t child = fork();
     if (!child) {
-        usleep(300000);
         outer(1);
         _exit(0);
     }
@@ -132,7 +132,10 @@ int main(int argc, char **argv)
         aligned(24);
     else if (!strcmp(mode, "fork"))
         return in_child();
-    else if (!strcmp(mode, "load"))
+    else if (!strcmp(mode, "later")) {
+        usleep(300000);
+        outer(1);
+    } else if (!strcmp(mode, "load"))
         load(argv[2]);
     else if (!strcmp(mode, "spin"))
         spin(argc > 2 ? atoi(argv[2]) : 200);
