@@ -220,6 +220,9 @@ class KernelInfo(Protocol):
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a user function, from DWARF."""
 
+    def user_result(self, path: str, symbol: str) -> Type | None:
+        """Type of a user function's result, from DWARF; void when it has none."""
+
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, from DWARF."""
 

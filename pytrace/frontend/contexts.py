@@ -125,6 +125,12 @@ def user_entry(name: str, parameters: Sequence[UserParameter] | None, kernel: Ke
     return ProbeContext(arguments, members, ctx_type=registers(kernel))
 
 
+def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
+    """The context of a uretprobe: ``retval`` has the type that DWARF says when that is a number (as for kretprobes)."""
+    found = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
+    return ProbeContext(result=found, ctx_type=registers(kernel))
+
+
 def location(parameter: UserParameter) -> RegisterLocation:
     """Where a DWARF parameter is: ``di``, or ``sp+16`` for memory."""
     text = parameter.location

@@ -107,6 +107,14 @@ class DebugInfo:
             entry = address if address is not None else _low_high(die)[0]
             return tuple(self._placed_parameters(die, entry))
 
+    def result(self, symbol: str, address: int | None) -> Type | None:
+        """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it gives nothing."""
+        with self._reading():
+            die = self._function_at(address) if address is not None else None
+            if die is None:
+                die = self._function_named(symbol)
+            return None if die is None else self._types.of(_described(die, "DW_AT_type"))
+
     def _placed_parameters(self, die: Any, entry: int) -> Iterator[UserParameter]:
         registers = iter(_INTEGER_REGISTERS.get(self._machine, ()))
         stack = _FIRST_STACK_ARGUMENT.get(self._machine, 0)

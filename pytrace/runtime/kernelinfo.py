@@ -355,6 +355,10 @@ class LiveKernel:
         self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.parameters(path, symbol)
 
+    def user_result(self, path: str, symbol: str) -> Type | None:
+        self._depend(facts.file_fact(path.partition("!/")[0]))
+        return self._binaries.result(path, symbol)
+
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.lines(path, file, line, column)

@@ -11,6 +11,7 @@ from pytrace.kernel import UsdtProbe, UserParameter, UserSymbol
 from pytrace.runtime import debug_files, plt, usdt
 from pytrace.runtime.elf import ElfFile, Symbol, SymbolTable, attach_path, is_elf
 from pytrace.runtime.patterns import name_pattern
+from pytrace.types import Type
 
 if TYPE_CHECKING:
     from pytrace.runtime.dwarf import DebugInfo
@@ -178,6 +179,14 @@ class UserBinaries:
             return None
         places = binary.functions(symbol)
         return binary.debug.parameters(symbol, places[0].address if places else None)
+
+    def result(self, path: str, symbol: str) -> Type | None:
+        """Type of a function's result from DWARF; None without DWARF or without that function."""
+        binary = self.binary(path)
+        if binary.debug is None:
+            return None
+        places = binary.functions(symbol)
+        return binary.debug.result(symbol, places[0].address if places else None)
 
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, named by the functions that they are in."""

@@ -10,7 +10,7 @@ import pytest
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.dwarf import DebugInfo
 from pytrace.runtime.user_binary import Binary, UserBinaries
-from pytrace.types import INT8, INT32, INT64, UINT32, AddressSpace, Array, Enum, Field, Pointer, String, Struct
+from pytrace.types import INT8, INT32, INT64, UINT8, UINT32, AddressSpace, Array, Enum, Field, Pointer, String, Struct
 from tests.support.compile import compiled
 
 PROGRAM = """\
@@ -155,3 +155,10 @@ def test_damaged_dwarf_is_an_error_with_the_name(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(TraceError, match="damaged"):
         DebugInfo(str(path)).frames(elf.entry)
+
+
+def test_results(program: Binary) -> None:
+    debug = _debug(program)
+    assert debug.result("work", program.address_of("work")) == INT32
+    assert debug.result("mixed", program.address_of("mixed")) == Array(UINT8, 8)
+    assert debug.result("nothing", None) is None

@@ -203,6 +203,9 @@ class Facts:
     def user_offset(self, path: str, address: int) -> int | None:
         return address
 
+    def user_result(self, path: str, symbol: str) -> Type | None:
+        return None
+
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         return None
 

@@ -207,6 +207,8 @@ class UserProbe(Provider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         place = match.subject
+        if match.kind.returns and "retval" in uses:
+            return contexts.user_returning(scope.kernel.user_result(place.path, place.symbol), scope.kernel)
         if match.kind.returns or place.offset or not uses.args:
             return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
         parameters = scope.kernel.user_parameters(place.path, place.symbol)
