@@ -69,7 +69,9 @@ class Translation:
         """The translation unit of the text as it is now, with *behind* after it."""
         from clang import cindex
 
-        files = [(MAIN, f'#include "{PRELUDE}"\n{self.text}{behind}'), (PRELUDE, self.prelude())]
+        # The binding gives spellings back as UTF-8, so a byte that is none is no character of the text.
+        text = f"{self.text}{behind}".encode("utf-8", "replace").decode()
+        files = [(MAIN, f'#include "{PRELUDE}"\n{text}'), (PRELUDE, self.prelude())]
         files.extend((os.path.join(BUILTIN_HEADERS, name), "") for name in self.missing_headers)
         options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
         return _index().parse(MAIN, args=self.arguments, unsaved_files=files, options=options)
