@@ -83,6 +83,7 @@ def load() -> None:
     run(*FLOOD)
     for _ in range(4):
         run("calls", "20")
+    run("forks", "40")
     time.sleep(0.1)
 
 

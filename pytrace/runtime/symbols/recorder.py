@@ -27,7 +27,7 @@ _PROT_EXEC = 4
 _HEAD, _TAIL = 1024, 1032
 """Offsets of ``data_head`` and ``data_tail`` in ``struct perf_event_mmap_page``."""
 _PAGES = 64
-KEPT_ENDED = 8192
+KEPT_ENDED = 4096
 """How many ended processes are remembered."""
 
 

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 _Key = TypeVar("_Key")
 
-_KEPT = 1 << 17
+_KEPT = 1 << 15
 """Addresses whose frames are remembered."""
+_SPACES = 4096
+"""Processes whose mappings are remembered."""
+_NAMED_UNKNOWN = 6
+"""How many processes without known mappings are remembered for the notice at the end, and one more."""
 _KERNEL_REREAD = 1.0
 """Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
 
@@ -181,7 +185,8 @@ class Symbolizer:
         mapping = space.find(address)
         if mapping is None:
             if not space.known:
-                self._unknown[pid] = None
+                if len(self._unknown) < _NAMED_UNKNOWN:
+                    self._unknown[pid] = None
             return [Frame(address, "")]
         if mapping.path == "[vdso]":
             return self._in_image(vdso_image(), "[vdso]", address, address - mapping.start)
@@ -228,6 +233,8 @@ class Symbolizer:
             space = _read_space(pid)
             if self._cache == "PER_PROGRAM":
                 space = self._shared(space)
+            if len(self._spaces) >= _SPACES:
+                del self._spaces[next(iter(self._spaces))]
             self._spaces[pid] = space
         return space
 
@@ -259,8 +266,8 @@ class Symbolizer:
         """What could not be symbolised and why, for the end of a session."""
         found = [f"no {what}: {reason}" for what, reason in sorted(self._unreadable.items())]
         if self._unknown:
-            pids = ", ".join(str(pid) for pid in list(self._unknown)[:5])
-            more = ", …" if len(self._unknown) > 5 else ""
+            pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])
+            more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""
             found.append(f"user addresses of processes that had ended are shown as numbers (pid {pids}{more})")
         if self._recorder is not None and self._recorder.lost:
             found.append(f"{self._recorder.lost} reports about mappings were lost; some user addresses stay numbers")
