@@ -154,9 +154,10 @@ class Module:
             )
         if self.load_time:
             # Initialised from outside: the optimiser must not take the initial values for the real ones.
+            info = self.debug.data("load_time", len(self.load_time))
             data.append(
                 f"@load_time = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
-                f'{escaped(bytes(self.load_time))}, section ".rodata.load", align 8'
+                f'{escaped(bytes(self.load_time))}, section ".rodata.load", align 8, !dbg {info}'
             )
         kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
         count = kept.count("ptr")
