@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import shutil
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from pytrace.runtime.symbols.recorder import MappingRecorder
 from tests.support.expect import Result
 from tests.support.server import Server
 
@@ -173,3 +177,16 @@ def test_no_such_process(server: Server) -> None:
     result = server.run(("-e", CONFIG + "begin { print(dw_ustack); }", "--dwarf-pid", "4194303"))
     assert result.status == 1
     assert "there is no such process" in result.stderr
+
+
+def test_recorder_tells_what_processes_do() -> None:
+    with closing(MappingRecorder([os.getpid()], prompt=True)) as recorder:
+        with subprocess.Popen(["sh", "-c", "true & wait"]) as process:
+            process.wait()
+        assert select.select(recorder.descriptors, [], [], 1)[0]
+        recorder.drain()
+    ours = [item for item in recorder.changes if process.pid in item]
+    assert ours[0] == ("fork", process.pid, os.getpid())
+    assert ("map", process.pid, 0) in ours
+    assert ours[-1] == ("exit", process.pid, 0)
+    assert [what for what, pid, parent in ours if parent == process.pid] == ["fork"]
