@@ -339,6 +339,12 @@ class LiveSession:
 
     # ---- the end
 
+    def _tell_child(self) -> None:
+        """With ``-v``: how the process of ``-c`` ended."""
+        status = self._child.poll() if self._child is not None and self.options.verbose else None
+        if status is not None:
+            self.output.message(f"the command {_status_text(status)}\n")
+
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
         missed = self._misses.totals() if self._misses is not None else {}
@@ -358,9 +364,14 @@ class LiveSession:
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
             self.renderer.print_maps()
         self.renderer.summary(totals)
+        self._tell_child()
         for text in self._symbols.notices():
             self.output.message(f"WARNING: {text}\n")
         return self.renderer.state.exit_code
+
+
+def _status_text(status: int) -> str:
+    return f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
 
 
 def _to_stderr(text: str) -> None:
