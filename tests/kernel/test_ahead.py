@@ -208,3 +208,21 @@ def test_layouts_that_cannot_move_are_refused() -> None:
 def test_the_scripts_for_other_kernels_run_here(name: str, programs: Path, tmp_path: Path) -> None:
     made = ahead(tmp_path, (AHEAD / f"{name}.bt").read_text())
     assert pytrace("-q", "-c", f"{programs}/syscalls 10", made, "3").returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang")
+def test_object_files_are_part_of_the_file(tmp_path: Path) -> None:
+    source, made = tmp_path / "add.c", tmp_path / "add.bpf.o"
+    source.write_text("__attribute__((noinline)) long add_two(long a, long b) { return a * 2 + b; }\n")
+    subprocess.run(["clang", "-g", "-O2", "-target", "bpf", "-c", source, "-o", made], check=True)
+    tool = ahead(tmp_path, 'import "add.bpf.o"; begin { print((add_two(5, $1), str($2))); exit(); }')
+    made.unlink()
+    assert pytrace("-q", tool, "1", "x").stdout.strip() == "(11, x)"
+
+
+@pytest.mark.parametrize("mode", ["--test", "--bench"])
+def test_tests_and_benchmarks_ahead_of_time(tmp_path: Path, mode: str) -> None:
+    made = ahead(tmp_path, "test:one { return $1; } bench:two { $a = 1; $a += 2; }", mode)
+    done = pytrace(mode, made, "1")
+    assert ("[  FAILED  ] one" if mode == "--test" else "two") in done.stdout
+    assert pytrace(made).returncode == 1
