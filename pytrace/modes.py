@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from pytrace import cache, request
 from pytrace.command_line import CommandLine
@@ -188,10 +188,15 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
     try:
         for step in pipeline.FRONT_END:
             pipeline.run(compilation, (step,))
-            stages.show_front_end(step.name, compilation, options.debug, sys.stdout)
+            stages.show_front_end(step.name, compilation, options.debug, _shown_on(options))
         return _develop_back_end(line, compilation, options)
     finally:
         _print(diagnostics, options)
+
+
+def _shown_on(options: RunOptions) -> TextIO:
+    """Where stages are shown: standard output, unless that is to be JSON."""
+    return sys.stderr if options.format == "json" else sys.stdout
 
 
 def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunOptions) -> int:
@@ -202,7 +207,7 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
     if llvm or options.debug & {"ir", "ir-opt", "asm"} or line.flag("verify_llvm_ir"):
         checked, kernel = compilation["checked"], compilation.kernel
         texts = codegen.llvm_texts(checked, kernel, compilation.options, verify=line.flag("verify_llvm_ir"))
-        stages.show_back_end(texts, options.debug, sys.stdout)
+        stages.show_back_end(texts, options.debug, _shown_on(options))
         if llvm:
             _write(f"{llvm}.original.ll", texts.original.encode())
             _write(f"{llvm}.optimized.ll", texts.optimized.encode())

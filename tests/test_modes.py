@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pytrace import modes
 from pytrace.command_line import read
 from pytrace.compiled import INTERPRETER, MAGIC, CompiledScript, Manifest, is_compiled
 from pytrace.diagnostics import ScriptError, TraceError
+from pytrace.request import RunOptions
 
 
 def test_files_are_written_whole_with_the_right_mode(tmp_path: Path) -> None:
@@ -77,6 +79,11 @@ def test_help_of_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert modes.run(read([str(script), "--", "--help"])) == 0
     out = capsys.readouterr().out
     assert "--least=N  the least (default: 5)" in out
+
+
+def test_stages_stay_out_of_json() -> None:
+    assert modes._shown_on(RunOptions()) is sys.stdout
+    assert modes._shown_on(RunOptions(format="json")) is sys.stderr
 
 
 def compiled(tmp_path: Path, **ahead: object) -> str:
