@@ -44,11 +44,16 @@ def attach(job: Job, opened: Opened) -> list[Outcome]:
         return [attempt(_attach_single, job, target, opened) for target in job.spec.targets]
     by_path: dict[str, list[Target]] = {}
     for target in job.spec.targets:
-        by_path.setdefault(str(target.details["path"]), []).append(target)
+        by_path.setdefault(_file(target), []).append(target)
     outcomes: list[Outcome] = []
     for path, targets in by_path.items():
         outcomes += in_one_link(job, targets, _linker(job, path), _explain, opened)
     return outcomes
+
+
+def _file(target: Target) -> str:
+    """The file that the kernel knows: the archive, for a library in one (``ARCHIVE!/MEMBER``)."""
+    return str(target.details["path"]).partition("!/")[0]
 
 
 def _linker(job: Job, path: str) -> Linker:
@@ -83,7 +88,7 @@ def _reason(error: OSError) -> str:
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     options = job.options
-    path, offset = str(target.details["path"]), int(target.details["offset"])
+    path, offset = _file(target), int(target.details["offset"])
     semaphore = int(target.details.get("semaphore_offset", 0))
     counted = semaphore if options.has("semaphores") else 0
     try:
