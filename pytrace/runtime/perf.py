@@ -145,6 +145,15 @@ def paranoid_level() -> int:
         return 2
 
 
+def max_sample_rate() -> int:
+    """``kernel.perf_event_max_sample_rate``: the highest frequency of an event in Hz."""
+    try:
+        with open("/proc/sys/kernel/perf_event_max_sample_rate", encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return 100_000
+
+
 def online_cpus() -> list[int]:
     """Numbers of the CPUs that are online."""
     return parse_cpu_list(_read("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))

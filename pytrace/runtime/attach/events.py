@@ -46,8 +46,16 @@ def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, 
     try:
         attach_event_everywhere(job, attr, target.cookie, opened, child if job.options.pid is None else job.options.pid)
     except OSError as error:
-        raise CannotAttachError(_REASONS.get(error.errno or 0, str(error.strerror))) from None
+        raise CannotAttachError(_reason(target, error)) from None
     return Attached(job.spec, target)
+
+
+def _reason(target: Target, error: OSError) -> str:
+    """What a refusal means; the kernel limits how often may be sampled."""
+    most = perf.max_sample_rate()
+    if error.errno == errno.EINVAL and int(target.details.get("frequency") or 0) > most:
+        return f"the kernel samples at most {most} times a second (/proc/sys/kernel/perf_event_max_sample_rate)"
+    return _REASONS.get(error.errno or 0, str(error.strerror))
 
 
 def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
@@ -55,7 +63,10 @@ def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
 
 
 def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
-    attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, opened)
+    try:
+        attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, opened)
+    except OSError as error:
+        raise CannotAttachError(_reason(target, error)) from None
     return Attached(job.spec, target)
 
 
