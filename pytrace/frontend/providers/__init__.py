@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.frontend.providers.base import Match, Provider, Scope
-from pytrace.frontend.providers.counters import HARDWARE, SOFTWARE, Counter
+from pytrace.frontend.providers.counters import Counter
 from pytrace.frontend.providers.functions import KernelProbe
 from pytrace.frontend.providers.iterators import Iterator
 from pytrace.frontend.providers.special import Named, Plain, Self
@@ -13,6 +13,7 @@ from pytrace.frontend.providers.trampolines import Trampoline
 from pytrace.frontend.providers.uprobes import UserProbe
 from pytrace.frontend.providers.usdt import Usdt
 from pytrace.frontend.providers.watchpoints import Watchpoint
+from pytrace.perf_events import HARDWARE, SOFTWARE
 from pytrace.probes import PROBE_KINDS
 
 __all__ = ["PROVIDERS", "Match", "Provider", "Scope"]

@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Point
 from pytrace.frontend.providers.base import Match, Provider, Scope, matches_pattern, nearest, number_of
 from pytrace.frontend.uses import Uses
 from pytrace.numerals import parse_integer
+from pytrace.perf_events import PerfEvent
 
 MOST_PERIOD = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A perf event: its name, number (``PERF_COUNT_…`` of linux/perf_event.h), default period and alias."""
-
-    name: str
-    config: int
-    period: int
-    alias: str = ""
-
-
-SOFTWARE = (
-    Event("alignment-faults", 7, 1),
-    Event("bpf-output", 10, 1),
-    Event("context-switches", 3, 1000, "cs"),
-    Event("cpu-clock", 0, 1_000_000, "cpu"),
-    Event("cpu-migrations", 4, 1),
-    Event("dummy", 9, 1),
-    Event("emulation-faults", 8, 1),
-    Event("major-faults", 6, 1),
-    Event("minor-faults", 5, 100),
-    Event("page-faults", 2, 100, "faults"),
-    Event("task-clock", 1, 1),
-)
-
-HARDWARE = (
-    Event("backend-stalls", 8, 1_000_000),
-    Event("branch-instructions", 4, 100_000, "branches"),
-    Event("branch-misses", 5, 100_000),
-    Event("bus-cycles", 6, 100_000),
-    Event("cache-misses", 3, 1_000_000),
-    Event("cache-references", 2, 1_000_000),
-    Event("cpu-cycles", 0, 1_000_000, "cycles"),
-    Event("frontend-stalls", 7, 1_000_000),
-    Event("instructions", 1, 1_000_000),
-    Event("ref-cycles", 9, 1_000_000),
-)
 
 
 class Counter(Provider):
@@ -57,7 +18,7 @@ class Counter(Provider):
 
     shape = "{0}:EVENT or {0}:EVENT:COUNT"
 
-    def __init__(self, events: tuple[Event, ...], feature: str = "") -> None:
+    def __init__(self, events: tuple[PerfEvent, ...], feature: str = "") -> None:
         self.events = events
         self.feature = feature
         self.names = {name: row for row in events for name in (row.name, row.alias) if name}
@@ -85,7 +46,7 @@ class Counter(Provider):
             return []
         return self._event(point, event, scope)
 
-    def _event(self, point: Point, event: Event, scope: Scope) -> list[Match]:
+    def _event(self, point: Point, event: PerfEvent, scope: Scope) -> list[Match]:
         period, behind = event.period, ""
         if len(point.parts) == 2 and point.parts[1].text:
             number = number_of(point.parts[1], scope, "the count", parse_integer)
