@@ -1,0 +1,54 @@
+"""What the kernel left out: misses of kretprobes and of programs inside themselves, and how they are read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pytrace.runtime.misses import profile_misses
+from tests.support.machine import missing
+
+SLEEPERS = """
+import threading, time
+threads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(60)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_profile() -> None:
+    text = "  p12_0                                                     7               0\n  p12_1   3   12\n\nbroken\n"
+    assert profile_misses(text) == {"p12_0": 0, "p12_1": 12}
+
+
+def test_missed_returns_are_counted() -> None:
+    """A kretprobe remembers only so many calls at one time; more sleepers than that are missed."""
+    reason = missing("kprobe")
+    if reason:
+        pytest.skip(reason)
+    script = (
+        "kprobe:do_nanosleep /pid == cpid/ { @in = count(); } kretprobe:do_nanosleep /pid == cpid/ { @out = count(); }"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytrace",
+        "-q",
+        "-f",
+        "json",
+        "-e",
+        script,
+        "-c",
+        f"{sys.executable} -c '{SLEEPERS}'",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found = {name: value for line in done.stdout.splitlines() for name, value in json.loads(line)["data"].items()}
+    missed = sum(found.get("missed", {}).values())
+    assert found["@in"] >= 60
+    # Sleepers of other processes may be missed as well.
+    assert found["@in"] <= found["@out"] + missed
+    assert found["@in"] - found["@out"] <= missed
+    assert missed > 0
