@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target, unwinding
+from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target, unwind_rules
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
@@ -219,7 +219,7 @@ def _extra(script: Script) -> dict[str, Any]:
     if script.uses_session:
         found["session"] = {"section": SHARED_SECTION, **SESSION}
     if script.unwinds:
-        found["unwind"] = unwinding.to_data()
+        found["unwind"] = unwind_rules.to_data()
     if script.checked.objects:
         found["objects"] = [base64.b64encode(item).decode() for item in script.checked.objects]
     if script.ahead is not None:

@@ -1,11 +1,4 @@
-"""``dw_ustack``: the user stack unwound by the tables of :mod:`pytrace.runtime.unwind_tables` (x86-64).
-
-Three maps, which the session fills (``pytrace.runtime.unwinding``):
-
-- :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count).
-- :data:`RANGES`: what a process has mapped, in order of address: ``u64`` start, end, what to take from an address to
-  get the address in the file, ``u32`` first row, ``u32`` count of rows.
-- :data:`ROWS`: the tables of all binaries.
+"""``dw_ustack``: the user stack unwound by tables (x86-64).
 
 Each frame is one round of ``bpf_loop``, whose registers are kept in scratch memory; so the verifier looks at one frame.
 """
@@ -14,45 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pytrace.codegen import contexts, events, loadtime, loops, memory
 from pytrace.codegen.builtins.process_family import process_ids, task_field
 from pytrace.codegen.compare import counted
 from pytrace.codegen.emitter import Emitter
-from pytrace.codegen.ir import Block, Builder, Value
-from pytrace.codegen.module import HASH, LRU_HASH, Module
+from pytrace.codegen.ir import Block, Value
 from pytrace.codegen.operands import Memory, Operand
+from pytrace.codegen.unwind_rules import RULE_FUNCTION, SPACES, TOLD, declare
 from pytrace.diagnostics import TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import location
 from pytrace.types import Stack
+from pytrace.unwind_rows import WHERE_RBP_POINTS, Rule
 
-SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"
-"""Symbols of the maps."""
-
-PROCESSES = 8192
-TOLD_PROCESSES = 4096
-"""Processes without tables that are remembered, so that each is reported once."""
 _NEW = "1"
 """``BPF_NOEXIST``: only an update of what is not there succeeds."""
-
-RANGE_ENTRIES = 1 << 16
-ROW_ENTRIES = 1 << 20
-"""Rows of a session; the session makes the map larger when it knows to need more."""
-
-RANGE_SIZE = 32
-_ARRAY = 2
-_MMAPABLE = 1 << 10
-"""``BPF_F_MMAPABLE``: the session writes the array as memory."""
-
-_RANGE_STEPS, _ROW_STEPS = 13, 26
-"""Binary search: powers of two of the most ranges of a process and of the most rows of a binary."""
-
 _NO_STACK, _NO_TABLES = -14, -61
 """``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
 
-_RULE = "unwind_rule"
 _SITE = "dw_ustack"
 """What stands for a helper where failures are counted."""
 _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
@@ -60,10 +33,6 @@ _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
 _EXACT = 40
 """1 while ip is where the program is, 0 when it is a return address, which may lie behind its function's end."""
 _STATE_SIZE = 48
-
-_BY_RBP, _AT_RBP, _AT_RSP, _PLT, _SIGNAL, _LAST = range(2, 8)
-"""Rules, as ``unwind_tables.Rule`` numbers them."""
-_WHERE_RBP_POINTS = 255
 
 _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
 """Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
@@ -73,105 +42,6 @@ _RETURN_PROBES = 64
 
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
-
-
-def to_data() -> dict[str, Any]:
-    """What the session must know: the symbols of the maps, and for how many rows there is room at least."""
-    return {"spaces": SPACES, "ranges": RANGES, "rows": ROWS, "room": ROW_ENTRIES}
-
-
-def declare(module: Module) -> None:
-    """The maps and the function that finds a rule."""
-    module.map(SPACES, {"type": HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
-    module.map(TOLD, {"type": LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
-    for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
-        module.map(
-            symbol,
-            {"type": _ARRAY, "key_size": 4, "value_size": size, "max_entries": entries, "map_flags": _MMAPABLE},
-        )
-    _rule_function(module)
-
-
-# ---------------------------------------------------------------------------------------------- finding the rule
-
-
-def _rule_function(module: Module) -> None:
-    """``unwind_rule(address, space)``: the low half of the row that holds at a user address; 0 without one."""
-    text, _ = module.function(_RULE, ("address", "space"), None)
-    b = Builder(text)
-    key = b.alloca(8)
-    none = b.block()
-    first, count = _halves(b, "%space")
-    at = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), "%address"))
-    entry = _entry(b, key, RANGES, at, none)
-    inside = b.block()
-    b.branch(b.icmp("ult", "%address", b.load(b.offset(entry, 8))), inside, none)
-    b.start(inside)
-    place = b.sub("%address", b.load(b.offset(entry, 16)))
-    first, count = _halves(b, b.load(b.offset(entry, 24)))
-    at = _search(
-        b, key, ROWS, _ROW_STEPS, first, count, lambda entry: b.icmp("ule", b.op("lshr", b.load(entry), "32"), place)
-    )
-    row = b.load(_entry(b, key, ROWS, at, none))
-    b.ret(b.op("and", row, str(0xFFFFFFFF)))
-    b.start(none)
-    b.ret("0")
-
-
-def _halves(b: Builder, value: Value) -> tuple[Value, Value]:
-    return b.op("and", value, str(0xFFFFFFFF)), b.op("lshr", value, "32")
-
-
-def _lookup(b: Builder, key: Value, symbol: str, index: Value) -> Value:
-    b.store(index, key, 32)
-    return b.helper("map_lookup_elem", f"@{symbol}", key)
-
-
-def _entry(b: Builder, key: Value, symbol: str, index: Value, none: Block) -> Value:
-    """Entry *index* of an array; continues at *none* when there is none (an index of -1)."""
-    entry = _lookup(b, key, symbol, index)
-    there = b.block()
-    b.branch(b.is_null(entry), none, there, likely=False)
-    b.start(there)
-    return entry
-
-
-def _search(
-    b: Builder, key: Value, symbol: str, steps: int, first: Value, count: Value, before: Callable[[Value], Value]
-) -> Value:
-    """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
-
-    Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here
-    is known to the verifier but the step, so it follows each round once and not each way through all of them.
-    """
-    found, step = b.register(), b.register()
-    end = b.add(first, count)
-    b.store(first, found)
-    b.store(str(1 << steps - 1), step)
-    head, try_it, look, compare, take, again, done = (b.block() for _ in range(7))
-    b.jump(head)
-    b.start(head)
-    b.branch(b.truth(b.load(step)), try_it, done)
-    b.start(try_it)
-    ahead = b.add(b.load(found), b.load(step))
-    b.branch(b.icmp("ule", ahead, end), look, again)
-    b.start(look)
-    entry = _lookup(b, key, symbol, b.sub(ahead, "1"))
-    b.branch(b.is_null(entry), again, compare)
-    b.start(compare)
-    b.branch(before(entry), take, again)
-    b.start(take)
-    b.store(ahead, found)
-    b.jump(again)
-    b.start(again)
-    b.store(b.op("lshr", b.load(step), "1"), step)
-    b.jump(head)
-    b.start(done)
-    last = b.load(found)
-    return b.select(b.icmp("eq", last, first), "-1", b.sub(last, "1"))
-
-
-# ---------------------------------------------------------------------------------------------- the builtin
 
 
 def stack(e: Emitter, node: ast.Call | ast.Identifier, kind: Stack) -> Operand:
@@ -353,10 +223,10 @@ class _Frame:
         self._store(_COUNT, b.add(place, "1"))
         rule = self._rule(place, ip)
         base = b.op("and", rule, "15")
-        self._leave_if(b.icmp("eq", base, str(_LAST)))
-        self._cut_if(b.icmp("eq", base, "0"))
+        self._leave_if(b.icmp("eq", base, str(Rule.LAST.value)))
+        self._cut_if(b.icmp("eq", base, str(Rule.NONE.value)))
         signal, plain = b.block(), b.block()
-        b.branch(b.icmp("eq", base, str(_SIGNAL)), signal, plain, likely=False)
+        b.branch(b.icmp("eq", base, str(Rule.SIGNAL.value)), signal, plain, likely=False)
         b.start(signal)
         self._signal_frame()
         b.ret("0")
@@ -384,7 +254,7 @@ class _Frame:
         return b.load(found)
 
     def _find(self, address: Value) -> Value:
-        return self.e.b.call(_RULE, [("i64", address), ("i64", self._load(_SPACE))])
+        return self.e.b.call(RULE_FUNCTION, [("i64", address), ("i64", self._load(_SPACE))])
 
     def _original(self, members: _Members) -> Value:
         """The return address that belongs to the frame which has just been left; 0 when no uretprobe holds it.
@@ -469,12 +339,12 @@ class _Frame:
         distance = b.op("ashr", b.op("shl", rule, "32"), "44")
         by_bp, in_memory = (
             b.define(f"or i1 {b.icmp('eq', base, str(one))}, {b.icmp('eq', base, str(other))}")
-            for one, other in ((_BY_RBP, _AT_RBP), (_AT_RBP, _AT_RSP))
+            for one, other in ((Rule.RBP, Rule.AT_RBP), (Rule.AT_RBP, Rule.AT_RSP))
         )
         found = b.register()
         b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, "3")), found)
         plt, other, at, done = (b.block() for _ in range(4))
-        b.branch(b.icmp("eq", base, str(_PLT)), plt, other, likely=False)
+        b.branch(b.icmp("eq", base, str(Rule.PLT.value)), plt, other, likely=False)
         b.start(plt)
         pushed = b.number(b.icmp("uge", b.op("and", ip, "15"), distance))
         b.store(b.add(b.add(sp, "8"), b.op("shl", pushed, "3")), found)
@@ -492,7 +362,7 @@ class _Frame:
         saved, done = b.block(), b.block()
         b.branch(b.truth(rule), saved, done)
         b.start(saved)
-        at_rbp = b.icmp("eq", rule, str(_WHERE_RBP_POINTS))
+        at_rbp = b.icmp("eq", rule, str(WHERE_RBP_POINTS))
         place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, "3")))
         self._store(_BP, self._read(place))
         b.jump(done)

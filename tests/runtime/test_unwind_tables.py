@@ -9,9 +9,10 @@ import pytest
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 
-from pytrace.runtime import unwind_tables
+from pytrace.runtime import call_frames, unwind_tables
+from pytrace.runtime.call_frames import RBP, RETURN, RSP
 from pytrace.runtime.elf import ElfFile
-from pytrace.runtime.unwind_tables import RBP, RETURN, RSP, Rule
+from pytrace.unwind_rows import Rule
 
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 
@@ -120,7 +121,7 @@ def test_linker_stubs(programs: Path) -> None:
     ],
 )
 def test_expressions(code: bytes, rule: tuple[Rule, int] | None) -> None:
-    assert unwind_tables._cfa_expression(code) == rule
+    assert call_frames.cfa_expression(code) == rule
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0" * 16, b"\x10\0\0\0" + b"\0" * 4, b"\xff" * 64, bytes(range(200))])

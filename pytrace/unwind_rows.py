@@ -1,0 +1,48 @@
+"""Rows of unwind tables, as ``runtime.unwind_tables`` makes them and the programs of ``codegen.unwinding`` read them.
+
+A row is a ``u64``: the virtual address in the file from which it holds (high 32 bits) and a rule (low 32 bits), the
+rule being how a frame's caller is found there:
+
+====== ==== =====================================================================================================
+bits   name meaning
+====== ==== =====================================================================================================
+0-3    kind see :class:`Rule`
+4-11   bp   where the caller's rbp is: 0 unchanged, :data:`WHERE_RBP_POINTS`, else that many words below the CFA
+12-31  cfa  signed distance in words (:attr:`Rule.PLT`: the number that the table compares with)
+====== ==== =====================================================================================================
+
+The CFA (canonical frame address) is the stack pointer before the call; the return address is in the word below it.
+Source: DWARF 5, section 6.4.
+
+A process's *ranges* are what it has mapped, in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start, end,
+what to take from an address to get the address in the file, ``u32`` first row, ``u32`` count of rows.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+WORD = 8
+WHERE_RBP_POINTS = 255
+"""The caller's rbp is in memory where rbp points (functions that align their stack)."""
+CFA_LIMIT = 1 << 19
+"""Distances of a rule are less than this, in words."""
+RANGE_SIZE = 32
+
+
+class Rule(IntEnum):
+    """How the CFA is computed."""
+
+    NONE = 0
+    """Not known here: unwinding ends."""
+    RSP = 1
+    RBP = 2
+    AT_RBP = 3
+    """In memory at rbp + distance (functions that align their stack)."""
+    AT_RSP = 4
+    PLT = 5
+    """rsp + 8, and 8 more once the address within the 16-byte entry has reached a number."""
+    SIGNAL = 6
+    """The kernel's signal frame lies at rsp: all registers are in it."""
+    LAST = 7
+    """There is no caller."""
