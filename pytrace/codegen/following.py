@@ -41,9 +41,7 @@ def declare(module: Module) -> None:
 
 def check(e: Emitter) -> Value:
     """``i1``: the current process is the one of ``-p`` or ``-c``, or descends from it."""
-    pid = e.script.options.pid
-    root = str(pid) if pid is not None else e.b.load(e.session("cpid"))
-    itself = e.b.icmp("eq", process_ids(e, "tracer")[0], root)
+    itself = e.b.icmp("eq", process_ids(e, "tracer")[0], e.b.load(e.session("root")))
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)

@@ -16,9 +16,9 @@ FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 
-SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24}
+SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24, "root": 32}
 """Numbers at the start of the shared section that the session writes: boot time of the start, process id of the child,
-and what to add to the boot clock for atomic time and for wall time."""
+what to add to the boot clock for atomic time and for wall time, and the process that ``--follow`` starts from."""
 
 
 UNFOLLOWED = ("unfollowed", 0)

@@ -130,6 +130,8 @@ class Session:
         ahead = time.clock_gettime_ns(time.CLOCK_TAI) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         struct.pack_into("=q", memory, place["tai"], ahead)
         struct.pack_into("=q", memory, place["wall"], Clock().boot_offset)
+        root = self._options.pid if traced is None else traced.pid
+        struct.pack_into("=Q", memory, place["root"], root or 0)
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""
