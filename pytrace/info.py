@@ -67,7 +67,7 @@ def _build() -> Iterator[tuple[str, str]]:
     yield "LLVM", _llvm()
     yield "libbpf", _libbpf()
     yield "clang (for imports of C)", "yes" if any(_programs("clang")) else "no"
-    yield "DWARF unwinder", "yes" if platform.machine() == "x86_64" else "no" if platform.machine() == "x86_64" else "no (x86-64 only)"
+    yield "DWARF unwinder", "yes" if platform.machine() == "x86_64" else "no (x86-64 only)"
 
 
 def _llvm() -> str:

@@ -18,7 +18,6 @@ from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Source
 
-
 RECURSION = 60_000
 """Python frames that a pass may take."""
 

@@ -31,7 +31,8 @@ uprobe:{programs}/calls:add {{ @stacks[ustack(8), pid] = count(); @kernel[kstack
 profile:hz:49 /comm == "flood" || comm == "calls"/ {{ @where[ustack(perf, 16), comm] = count(); }}
 interval:ms:700 {{
     print(@calls, 3); clear(@calls);
-    print_clear(@stacks, 3); print_clear(@where, 3); print_clear(@spread); print_clear(@opened, 5); print_clear(@kernel, 2);
+    print_clear(@stacks, 3); print_clear(@where, 3); print_clear(@spread);
+    print_clear(@opened, 5); print_clear(@kernel, 2);
 }}
 end {{ clear(@calls); clear(@stacks); clear(@where); clear(@spread); clear(@opened); clear(@kernel); }}
 """
@@ -148,9 +149,8 @@ def main() -> int:
     seen, lost, said = soak(60 * options.minutes)
     more = growth(seen.samples) if seen.samples and seen.samples[-1][0] > SETTLED else 0.0
     exact = seen.calls + lost == seen.produced
-    print(
-        f"printed {seen.calls} + lost {lost} = produced {seen.produced}: {'exact' if exact else 'WRONG'}; {seen.lines} lines"
-    )
+    verdict = "exact" if exact else "WRONG"
+    print(f"printed {seen.calls} + lost {lost} = produced {seen.produced}: {verdict}; {seen.lines} lines")
     print(f"memory after the first minute grew by {more / (1 << 20):.1f} MiB: {'flat' if more <= ALLOWED else 'GROWS'}")
     other = [line for line in said.splitlines() if not re.match(r"Lost \d+ events$|Attached", line)]
     print("\n".join(other[:20]))

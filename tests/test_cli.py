@@ -43,8 +43,12 @@ def test_unknown_options_are_mistakes_of_the_user(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (TraceError("no"), 1), (ScriptError(), 1), (KeyboardInterrupt(), 130), (InternalError("x"), 2), (KeyError(1), 2),
-    ],  # fmt: skip
+        (TraceError("no"), 1),
+        (ScriptError(), 1),
+        (KeyboardInterrupt(), 130),
+        (InternalError("x"), 2),
+        (KeyError(1), 2),
+    ],
 )
 def test_exit_statuses(monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int) -> None:
     failing(monkeypatch, error)

@@ -2,7 +2,8 @@
 
 An example is a fenced block whose first word is ``pytrace``; further words are the script's parameters.  A following
 ``output`` block is what it prints (``output ordered``: lines that occur in this order), an ``error`` block has lines
-that its messages contain; an example with neither is only compiled.  ``file NAME`` blocks are files of the next example.
+that its messages contain; an example with neither is only compiled.  ``file NAME`` blocks are files of the next
+example.
 """
 
 from __future__ import annotations

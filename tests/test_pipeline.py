@@ -18,7 +18,7 @@ DEEP = {
     "minus": ("begin { print(" + "- " * N + "7); exit(); }", "7"),
     "not": ("begin { print(" + "!" * N + "pid); exit(); }", "true"),
     "and": ("begin { print(" + "pid && " * N + "true); exit(); }", "true"),
-    "or of many": ("begin { print(" + " || ".join(f"pid == {n}" for n in range(4_000_000, 4_000_000 + N)) + "); exit(); }", "false"),
+    "or of many": ("begin { print(" + " || ".join(f"pid == {2**22 + n}" for n in range(N)) + "); exit(); }", "false"),
     "keys": ("begin { @a[0] = 1; print(" + "@a[" * N + "1" + "]" * N + "); clear(@a); exit(); }", "1"),
     "block values": ("begin { $x = " + "{ " * N + "7" + " }" * N + "; print($x); exit(); }", "7"),
     "unroll": ("begin { " + "unroll(1) { " * N + "print(7);" + " }" * N + " exit(); }", "7"),

@@ -27,7 +27,7 @@ def join_prints(checked: CheckedProgram) -> None:
 
 
 def _join_block(checked: CheckedProgram, block: ast.Block) -> None:
-    items = [*block.statements, *([] if block.value is None else [block.value])]
+    items: list[ast.Stmt | ast.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
     for at, item in enumerate(items):
         spec = _event(checked, item)
         if spec is None or spec.kind != "print_map" or spec.static["clear"]:

@@ -19,7 +19,8 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
         link = bpf.link_iter(job.program)
     except OSError as error:
         if error.errno in {errno.EBADF, errno.EINVAL}:
-            raise CannotAttachError("it goes over what belongs to one map or cgroup, which a probe cannot name") from None
+            reason = "it goes over what belongs to one map or cgroup, which a probe cannot name"
+            raise CannotAttachError(reason) from None
         raise
     opened.links.append(link)
     pin = str(target.details.get("pin", ""))
