@@ -22,7 +22,7 @@ QUICK = settings(
     max_examples=150, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )  # fmt: skip
-OPTIONS = CompileOptions(unsafe=True, positional=("5", "text"), named=(("n", "3"),))
+OPTIONS = CompileOptions(unsafe=True, positional=("5", "text"))
 
 
 def look(text: str) -> None:
