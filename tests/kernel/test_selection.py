@@ -173,6 +173,20 @@ def test_static_probes_in_another_mount_namespace(server: Server, programs: Path
         assert lines(result) == ["@: 3"], result
 
 
+@pytest.mark.parametrize("target", ["*:", "*:sample:", "", "{programs}/usdt:sample:"])
+def test_static_probes_of_a_process(server: Server, programs: Path, tmp_path: Path, target: str) -> None:
+    need("usdt")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with running("sh", "-c", f"exec {programs}/usdt 3 wait < {fifo}") as pid, open(fifo, "w", encoding="ascii") as pipe:
+        time.sleep(0.2)
+        program = f"usdt:{target.format(programs=programs)}guarded {{ @ = count(); }}"
+        argv = ("-e", program, "-p", str(pid))
+        wake = f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}"
+        result = server.run(argv, when_attached=(f"{programs}/usdt 7", wake), timeout=60)
+        assert lines(result) == ["@: 3"], result
+
+
 def test_process_ids_of_a_pid_namespace(server: Server, programs: Path) -> None:
     """Traced from outside, ``pid`` is the number here; traced from inside, the number there."""
     need("syscalls")
