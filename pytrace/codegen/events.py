@@ -58,8 +58,13 @@ def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[ast.Expr]) 
         output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
 
 
-def send(e: Emitter, spec: EventSpec, operands: Sequence[Operand]) -> None:
-    """Send an event whose arguments have been evaluated."""
+def send(
+    e: Emitter, spec: EventSpec, operands: Sequence[Operand], full: Callable[[], None] | None = None
+) -> None:
+    """Send an event whose arguments have been evaluated.
+
+    *full* is done in place of counting a lost event (for events without a tail).
+    """
     layout = spec.layout
     if any(layout.tails):
         _send_tailed(e, spec, layout, operands)
@@ -70,11 +75,13 @@ def send(e: Emitter, spec: EventSpec, operands: Sequence[Operand]) -> None:
         for operand, kind, offset in zip(operands, layout.args, layout.offsets, strict=True):
             memory.write(e, operand, e.b.offset(pointer, offset), kind, memory.natural(8, offset))
 
-    reserve(e, layout.fixed_size, fill)
+    reserve(e, layout.fixed_size, fill, full)
 
 
-def reserve(e: Emitter, size: int, fill: Callable[[Value], None]) -> None:
-    """Reserve room in the ring, fill it and submit, or count a lost event."""
+def reserve(
+    e: Emitter, size: int, fill: Callable[[Value], None], on_full: Callable[[], None] | None = None
+) -> None:
+    """Reserve room in the ring, fill it and submit, or do *on_full* (count a lost event)."""
     pointer = e.b.helper("ringbuf_reserve", f"@{RING}", str(size), "0")
     full, there, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), full, there, likely=False)
@@ -83,7 +90,10 @@ def reserve(e: Emitter, size: int, fill: Callable[[Value], None]) -> None:
     e.b.emit(f"call void inttoptr (i64 132 to ptr)(ptr {pointer}, i64 0)")
     e.b.jump(done)
     e.b.start(full)
-    e.counter("lost", e.program.index)
+    if on_full is None:
+        e.counter("lost", e.program.index)
+    else:
+        on_full()
     e.b.jump(done)
     e.b.start(done)
 

@@ -16,9 +16,10 @@ FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 
-SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24, "root": 32}
+SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24, "root": 32, "exit": 40}
 """Numbers at the start of the shared section that the session writes: boot time of the start, process id of the child,
-what to add to the boot clock for atomic time and for wall time, and the process that ``--follow`` starts from."""
+what to add to the boot clock for atomic time and for wall time, and the process that ``--follow`` starts from; and one
+that it reads: 1 more than the status of an ``exit()`` for whose event there was no room."""
 
 
 UNFOLLOWED = ("unfollowed", 0)

@@ -78,6 +78,11 @@ class Renderer:
         """All waiting events were handled: let their output be seen."""
         self.output.end_batch()
 
+    def exit(self, code: int) -> None:
+        """The script called ``exit(code)``, and its event found no room."""
+        if not self.state.exit_requested:
+            self._context.end(code)
+
     def resume(self) -> None:
         """Handle events again (those of end probes)."""
         self.handlers[:] = self._made

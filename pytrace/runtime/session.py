@@ -247,6 +247,7 @@ class LiveSession:
         for program in self._session.programs(kind):
             self.loaded.run(program.symbol)
             self.drain()
+            self._look_for_exit()
             if self._ended and kind == "begin":
                 return
 
@@ -314,7 +315,16 @@ class LiveSession:
                 self._run_all("self")
             if self._target is not None and self._target in ready:
                 return
+            self._look_for_exit()
             self._report_losses()
+
+    def _look_for_exit(self) -> None:
+        """An ``exit()`` in a flood, for whose event there was no room."""
+        place = self.loaded.manifest.extra.get("session")
+        if place is not None:
+            (word,) = struct.unpack_from("=Q", self.loaded.section(place["section"]), place["exit"])
+            if word:
+                self.renderer.exit(word - 1)
 
     def drain(self, limit: int | None = None) -> int:
         """Handle all events that wait (or about *limit*), and let their output be seen; gives their number."""
