@@ -68,6 +68,8 @@ def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter,
         raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
     if script.ahead is not None:
         script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
+    if script.ahead is not None:
+        script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
     span = script.checked.units[0].span
     target = Target(f"tracepoint:{CATEGORY}:{event}", 0, {"category": CATEGORY, "event": event})
     body = ast.Block(span, ())
