@@ -61,6 +61,35 @@ def _helper(number: int, program_type: ProgramType) -> Callable[[], bool]:
     return probe
 
 
+def _kernel_function(program_type: ProgramType) -> Callable[[], bool]:
+    """Whether programs of a type may call ``bpf_task_from_pid``, which stands for kernel functions of general use."""
+
+    def probe() -> bool:
+        from pytrace.runtime.btf import Kind
+        from pytrace.runtime.btf_kernel import SYSTEM_BTF, KernelTypes
+
+        if not os.path.exists(SYSTEM_BTF):
+            return False
+        number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find("bpf_task_from_pid", Kind.FUNC)
+        log = Memory(4096)
+        attach_btf_id = _btf_id("sys_enter", AttachType.TRACE_RAW_TP) if program_type is ProgramType.TRACING else 0
+        attach_type = AttachType.TRACE_RAW_TP if program_type is ProgramType.TRACING else AttachType.NONE
+        code = struct.pack("=BBhiBBhi", 0x85, PSEUDO_KFUNC_CALL << 4, 0, number, 0x95, 0, 0, 0)
+        try:
+            os.close(bpf.prog_load(program_type, code, attach_type=attach_type, attach_btf_id=attach_btf_id, log=log))
+        except OSError as error:
+            if not log.text() and error.errno == errno.EPERM:
+                raise
+        # An allowed call is refused too, but for its argument, which is the context and no number.
+        return bool(number) and "not a scalar" in log.text()
+
+    return probe
+
+
+PSEUDO_KFUNC_CALL = 2
+"""``BPF_PSEUDO_KFUNC_CALL`` of include/uapi/linux/bpf.h."""
+
+
 def _btf_id(name: str, attach_type: AttachType) -> int:
     from pytrace.runtime import libbpf
 
@@ -307,6 +336,11 @@ _ROWS = (
     Feature("d_path", "paths of files", _helper(147, _B)),
     Feature("socket_cookie", "cookies of sockets", _helper(46, _B)),
     Feature("skb_output", "packets to user space", _helper(111, _B)),
+    Feature("kfunc_kprobe", "kernel functions in kprobe and uprobe programs", _kernel_function(_K)),
+    Feature("kfunc_tracepoint", "kernel functions in tracepoint programs", _kernel_function(_T)),
+    Feature("kfunc_perf_event", "kernel functions in perf event programs", _kernel_function(ProgramType.PERF_EVENT)),
+    Feature("kfunc_raw_tracepoint", "kernel functions in untyped raw tracepoint programs", _kernel_function(_R)),
+    Feature("kfunc_tracing", "kernel functions in typed tracing programs", _kernel_function(_B)),
     Feature("get_branch_snapshot", "branch records", _helper(176, _K)),
 )  # fmt: skip
 

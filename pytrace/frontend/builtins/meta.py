@@ -150,10 +150,11 @@ def kfunc_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``kfunc_allowed("f")``: kernel functions may be called from programs of type tracing."""
+    """``kfunc_allowed("f")``: whether programs of the probe's type may call kernel functions of general use."""
     name = checker.constant_text(arguments[0], "the argument of kfunc_allowed()")
     if name is not None:
         exists = checker.kernel.function(name.decode(errors="replace")) is not None
-        tracing = checker.unit is not None and checker.unit.kind.program_type == "tracing"
-        checker.set_constant(node, exists and tracing)
+        kind = checker.unit.kind if checker.unit is not None else None
+        allowed = kind is not None and checker.kernel.feature(f"kfunc_{kind.program_type}")
+        checker.set_constant(node, exists and allowed)
     return BOOL

@@ -8,6 +8,7 @@ from pytrace.frontend import ast
 from pytrace.frontend.builtins.gates import Arguments, Node, expression, integer_argument
 from pytrace.frontend.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.resources import string_index
+from pytrace.probes import PROBE_KINDS
 from pytrace.types import (
     BOOL,
     INT32,
@@ -52,14 +53,19 @@ def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if checker.kernel.function(TASK_OF_PID) is None:
         return checker.error(f"comm() of another process needs a kernel with {TASK_OF_PID} (6.2)", node.span)
     kind = checker.unit.kind if checker.unit is not None else None
-    if kind is not None and kind.program_type == "raw_tracepoint":
+    if kind is not None and not checker.kernel.feature(f"kfunc_{kind.program_type}"):
         return checker.error(
             f"comm() of another process is not possible in {kind.name} probes: "
             f"the kernel does not let their programs call {TASK_OF_PID}",
             node.span,
-            hints=["tracepoint, rawtracepoint, fentry, fexit and iter probes can"],
+            hints=[_where_allowed(checker)],
         )
     return String(64)
+
+
+def _where_allowed(checker: Checker) -> str:
+    able = [row.name for row in PROBE_KINDS if checker.kernel.feature(f"kfunc_{row.program_type}")]
+    return f"{', '.join(able)} probes can" if able else "this kernel lets no probe do it"
 
 
 def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
