@@ -200,3 +200,37 @@ def test_nothing_lost_nothing_said(tmp_path: Path, programs: Path) -> None:
     run = Run(tmp_path, THREE_FIELDS, "-c", f"{programs}/flood 1000 2", pages=0)
     assert run.lines(" flood ") == 2000
     assert run.done.stderr == "Attached 1 probe\n"
+
+
+def test_exit_in_a_flood(tmp_path: Path, programs: Path) -> None:
+    """Its event finds no room; the run ends all the same, with its status."""
+    script = (
+        f'{PROBE} /pid == cpid/ {{ @n++; if (@n > 3000) {{ exit(9); }} printf("%d line\\n", nsecs); }} '
+        'begin { for ($i : 0..1000) { printf("%d\\n", $i); } }'
+    )
+    run = Run(tmp_path, script, "-c", f"{programs}/flood 3000000")
+    assert run.done.returncode == 9
+
+
+def test_colour_only_for_terminals() -> None:
+    """Messages and the report of tests are coloured on a terminal, and not in a file."""
+    command = [sys.executable, "-m", "pytrace", "--test", "-e", 'test:a { } test:b { warnf("w"); return 1; }']
+    main, other = os.openpty()
+    with subprocess.Popen(command, stdout=other, stderr=other) as tracer:
+        os.close(other)
+        text = b""
+        while True:
+            try:
+                text += os.read(main, 1 << 16)
+            except OSError:
+                break
+        os.close(main)
+        assert tracer.wait(timeout=20) == 1
+    assert b"\x1b[32m" in text
+    assert b"\x1b[31m" in text
+    plain = subprocess.run(command, capture_output=True, timeout=20, check=False)
+    assert b"\x1b" not in plain.stdout + plain.stderr
+    forced = subprocess.run(
+        command, capture_output=True, timeout=20, check=False, env={**os.environ, "PYTRACE_COLOR": "always"}
+    )
+    assert b"\x1b[" in forced.stdout + forced.stderr
