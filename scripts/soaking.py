@@ -17,18 +17,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "programs" / "build"
+LINKS = ROOT / ".cache" / "soak"
+"""The programs under names of their own, so that other runs of them are not traced."""
 
 SCRIPT = """
 config = {{ max_map_keys = 20000 }}
-tracepoint:syscalls:sys_enter_getppid /comm == "flood"/ {{
+tracepoint:syscalls:sys_enter_getppid /comm == "soak_flood"/ {{
     @produced++;
     @calls[nsecs % 15000] = count();
     @spread[tid % 64] = hist(nsecs % 100000);
     printf("call %d %s %d\\n", tid, comm, nsecs);
 }}
-tracepoint:syscalls:sys_enter_openat /comm == "calls"/ {{ @opened[str(args.filename)] = count(); }}
+tracepoint:syscalls:sys_enter_openat /comm == "soak_calls"/ {{ @opened[str(args.filename)] = count(); }}
 uprobe:{programs}/calls:add {{ @stacks[ustack(8), pid] = count(); @kernel[kstack(8)] = count(); }}
-profile:hz:49 /comm == "flood" || comm == "calls"/ {{ @where[ustack(perf, 16), comm] = count(); }}
+profile:hz:49 /comm == "soak_flood" || comm == "soak_calls"/ {{ @where[ustack(perf, 16), comm] = count(); }}
 interval:ms:700 {{
     print(@calls, 3); clear(@calls);
     print_clear(@stacks, 3); print_clear(@where, 3); print_clear(@spread);
@@ -37,7 +39,7 @@ interval:ms:700 {{
 end {{ clear(@calls); clear(@stacks); clear(@where); clear(@spread); clear(@opened); clear(@kernel); }}
 """
 
-FLOOD = ("flood", "800", "2")
+FLOOD = ("soak_flood", "800", "2")
 SETTLED = 60.0
 """Seconds after which memory must not grow any more."""
 ALLOWED = 3 << 20
@@ -83,14 +85,14 @@ def load() -> None:
     """A moment of load: bursts of system calls, and processes that end at once."""
     run(*FLOOD)
     for _ in range(4):
-        run("calls", "20")
-    run("forks", "40")
+        run("soak_calls", "20")
+    run("soak_forks", "40")
     time.sleep(0.1)
 
 
 def run(*command: str) -> None:
     """Run one of the test programs."""
-    subprocess.run([PROGRAMS / command[0], *command[1:]], stdout=subprocess.DEVNULL, check=False)
+    subprocess.run([LINKS / command[0], *command[1:]], stdout=subprocess.DEVNULL, check=False)
 
 
 def follow(stream: int, seen: Seen) -> None:
@@ -133,6 +135,45 @@ def soak(seconds: float) -> tuple[Seen, int, str]:
     return seen, lost, said
 
 
+RATE = 'tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ printf("{fields}\\n", {values}); }}'
+THREE = RATE.format(fields="%d %s %d", values="pid, comm, nsecs")
+FULL_RATE = (
+    ("three fields", (), THREE, 1),
+    ("three fields, two producers", (), THREE, 2),
+    ("three fields, JSON", ("-f", "json"), THREE, 1),
+    ("a string that is read", (), RATE.format(fields="%d %s %s", values="pid, comm, str(curtask->comm)"), 1),
+)
+
+
+def full_rate(events: int) -> bool:
+    """Floods at the full rate of a core; whether all of them were printed or counted as lost."""
+    good = True
+    for what, options, script, producers in FULL_RATE:
+        command = [sys.executable, "-m", "pytrace", "-q", *options, "-e", script]
+        # What the command itself prints would land between the lines that are counted.
+        flood = f"{LINKS}/soak_flood {events // producers} {producers}"
+        command += ["-c", f"sh -c 'exec {flood} >/dev/null'"]
+        start = time.monotonic()
+        tracer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert tracer.stdout is not None
+        assert tracer.stderr is not None
+        printed = 0
+        rest = b""
+        while chunk := os.read(tracer.stdout.fileno(), 1 << 20):
+            whole = rest + chunk
+            cut = whole.rfind(b"\n") + 1
+            printed += whole.count(b" soak_flood ", 0, cut)
+            rest = whole[cut:]
+        lost = sum(map(int, re.findall(r"Lost (\d+) events", tracer.stderr.read().decode())))
+        lost += sum(map(int, re.findall(rb'"lost_events", "count": (\d+)', rest)))
+        tracer.wait()
+        produced = events // producers * producers
+        good &= printed + lost == produced
+        took = time.monotonic() - start
+        print(f"{what}: printed {printed} + lost {lost} of {produced} events, {took:.1f} s", flush=True)
+    return good
+
+
 def growth(samples: list[tuple[float, int]]) -> float:
     """How much more memory is in use at the end than after the first minute, in bytes."""
     settled = [size for moment, size in samples if moment >= SETTLED]
@@ -145,7 +186,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("minutes", nargs="?", type=float, default=10.0)
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--rate", metavar="EVENTS", type=int, help="instead, print so many events at full rate")
     options = parser.parse_args()
+    LINKS.mkdir(parents=True, exist_ok=True)
+    for name in ("flood", "calls", "forks"):
+        link = LINKS / f"soak_{name}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(PROGRAMS / name)
+    if options.rate:
+        return 0 if full_rate(options.rate) else 1
     seen, lost, said = soak(60 * options.minutes)
     more = growth(seen.samples) if seen.samples and seen.samples[-1][0] > SETTLED else 0.0
     exact = seen.calls + lost == seen.produced
