@@ -79,6 +79,13 @@ def _write_user() -> str:
     return "" if features.has("probe_write_user") else "permission to write user memory from programs"
 
 
+def _override() -> str:
+    """Machines that do not tell their configuration have it in the verifier only."""
+    from pytrace.runtime import features
+
+    return "" if features.has("override_return") else "functions whose results programs may replace"
+
+
 def _path(path: str) -> Callable[[], str]:
     return lambda: "" if os.path.exists(path) else path
 
@@ -111,7 +118,7 @@ FEATURES: dict[str, Feature] = {
     "watchpoint": Feature(
         ("HAVE_HW_BREAKPOINT", "PERF_EVENTS"), check=_path("/sys/bus/event_source/devices/breakpoint")
     ),
-    "override": Feature(("BPF_KPROBE_OVERRIDE",)),
+    "override": Feature(("BPF_KPROBE_OVERRIDE",), check=_override),
     "write_user": Feature(("BPF_EVENTS",), check=_write_user),
     "clang": Feature(check=_program("clang")),
     "bash": Feature(check=_program("bash")),

@@ -19,6 +19,9 @@ MAX_SIGNAL = 64
 def override(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``override(rc)``."""
     integer_argument(checker, node, arguments[0], "the result of override()")
+    if not checker.kernel.feature("override_return"):
+        message = "this kernel does not let programs replace what a function returns (CONFIG_BPF_KPROBE_OVERRIDE)"
+        return checker.error(message, node.span)
     return VOID
 
 
