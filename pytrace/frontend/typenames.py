@@ -186,8 +186,13 @@ def _array(checker: Checker, node: ast.ArrayTypeExpr) -> Type:
 
 
 def _tuple(checker: Checker, node: ast.TupleTypeExpr) -> Type:
-    members = tuple(resolve(checker, member) for member in node.members)
+    members = tuple(_sized(checker, resolve(checker, member)) for member in node.members)
     return UNKNOWN if any(isinstance(member, Unknown) for member in members) else Tuple(members)
+
+
+def _sized(checker: Checker, kind: Type) -> Type:
+    """A ``string`` inside another type has no value of its own to take a capacity from."""
+    return String(checker.config.max_strlen) if isinstance(kind, String) and not kind.capacity else kind
 
 
 def _typeof(checker: Checker, node: ast.TypeofExpr) -> Type:
