@@ -50,6 +50,10 @@ LEAVES = st.one_of(
 )
 
 
+def is_text(kind: types.Type) -> bool:
+    return isinstance(kind, types.Array) and kind.element == types.INT8
+
+
 def nested(inner: st.SearchStrategy[tuple[types.Type, Any]]) -> st.SearchStrategy[tuple[types.Type, Any]]:
     members = st.lists(inner, max_size=4)
 
@@ -64,6 +68,8 @@ def nested(inner: st.SearchStrategy[tuple[types.Type, Any]]) -> st.SearchStrateg
         return types.Array(part[0], count), (part[1],) * count
 
     def as_struct(parts: list[tuple[types.Type, Any]]) -> tuple[types.Type, Any]:
+        # Character arrays in structs are text.
+        parts = [(kind, value) for kind, value in parts if not is_text(kind)]
         row = types.Tuple(tuple(kind for kind, _ in parts))
         fields = tuple(
             types.Field(f"f{index}", kind, offset)
