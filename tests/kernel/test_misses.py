@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +53,17 @@ def test_missed_returns_are_counted() -> None:
     assert found["@in"] <= found["@out"] + missed
     assert found["@in"] - found["@out"] <= missed
     assert missed > 0
+
+
+def test_programs_inside_themselves_are_counted(programs: Path) -> None:
+    """Each debugf() in the second program hits that program again."""
+    script = (
+        'tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { debugf("x"); } '
+        'rawtracepoint:bpf_trace_printk /pid == cpid/ { @ = count(); debugf("again"); }'
+    )
+    command = [sys.executable, "-m", "pytrace", "-q", "-f", "json", "-e", script, "-c", f"{programs}/flood 100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert {"type": "map", "data": {"@": 100}} in objects
+    losses = next(item["data"] for item in objects if item["type"] == "losses")
+    assert list(losses["recursion"].values()) == [100]
