@@ -26,6 +26,8 @@ class Definitions:
     """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
     files: list[str] = field(default_factory=list)
     """Headers that were read."""
+    absent: list[str] = field(default_factory=list)
+    """Kernel headers that the machine does not have, in whose place the types of BTF stand."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""

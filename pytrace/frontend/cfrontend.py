@@ -33,6 +33,7 @@ def read(
     translation = ctranslation.translate(program, options, kernel, diagnostics)
     for included in translation.unit.get_includes():
         found.files.append(str(included.include))
+    found.absent.extend(translation.missing_headers)
     Reader(translation, found).run()
 
 

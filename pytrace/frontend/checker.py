@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 class Definitions(Protocol):
     """C definitions of the script, completed by the kernel's (``frontend.cdefs``)."""
 
+    absent: list[str]
+    """Kernel headers that the machine does not have."""
+
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
 

@@ -86,6 +86,9 @@ def identifier(checker: Checker, node: ast.Identifier) -> Type:
         return checker.error(f"{row.name} is a function: {row.signature}", node.span)
     if node.name == "sargN" or (node.name.startswith("sarg") and node.name[4:].isdigit()):
         hints = ('read the stack: *(uint64 *)(reg("sp") + 8 * N)',)
+    if checker.definitions.absent and node.name.isupper():
+        headers = " or ".join(checker.definitions.absent)
+        hints = (*hints, f"it may be a macro of {headers}, which is not installed: BTF has types, but no macros")
     return checker.error(f"unknown name {node.name!r}", node.span, hints=hints)
 
 
