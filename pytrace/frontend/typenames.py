@@ -132,10 +132,22 @@ def _named(checker: Checker, node: ast.NamedType) -> Type:
         return sized(node.capacity or 0)
     found = NAMED.get(node.name) or checker.definitions.typedef(node.name) or C_NAMES.get(node.name)
     if found is None:
+        found = _untagged(checker, node)
+    if found is None:
         known = [*NAMED, *_SIZED, *C_NAMES]
         checker.error(f"there is no type {node.name!r}", node.span, hints=did_you_mean(node.name, known))
         return UNKNOWN
     return found
+
+
+def _untagged(checker: Checker, node: ast.NamedType) -> Type | None:
+    """``task_struct`` without its ``struct``, as scripts for the first versions of bpftrace have it."""
+    for kind in ("struct", "union"):
+        found = checker.definitions.struct(kind, node.name)
+        if found is not None:
+            checker.warn(f"{node.name!r} is the name of a {kind}", node.span, hints=[f"write {kind} {node.name}"])
+            return found
+    return None
 
 
 def _struct(checker: Checker, node: ast.StructTypeExpr) -> Type:
