@@ -239,7 +239,7 @@ def compile_program(
     text, manifest = generate(checked, kernel, options)
     module = target.parse(text, verify=verify)
     target.optimise(module)
-    return CompiledScript(target.elf(module), manifest)
+    return CompiledScript(target.elf(module, len(text)), manifest)
 
 
 @dataclass(frozen=True, slots=True)

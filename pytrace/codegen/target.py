@@ -55,16 +55,23 @@ def assembly(module: llvm.ModuleRef) -> str:
 LARGE = 8000
 """Instructions of one function from which on LLVM may find a branch that is too far for BPF, and end the process."""
 
+LARGE_TEXT = 250_000
+"""Characters of IR that cannot hold so many instructions: counting them takes its time."""
 
-def elf(module: llvm.ModuleRef) -> bytes:
-    """ELF object bytes.
+
+def elf(module: llvm.ModuleRef, characters: int = LARGE_TEXT) -> bytes:
+    """ELF object bytes of a module that was parsed from so many characters of text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
     """
-    if any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions):
+    if characters >= LARGE_TEXT and _is_large(module):
         return _in_a_child(module)
     return bytes(_machine().emit_object(module))
+
+
+def _is_large(module: llvm.ModuleRef) -> bool:
+    return any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions)
 
 
 def _in_a_child(module: llvm.ModuleRef) -> bytes:
