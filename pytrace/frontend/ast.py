@@ -487,10 +487,14 @@ class CPart(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BpfObject(Node):
-    """A BPF object file that an import brought: *data* is the ELF file, compiled from *path* or read from it."""
+    """A BPF object file that an import brought: *data* is the ELF file, compiled from *path* or read from it.
+
+    *headers* are the files that the compiler read besides.
+    """
 
     path: str
     data: bytes
+    headers: tuple[str, ...] = ()
 
 
 RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl

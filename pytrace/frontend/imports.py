@@ -7,6 +7,7 @@ once. Files that anybody may write to are refused: what they say would run with 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -158,28 +159,41 @@ def _compile(path: str, node: ast.Import, state: _State) -> None:
         )
         return
     folders = [f"-I{folder}" for folder in state.options.include_directories]
-    command = [clang, "-target", "bpf", "-g", "-O2", "-c", *folders, path, "-o", "-"]
-    done = subprocess.run(command, capture_output=True, check=False)
+    rule = os.memfd_create("headers", os.MFD_CLOEXEC)
+    try:
+        wanted = f"/proc/self/fd/{rule}"
+        command = [clang, "-target", "bpf", "-g", "-O2", "-MD", "-MF", wanted, "-c", *folders, path, "-o", "-"]
+        done = subprocess.run(command, capture_output=True, check=False, pass_fds=(rule,))
+        headers = _headers(os.pread(rule, os.fstat(rule).st_size, 0), path)
+    finally:
+        os.close(rule)
     said = done.stderr.decode(errors="replace").strip()
     if done.returncode != 0:
         state.diagnostics.error(f"clang cannot compile {node.path!r}:\n{said}", node.span)
         return
     if said:
         state.diagnostics.warn(f"clang says about {node.path!r}:\n{said}", node.span)
-    _object(path, done.stdout, node, state)
+    _object(path, done.stdout, node, state, headers)
+
+
+def _headers(rule: bytes, path: str) -> tuple[str, ...]:
+    """The files of a make rule (``target: file file``; spaces in names are escaped) but *path* itself."""
+    _, _, listed = rule.decode("utf-8", "surrogateescape").replace("\\\n", " ").partition(": ")
+    names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", listed) if name]
+    return tuple(name for name in dict.fromkeys(names) if name != path)
 
 
 EM_BPF = 247
 """ELF machine number of BPF (include/uapi/linux/elf-em.h)."""
 
 
-def _object(path: str, data: bytes, node: ast.Import, state: _State) -> None:
+def _object(path: str, data: bytes, node: ast.Import, state: _State, headers: tuple[str, ...] = ()) -> None:
     little = data[5:6] == b"\x01"
     machine = int.from_bytes(data[18:20], "little" if little else "big")
     if not data.startswith(b"\x7fELF") or machine != EM_BPF:
         state.diagnostics.error(f"cannot import {node.path!r}: it is not a BPF object file", node.span)
         return
-    state.objects.append(ast.BpfObject(node.span, path, data))
+    state.objects.append(ast.BpfObject(node.span, path, data, headers))
 
 
 def _names(folder: str) -> list[str]:
@@ -197,5 +211,5 @@ def files(program: ast.Program) -> list[str]:
     """Paths of the files that *program* was made of, the script itself included."""
     spans: list[Span] = [program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts)]
     found = [span.source.path for span in spans if span.source.path is not None]
-    found.extend(item.path for item in program.objects)
+    found.extend(path for item in program.objects for path in (item.path, *item.headers))
     return list(dict.fromkeys(found))

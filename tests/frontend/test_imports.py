@@ -177,6 +177,14 @@ def test_bpf_c_is_compiled(tree: Tree) -> None:
     assert "nothing" in diagnostics.errors[0].message
 
 
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+def test_a_compilation_rests_on_the_headers_of_bpf_c_too(tree: Tree) -> None:
+    header = tree.write("some part/a b.h", "#define VALUE 5\n")
+    file = tree.write("a.bpf.c", '#include "some part/a b.h"\nint value(void) { return VALUE; }\n')
+    program, _ = tree.resolve('import "a.bpf.c";\nbegin { }')
+    assert imports.files(program)[1:] == [str(file), str(header)]
+
+
 def test_bpf_c_without_clang(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.write("a.bpf.c", "int x;\n")
     monkeypatch.setenv("PATH", "/nowhere")
