@@ -17,7 +17,7 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
     """Names of these maps.
 
     Keyed maps that are printed and cleared in one step are; of the unkeyed ones those that are emptied in any way,
-    but for sums that programs do not look at: of these the runtime takes off what it has printed.
+    but for sums that programs do not look at: of these the runtime takes off what there was before.
     """
     printed, emptied = set(), set()
     for spec in checked.event_list:
@@ -25,11 +25,10 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
             printed.add(str(spec.static["map"]))
         elif spec.kind in ("clear", "zero") and not spec.static.get("joined"):
             emptied.add(str(spec.static["map"]))
-    seen = frozenset(_read(checked)) if printed else frozenset()
-    found = {name for name in printed if checked.maps[name].key is not None}
-    found |= {name for name in emptied if checked.maps[name].key is None}
-    found |= {name for name in printed - found if name in seen or not _is_sum(checked.maps[name])}
-    return frozenset(found)
+    unkeyed = {name for name in printed | emptied if checked.maps[name].key is None}
+    seen = frozenset(_read(checked)) if unkeyed else frozenset()
+    found = {name for name in unkeyed if name in seen or not _is_sum(checked.maps[name])}
+    return frozenset(found | (printed - unkeyed))
 
 
 def _is_sum(info: MapInfo) -> bool:

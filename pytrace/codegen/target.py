@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from functools import cache
 
@@ -81,6 +82,7 @@ def _in_a_child(module: llvm.ModuleRef) -> bytes:
     child = os.fork()
     if child == 0:
         os.close(read)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         with open(write, "wb") as file:
             file.write(_machine().emit_object(module))

@@ -111,8 +111,9 @@ class MapReader:
             self._pairs(spec, delete=True)
             return
         before = self._shift(spec)
-        self._flip(spec)
-        self._clear_slot(spec, before)
+        if self._read_slot(spec, before)[0]:
+            self._flip(spec)
+            self._clear_slot(spec, before)
 
     def _clear_slot(self, spec: MapSpec, shift: int) -> None:
         view, slot, size = self._slot(spec)

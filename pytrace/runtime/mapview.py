@@ -80,6 +80,11 @@ class MapView:
         self._merges: dict[int, Merge] = {}
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Any = None
+        """Of an unkeyed sum that was emptied, the value at that time: nothing is written to what programs write to."""
+        self._zeroed = False
+        slot = spec.slot
+        alone = spec.key is None and (slot is None or not slot.generation)
+        self._subtract = self._row.subtract if alone else None
         self._name = spec.name.encode()
 
     # ---- reading
@@ -96,13 +101,12 @@ class MapView:
         return found
 
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
-        slot = self.spec.slot
-        subtract = self._row.subtract if slot is None or not slot.generation else None
+        subtract = self._subtract
         read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot
         written, data = read(self.spec)
         value = self._merge(data)
         if self._baseline is not None and subtract is not None:
-            fresh = value != self._baseline
+            fresh = self._zeroed or value != self._baseline
             shown_value = subtract(value, self._baseline)
         else:
             fresh, shown_value = True, value
@@ -110,9 +114,10 @@ class MapView:
             # A write from here could meet one in the kernel and lose it; so nothing is written, and what was
             # printed is taken off from now on.
             self._baseline = value
+            self._zeroed = False
         if not always and not (written and fresh):
             return []
-        if isinstance(self.spec.value, BUCKETED) and not written:
+        if isinstance(self.spec.value, BUCKETED) and not (written and fresh):
             return []
         return [(None, shown_value)]
 
@@ -173,13 +178,20 @@ class MapView:
 
     def clear(self) -> None:
         """Empty the map."""
-        self._baseline = None
-        self._reader.clear(self.spec)
+        self._zeroed = False
+        if self._subtract is not None:
+            self._baseline = self._merge(self._reader.slot(self.spec)[1])
+        else:
+            self._reader.clear(self.spec)
 
     def zero(self) -> None:
         """Set all values to zero; keys stay."""
-        self._baseline = None
-        self._reader.zero(self.spec)
+        if self._subtract is None:
+            self._reader.zero(self.spec)
+            return
+        written, data = self._reader.slot(self.spec)
+        self._zeroed = written
+        self._baseline = self._merge(data)
 
     # ---- printing
 
