@@ -71,7 +71,8 @@ def link(script: bytes, objects: Sequence[bytes]) -> bytes:
         except OSError as error:
             text = "\n".join(messages.warnings)
             first = messages.warnings[0] if messages.warnings else str(error.strerror)
-            raise LoadError(f"the imported C does not fit the script: {first}", log=text) from None
+            hints = ("set license in the config block to what the C file says",) if "'license'" in first else ()
+            raise LoadError(f"the imported C does not fit the script: {first}", log=text, hints=hints) from None
         return os.pread(target, os.fstat(target).st_size, 0)
 
 
