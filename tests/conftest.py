@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,11 @@ TESTS = Path(__file__).resolve().parent
 LIMIT = 150
 """Seconds that one test may take, so that one that hangs does not stall the run (soak tests may take longer)."""
 
+OF_EACH_KERNEL = frozenset(
+    {"test_ahead.py", "test_attach.py", "test_facts.py", "test_loader.py", "test_misses.py", "test_selection.py"}
+)
+"""Files of tests/kernel that are run in the test machine."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--way`` picks how case files are run."""
@@ -27,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--way", action="append", choices=("compile", "host", "vm"), default=None,
         help="run case files only compiled, on this kernel, or as in the test machine (default: compile and host)",
     )  # fmt: skip
-    parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every recorded program")
+    parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every case and program")
     parser.addoption("--rest", action="store_true", help="leave out tests that the report has results of")
 
 
@@ -38,10 +44,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kernel)
     soak = [] if "soak" in (config.getoption("-m") or "") else [i for i in items if i.get_closest_marker("soak")]
     done = _done() if config.getoption("--rest") else set()
-    unwanted = [item for item in items if _is_empty(item) or item in soak or item.nodeid in done]
+    elsewhere = _told_by_one_kernel(items) if config.getoption("--way") == ["vm"] and not _everything(config) else []
+    unwanted = [item for item in items if _is_empty(item) or item in [*soak, *elsewhere] or item.nodeid in done]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
         items[:] = [item for item in items if item not in unwanted]
+
+
+def _everything(config: pytest.Config) -> bool:
+    return bool(config.getoption("--all-rows") or config.getoption("keyword"))
+
+
+def _told_by_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Tests that this machine's kernel answers for all: the emulated one is slow."""
+    return [item for item in items if item.path.parent == TESTS / "kernel" and item.path.name not in OF_EACH_KERNEL]
 
 
 def _is_empty(item: pytest.Item) -> bool:
@@ -73,9 +89,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def programs() -> Path:
-    """The folder of the built programs of tests/programs."""
-    return build()
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the built programs of tests/programs.
+
+    It is a copy: probes on a file see every process that runs it, and other tests may run at the same time.
+    """
+    folder = tmp_path_factory.mktemp("programs")
+    return Path(shutil.copytree(build(), folder, dirs_exist_ok=True))
 
 
 @pytest.fixture(scope="session")
