@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ SLOWNESS = 8.0 if os.environ.get("PYTRACE_TEST_VM") else 2.0
 LONGEST = 120.0
 """No case takes longer than this, however slow the machine: the limit of all tests (``conftest.LIMIT``) is higher."""
 
-VM_ROWS = 10
-"""In the test machine one of so many recorded programs is run: enough to see what the kernel makes different."""
+VM_ROWS, VM_CASES = 25, 3
+"""In the test machine one of so many recorded programs is run, and of cases that ask for nothing that only some kernels
+have: enough to see what the kernel makes different. All of them with ``--all-rows``, or with ``-k``."""
+
+OF_SOME_KERNELS = frozenset({"kprobe", "fentry", "kprobe_multi", "kprobe_session", "modules", "module_btf", "override"})
 
 
 def _ways(config: pytest.Config) -> tuple[str, ...]:
@@ -33,14 +37,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each case and way, one for each recorded program and output."""
     ways = _ways(metafunc.config)
     if metafunc.function is test_case:
-        chosen = [(case, way) for case in load_all() for way in ways if way in case.where]
+        cases = _in_the_guest(load_all()) if ways == ("vm",) and not _everything(metafunc.config) else load_all()
+        chosen = [(case, way) for case in cases for way in ways if way in case.where]
         metafunc.parametrize(
             ("case", "way"),
             [pytest.param(case, way, id=f"{way}-{case.family}-{case.name}", marks=_marks(way)) for case, way in chosen],
         )
     elif metafunc.function is test_recorded:
         rows = outputs.rows()
-        if "vm" in ways and not metafunc.config.getoption("--all-rows"):
+        if "vm" in ways and not _everything(metafunc.config):
             rows = rows[::VM_ROWS]
         outs = ("text", "json") if "host" in ways else ("text",) if "vm" in ways else ()
         chosen_rows = [(row, output) for row in rows for output in outs]
@@ -48,6 +53,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             ("row", "output"),
             [pytest.param(row, output, id=f"{row.name}-{output}", marks=_marks("host")) for row, output in chosen_rows],
         )
+
+
+def _everything(config: pytest.Config) -> bool:
+    return bool(config.getoption("--all-rows") or config.getoption("keyword"))
+
+
+def _in_the_guest(cases: Iterable[Case]) -> list[Case]:
+    found = [case for case in cases if "vm" in case.where]
+    special = [case for case in found if OF_SOME_KERNELS.intersection(case.needs)]
+    return special + [case for case in found if case not in special][::VM_CASES]
 
 
 def _marks(way: str) -> list[pytest.MarkDecorator]:
