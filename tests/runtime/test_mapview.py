@@ -249,9 +249,23 @@ def test_print_and_clear_of_an_unkeyed_count_loses_nothing() -> None:
     run.send(show_)
     assert run.printed() == b"@c: 2\n@c: 0\n"
     run.send(clear)
-    run.reader.slots["@c"] = (True, (1).to_bytes(8, "little") * 2)
+    run.send(show_)
+    assert run.printed() == b"@c: 0\n"
+    run.reader.slots["@c"] = (True, (6).to_bytes(8, "little") + (5).to_bytes(8, "little"))
     run.send(show_)
     assert run.printed() == b"@c: 2\n"
+
+
+def test_cleared_counts_are_gone_and_zeroed_ones_are_not() -> None:
+    run = Run()
+    run.scalar("@c", Count(), 3, 4)
+    zero, clear = run.event("zero", map="@c"), run.event("clear", map="@c")
+    run.send(clear)
+    run.renderer.print_maps()
+    assert run.printed() == b"\n\n"
+    run.send(zero)
+    run.renderer.print_maps()
+    assert run.printed() == b"\n\n@c: 0\n"
 
 
 def test_print_and_clear_of_an_unkeyed_hist() -> None:
@@ -262,7 +276,7 @@ def test_print_and_clear_of_an_unkeyed_hist() -> None:
     first = run.printed()
     run.send(take)
     assert first.startswith(b"@h:\n[0] ")
-    assert run.printed() == b"@h:\n\n"
+    assert run.printed() == b""
 
 
 # ---------------------------------------------------------------------------------------------- time series
