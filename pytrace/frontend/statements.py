@@ -199,8 +199,11 @@ def _let(checker: Checker, node: ast.Let) -> None:
 
 
 def _let_head(node: ast.Let) -> Span:
-    """``let $x`` of a declaration."""
-    return replace(node.span, end=node.variable.span.end)
+    """``let $x`` of a declaration; all of it where a macro's parameter brought the variable in from elsewhere."""
+    inner = node.variable.span
+    if inner.source is not node.span.source or not node.span.start <= inner.start < inner.end <= node.span.end:
+        return node.span
+    return replace(node.span, end=inner.end)
 
 
 def _assign(checker: Checker, node: ast.Assign) -> None:
