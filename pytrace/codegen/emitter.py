@@ -286,7 +286,7 @@ class Emitter:
         return self._scratch
 
     def _claim(self, area: str) -> Value:
-        """Take one of the area's copies; with none free the program ends and counts as a lost event.
+        """Take one of the area's copies; with none free the program ends and counts as a missed hit.
 
         The word at the area's start has a bit for each copy that is in use on this CPU.
         """
@@ -300,7 +300,7 @@ class Emitter:
             taken = b.op("and", b.fetch("or", word, bit), bit)
             b.emit(f"br i1 {b.icmp('eq', taken, '0')}, label %claimed, label %busy, !prof !0")
             b.label("busy")
-            self.counter("lost", self.program.index)
+            self.counter("missed", self.program.index)
             b.emit("ret i64 0")
             b.label("claimed")
             self._claimed = (word, bit)
