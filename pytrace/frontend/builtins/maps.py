@@ -99,8 +99,10 @@ def find(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``len(@m)`` and ``len(stack)``."""
     first = expression(checker, node, arguments[0])
-    if isinstance(first, ast.MapRef):
-        state = checker.map(first)
+    state = checker.map(first) if isinstance(first, ast.MapRef) else None
+    if state is not None and state.keyed is False and isinstance(state.value.type, Stack):
+        state = None  # the frames of the stack that it holds
+    if isinstance(first, ast.MapRef) and state is not None:
         require_map(checker, first, state)
         if state.keyed is False:
             checker.error(f"{first.name} has no keys to count", node.span)
