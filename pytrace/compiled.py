@@ -107,11 +107,6 @@ class MapSpec:
     location: Location | None = None
     inner: tuple[int, int, int] | None = None
 
-    @property
-    def per_cpu(self) -> bool:
-        """True when each CPU has its own value."""
-        return self.kind.startswith("percpu") or (self.slot is not None and self.slot.copies > 1)
-
 
 @dataclass(frozen=True)
 class Site:

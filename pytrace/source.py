@@ -51,11 +51,6 @@ class Source:
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start:end].removesuffix("\r")
 
-    @property
-    def line_count(self) -> int:
-        """How many lines the text has (a trailing line end does not start another one that has text)."""
-        return len(self._starts)
-
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pytrace.codegen import memory
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
-from pytrace.codegen.operands import Memory, Operand, Scalar
-from pytrace.types import BOOL, AddressSpace, Record, String, Tuple
+from pytrace.codegen.operands import Memory, Operand
+from pytrace.types import AddressSpace, Record, String, Tuple
 
 FOLLOWED = 4096
 """Memory up to this size is compared by a loop in the program itself, of which the verifier follows each round."""
@@ -171,11 +171,4 @@ def text_length(e: Emitter, value: Operand) -> Value:
     capacity = kind.size
     whole = e.place(value)
     room = e.scratch(capacity + 8)
-    return memory.string_tail(
-        e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity
-    )
-
-
-def truth_operand(e: Emitter, truth: Value) -> Scalar:
-    """An ``i1`` as a bool."""
-    return Scalar(e.b.number(truth), BOOL)
+    return memory.string_tail(e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity)

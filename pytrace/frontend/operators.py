@@ -44,7 +44,6 @@ COUNTING = Flexible(0, INT64_MAX)
 _LOGIC = ("&&", "||")
 _EQUALITY = ("==", "!=")
 _ORDER = ("<", ">", "<=", ">=")
-_SIGN_MATTERS = ("/", "%", ">>")
 _SHIFTS = ("<<", ">>")
 
 

@@ -33,10 +33,6 @@ class Uses:
         return name in self.names
 
 
-NOTHING = Uses(frozenset(), frozenset(), whole=False)
-EVERYTHING = Uses(frozenset({"args", "retval", "ctx", "probe", "func", "arg0"}), frozenset(), whole=True)
-
-
 def of(nodes: Iterable[ast.Node | None]) -> Uses:
     """What *nodes* use together."""
     names: set[str] = set()

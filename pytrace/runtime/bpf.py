@@ -97,8 +97,6 @@ class AttachType(IntEnum):
 MULTI_RETURN = 1
 """``BPF_F_KPROBE_MULTI_RETURN`` and ``BPF_F_UPROBE_MULTI_RETURN``."""
 
-UPDATE_ANY = 0
-
 
 def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytearray]:
     """Run one command; gives its result and the attributes, in which the kernel may have written.

@@ -11,9 +11,8 @@ from pytrace.runtime.patterns import name_pattern
 from pytrace.runtime.syscalls import Memory
 
 # Offsets in `struct bpf_prog_info` (include/uapi/linux/bpf.h), which only ever grows.
-_NAME, _BTF_ID, _RECORD_SIZE, _RECORDS, _RECORD_COUNT, _INFO_SIZE = 64, 128, 132, 136, 144, 232
+_BTF_ID, _RECORD_SIZE, _RECORDS, _RECORD_COUNT, _INFO_SIZE = 128, 132, 136, 144, 232
 _BTF_INFO_SIZE = 16
-_NAME_SIZE = 16
 
 
 def programs(pattern: str = "*") -> list[tuple[int, str]]:
@@ -69,13 +68,3 @@ def program_types(btf_id: int) -> Btf:
     finally:
         os.close(descriptor)
     return Btf(bytes(room.data), f"BPF program's BTF {btf_id}")
-
-
-def program_name(number: int) -> str:
-    """The short name that a program was loaded under."""
-    descriptor = bpf.open_by_id("prog", number)
-    try:
-        data = bpf.info(descriptor, _NAME + _NAME_SIZE)
-    finally:
-        os.close(descriptor)
-    return data[_NAME:].split(b"\0", 1)[0].decode(errors="replace")

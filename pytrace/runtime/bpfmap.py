@@ -126,17 +126,6 @@ def _run(number: Command, attributes: Memory) -> None:
     syscalls.call("bpf", int(number), attributes.address, len(attributes.data))
 
 
-def delete_batch(descriptor: int, keys: bytes, count: int) -> int:
-    """Remove *count* keys that lie one behind the other; gives how many were taken before one was missing."""
-    place = Memory(keys)
-    attributes = Memory(_BATCH.pack(0, 0, place.address, 0, count, descriptor, 0, 0))
-    try:
-        _run(Command.MAP_DELETE_BATCH, attributes)
-    except FileNotFoundError:
-        return int(struct.unpack_from("=I", attributes.data, 32)[0])
-    return count
-
-
 def update_all(descriptor: int, keys: Sequence[bytes], value: bytes) -> None:
     """Set many keys to one value, by one batch where the kernel can."""
     if not keys:

@@ -168,11 +168,6 @@ class ElfFile:
             return self.view[:0]
         return self.view[section.offset : section.offset + section.size]
 
-    @property
-    def is_library(self) -> bool:
-        """``ET_DYN``: a shared library or a position independent program."""
-        return bool(self.type == 3)
-
     # ---- addresses
 
     def file_offset(self, address: int) -> int | None:

@@ -95,9 +95,7 @@ def breakpoint_attr(address: int, length: int, mode: str) -> EventAttr:
     bits = sum(_BREAKPOINT_BITS[letter] for letter in mode)
     # The kernel wants the width of an execution breakpoint to be that of a long.
     width = 8 if "x" in mode else length
-    return EventAttr(
-        EventType.BREAKPOINT, period=1, wakeup=1, breakpoint_type=bits, config1=address, config2=width
-    )
+    return EventAttr(EventType.BREAKPOINT, period=1, wakeup=1, breakpoint_type=bits, config1=address, config2=width)
 
 
 def open_event(attr: EventAttr, *, pid: int = -1, cpu: int = -1) -> int:
@@ -134,15 +132,6 @@ def pmu_bit(name: str, field: str) -> int:
     """The ``config`` mask that a PMU's one-bit format field stands for (``retprobe`` → 1)."""
     with open(f"/sys/bus/event_source/devices/{name}/format/{field}", encoding="ascii") as file:
         return 1 << int(file.read().strip().removeprefix("config:"))
-
-
-def paranoid_level() -> int:
-    """``kernel.perf_event_paranoid``: what users without rights may measure (-1 everything … 3 or 4 nothing)."""
-    try:
-        with open("/proc/sys/kernel/perf_event_paranoid", encoding="ascii") as file:
-            return int(file.read())
-    except FileNotFoundError:
-        return 2
 
 
 def max_sample_rate() -> int:

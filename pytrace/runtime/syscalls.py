@@ -89,8 +89,3 @@ class Memory:
 def string_memory(text: str | bytes) -> Memory:
     """A NUL-terminated C string."""
     return Memory((os.fsencode(text) if isinstance(text, str) else text) + b"\0")
-
-
-def pointer_array(items: list[Memory]) -> Memory:
-    """A C array of the addresses of *items*, which must be kept alive by the caller."""
-    return Memory((ctypes.c_uint64 * len(items))(*[item.address for item in items]))  # type: ignore[arg-type]

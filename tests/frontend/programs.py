@@ -16,7 +16,6 @@ BINARY = st.sampled_from(
     ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", ">", "<=", ">=", "==", "!=", "&&", "||"]
 )
 ASSIGN = st.sampled_from(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="])
-UNARY = st.sampled_from(["-", "!", "~", "*", "- ", "& "])
 
 _leaf = st.one_of(NAMES, VARIABLES, MAPS, STRINGS, NUMBERS, st.sampled_from(["true", "false", "$1", "$#", "()"]))
 
