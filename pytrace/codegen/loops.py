@@ -7,9 +7,10 @@ body stays in place and the verifier follows each round, at most :data:`FOLLOWED
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
-from pytrace.codegen import aggregates, maps, memory
+from pytrace.codegen import aggregates, events, maps, memory
 from pytrace.codegen.compare import counted
 from pytrace.codegen.emitter import Emitter, Loop
 from pytrace.codegen.ir import Value
@@ -62,7 +63,7 @@ def _for_range(e: Emitter, node: ast.For, span: ast.Range) -> None:
         _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
         _body(inner, node.body)
 
-    run(e, node.span, e.b.sub(stop, start), body)
+    run(e, node.span, e.b.sub(stop, start), body, told=node)
     e.b.jump(over)
     e.b.start(over)
 
@@ -93,18 +94,22 @@ def while_true(e: Emitter, node: ast.While) -> None:
         inner.b.start(go)
         _body(inner, node.body)
 
-    run(e, node.span, str(MOST), body)
+    run(e, node.span, str(MOST), body, told=node)
 
 
-def run(e: Emitter, span: Span, count: Value, body: Body) -> None:
-    """Run *body* for index 0 … count - 1."""
+def run(e: Emitter, span: Span, count: Value, body: Body, *, told: ast.For | ast.While | None = None) -> None:
+    """Run *body* for index 0 … count - 1.
+
+    The kernel refuses more than :data:`MOST` rounds, which is reported for the loop *told*; so is a ``while`` that has not
+    ended until then.
+    """
     if e.script.kernel.feature("bpf_loop"):
         _with_callback(
             e,
             span,
             ("index", "*frame"),
             lambda inner: body(inner, "%index"),
-            lambda name, frame: _bpf_loop(e, count, name, frame),
+            lambda name, frame: _bpf_loop(e, count, name, frame, told),
         )
         return
 
@@ -121,12 +126,19 @@ def run(e: Emitter, span: Span, count: Value, body: Body) -> None:
     counted(e, count, step, most=FOLLOWED)
 
 
-def _bpf_loop(e: Emitter, count: Value, callback: str, frame: Value) -> None:
+def _bpf_loop(
+    e: Emitter, count: Value, callback: str, frame: Value, told: ast.For | ast.While | None
+) -> None:
     """Kernels since 6.8 cannot load a call whose count the verifier knows to be 0: they drop the callback only."""
     some, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("ne", count, "0"), some, done)
     e.b.start(some)
-    e.b.helper("loop", count, f"@{callback}", frame, "0")
+    rounds = e.b.helper("loop", count, f"@{callback}", frame, "0")
+    if isinstance(told, ast.While):
+        # That many rounds mean that the kernel ended the loop.
+        rounds = e.b.select(e.b.icmp("eq", rounds, str(MOST)), str(-errno.E2BIG), rounds)
+    if told is not None:
+        events.check_helper(e, told, "bpf_loop", rounds)
     e.b.jump(done)
     e.b.start(done)
 

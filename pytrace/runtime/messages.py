@@ -69,6 +69,8 @@ def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str
         hint = f"allow more keys by max_map_keys in the config block, or by a declaration: let {name} = hash(N);"
     elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
         text = f"{name} has no such key to delete"
+    elif helper == "bpf_loop" and code == -errno.E2BIG:
+        text = "a loop makes at most 8388608 rounds: for does not run at all beyond, while ends there"
     elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
         text = f"{name} has no such key; the value read is 0"
     return f"{text} ({helper} returned {code})", hint

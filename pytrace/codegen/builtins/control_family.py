@@ -44,7 +44,8 @@ def _write_user(e: Emitter, node: ast.Call) -> Operand:
     address = argument(e, node, 1)
     with e.temporaries():
         copy = e.scratch(WRITE_MOST)
-        e.b.helper(memory.read_helper(where), copy, length, address)
+        read = memory.read_helper(where)
+        events.check_helper(e, node, f"bpf_{read}", e.b.helper(read, copy, length, address))
         got = e.b.helper("probe_write_user", e.b.pointer(target), copy, length)
     events.check_helper(e, node, "bpf_probe_write_user", got)
     return Scalar(e.b.number(e.b.icmp("eq", got, "0")), BOOL)

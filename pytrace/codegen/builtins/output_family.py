@@ -107,7 +107,8 @@ def _debugf(e: Emitter, node: ast.Call) -> Operand:
         operand = e.value(item)
         scalar = operand.type.scalar
         arguments.append(memory.number(e, operand) if scalar else e.b.address(e.place(operand).pointer))
-    e.b.helper(f"trace_printk_{len(arguments)}", e.module.constant(text), str(len(text)), *arguments)
+    got = e.b.helper(f"trace_printk_{len(arguments)}", e.module.constant(text), str(len(text)), *arguments)
+    events.check_helper(e, node, "bpf_trace_printk", got)
     return Nothing(VOID)
 
 
