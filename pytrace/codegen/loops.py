@@ -133,7 +133,8 @@ def _bpf_loop(
     some, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("ne", count, "0"), some, done)
     e.b.start(some)
-    rounds = e.b.helper("loop", count, f"@{callback}", frame, "0")
+    # Where the verifier inlines the helper, its error number is only 32 bits wide.
+    rounds = e.b.fit(e.b.helper("loop", count, f"@{callback}", frame, "0"), 32, signed=True)
     if isinstance(told, ast.While):
         # That many rounds mean that the kernel ended the loop.
         rounds = e.b.select(e.b.icmp("eq", rounds, str(MOST)), str(-errno.E2BIG), rounds)
