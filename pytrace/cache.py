@@ -3,7 +3,7 @@
 An entry is the file form of a :class:`~pytrace.compiled.CompiledScript`, named by a digest of everything that the
 command line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked
 again on each use.
-Entries are only read from a directory that belongs to the user and that nobody else may write to.
+Entries are only read where nobody but the user could have written them (:mod:`pytrace.kept`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
 import pytrace
+from pytrace import kept
 from pytrace.compiled import FORMAT, CompiledScript
 from pytrace.diagnostics import TraceError
 from pytrace.options import CompileOptions
@@ -27,8 +27,7 @@ KEEP = 200
 
 def directory() -> Path:
     """Where the cache is: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "pytrace" / "scripts"
+    return kept.directory("scripts")
 
 
 def key(text: str, name: str, options: CompileOptions) -> str:
@@ -62,12 +61,8 @@ def _package_stamp() -> str:
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
     """The entry *name*, when there is one that this machine can still use."""
-    path = directory() / name
-    try:
-        if not _trusted(path.parent):
-            return None
-        data = path.read_bytes()
-    except OSError:
+    data = kept.read(directory() / name)
+    if data is None:
         return None
     try:
         script = CompiledScript.from_bytes(data)
@@ -79,27 +74,10 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 
 def store(name: str, script: CompiledScript) -> None:
     """Keep *script* under *name*; a cache that cannot be written is not an error."""
-    import tempfile
-
-    with contextlib.suppress(OSError):
-        folder = directory()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _trusted(folder):
-            return
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(script.to_bytes())
-            os.replace(temporary, folder / name)
-        except OSError:
-            os.unlink(temporary)
-            raise
-        _trim(folder)
-
-
-def _trusted(folder: Path) -> bool:
-    found = folder.stat()
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    folder = directory()
+    if kept.write(folder / name, script.to_bytes()):
+        with contextlib.suppress(OSError):
+            _trim(folder)
 
 
 def _trim(folder: Path) -> None:

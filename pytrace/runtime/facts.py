@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from pytrace import kept
 
 Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
@@ -31,33 +32,17 @@ def digest(data: bytes) -> str:
 
 def kept_directory() -> Path:
     """Where indexes are kept between runs: ``pytrace/facts`` under the user's cache directory."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "pytrace" / "facts"
+    return kept.directory("facts")
 
 
 def read_kept(name: str) -> bytes | None:
-    """What :func:`keep` stored as *name*; only from a directory that nobody but the user may write to."""
-    folder = kept_directory()
-    try:
-        found = folder.stat()
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return None
-        return (folder / name).read_bytes()
-    except OSError:
-        return None
+    """What :func:`keep` stored as *name*; only where nobody but the user could have written it."""
+    return kept.read(kept_directory() / name)
 
 
 def keep(name: str, *parts: bytes) -> None:
     """Store bytes for later runs; a cache directory that cannot be written to only costs time."""
-    folder = kept_directory()
-    fresh = folder / f".{name}.{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(fresh, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.writelines(parts)
-        fresh.replace(folder / name)
-    except OSError:
-        fresh.unlink(missing_ok=True)
+    kept.write(kept_directory() / name, *parts)
 
 
 # ---------------------------------------------------------------------------------------------- making facts

@@ -6,13 +6,13 @@ Sources: the Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.1.
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from array import array
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytrace import kept
 from pytrace.runtime.call_frames import Interpreter, State, signed, unsigned
 from pytrace.runtime.elf import ElfFile
 from pytrace.unwind_rows import Rule
@@ -182,8 +182,7 @@ def _compact(rows: list[int]) -> list[int]:
 
 def folder() -> Path:
     """Where compiled tables are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "pytrace" / "unwind"
+    return kept.directory("unwind")
 
 
 def table(file: ElfFile) -> array[int]:
@@ -192,20 +191,16 @@ def table(file: ElfFile) -> array[int]:
         return compile_table(file)
     path = folder() / f"{file.build_id}.{FORMAT}"
     rows = array("Q")
-    with suppress(OSError, ValueError):
-        data = path.read_bytes()
-        if hashlib.blake2b(data[16:], digest_size=16).digest() == data[:16]:
+    data = kept.read(path) or b""
+    with suppress(ValueError):
+        if _digest(data[16:]) == data[:16]:
             rows.frombytes(data[16:])
             return rows
     rows = compile_table(file)
-    _keep(path, rows.tobytes())
+    compiled = rows.tobytes()
+    kept.write(path, _digest(compiled), compiled)
     return rows
 
 
-def _keep(path: Path, data: bytes) -> None:
-    """Write a table; a folder that cannot be written to costs time at the next start, nothing else."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(f"{path.name}.{os.getpid()}")
-        scratch.write_bytes(hashlib.blake2b(data, digest_size=16).digest() + data)
-        scratch.replace(path)
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

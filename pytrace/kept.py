@@ -1,0 +1,57 @@
+"""Files that are kept between runs under the user's cache directory, and who may have written them.
+
+What is read back is believed: compiled programs, indexes, tables. Under ``sudo`` the cache directory may be that of the
+user who called it, so a file counts only when it and its directory belong to the user that runs and nobody else may
+write to them. The file itself is checked too, as who owns a directory further up can exchange what lies below.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def directory(name: str) -> Path:
+    """Where files of one sort are: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "pytrace" / name
+
+
+def read(path: Path) -> bytes | None:
+    """What :func:`write` stored at *path*; None where there is nothing that can be believed."""
+    try:
+        if not _own(path.parent.stat()):
+            return None
+        with open(path, "rb", opener=_open) as file:
+            return file.read() if _own(os.fstat(file.fileno())) else None
+    except OSError:
+        return None
+
+
+def write(path: Path, *parts: bytes) -> bool:
+    """Store bytes for later runs, whole or not at all; False where it cannot be done, which only costs time."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _own(path.parent.stat()):
+            return False
+    except OSError:
+        return False
+    try:
+        with open(fresh, "xb", opener=_open) as file:
+            file.writelines(parts)
+        fresh.replace(path)
+    except OSError:
+        # Also one that a killed process of the same number left: the next run finds its place free.
+        fresh.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _own(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
