@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.pace import unit
 
-CALLS = 200_000 if unit() < 0.05 else 10_000
+CALLS = 500_000 if unit() < 0.05 else 10_000
 """Of each of two threads."""
 
 
