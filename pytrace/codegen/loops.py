@@ -100,8 +100,8 @@ def while_true(e: Emitter, node: ast.While) -> None:
 def run(e: Emitter, span: Span, count: Value, body: Body, *, told: ast.For | ast.While | None = None) -> None:
     """Run *body* for index 0 … count - 1.
 
-    The kernel refuses more than :data:`MOST` rounds, which is reported for the loop *told*; so is a ``while`` that has not
-    ended until then.
+    The kernel refuses more than :data:`MOST` rounds, which is reported for the loop *told*; so is a ``while`` that has
+    not ended until then.
     """
     if e.script.kernel.feature("bpf_loop"):
         _with_callback(
