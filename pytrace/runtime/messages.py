@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytrace.compiled import Manifest, MapSpec
@@ -172,8 +172,8 @@ def by_kind(manifest: Manifest, totals: Totals) -> dict[str, dict[str, int]]:
     return found
 
 
-def summary_lines(manifest: Manifest, totals: Totals) -> list[str]:
-    """A sentence for each kind of failure, with what was hit most first."""
+def summary_lines(manifest: Manifest, totals: Totals, told: Collection[str] = ()) -> list[str]:
+    """A sentence for each kind of failure, with what was hit most first; *told* are kinds that parts were told of."""
     lines = []
     for kind, names in by_kind(manifest, totals).items():
         row, count = failure(kind), sum(names.values())
@@ -184,7 +184,8 @@ def summary_lines(manifest: Manifest, totals: Totals) -> list[str]:
         detail = f" ({', '.join(shown)})" if row.subject else ""
         advice = _ADVICE.get(kind)
         hint = advice(manifest, [name for name, _ in ordered]) if advice is not None else ""
-        lines.append(f"{count} {row.one if count == 1 else row.many}{detail}{hint}")
+        total = "in total, " if kind in told else ""
+        lines.append(f"{total}{count} {row.one if count == 1 else row.many}{detail}{hint}")
     return lines
 
 

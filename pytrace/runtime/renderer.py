@@ -57,6 +57,7 @@ class Renderer:
         self.ignored = 0
         """Events that came after ``exit()``, other than further ones of ``exit()``."""
         self._reported: dict[tuple[str, int], int] = {}
+        self._told: set[str] = set()
 
     def _later(self, make: Make, spec: EventSpec) -> RunHandler:
         """A handler that is made when its first event comes: many places of a script never send any."""
@@ -126,8 +127,12 @@ class Renderer:
 
     # ---- what went wrong
 
-    def losses(self, totals: Totals) -> None:
-        """Tell what was lost since the last call; *totals* counts from the start of the run."""
+    def losses(self, totals: Totals, *, ended: bool = False) -> None:
+        """Tell what was lost since the last call; *totals* counts from the start of the run.
+
+        *ended*: the sum follows (:meth:`summary`), so nothing that it says is said before it but how many more events
+        were lost.
+        """
         fresh = {key: count - self._reported.get(key, 0) for key, count in totals.items()}
         self._reported.update(totals)
         lost = sum(count for (kind, _), count in fresh.items() if kind == "lost")
@@ -136,11 +141,13 @@ class Renderer:
         others = {
             key: count for key, count in fresh.items() if key[0] != "lost" and count > messages.failure(key[0]).told
         }
-        if any(others.values()) and self._options.warnings:
+        if any(others.values()) and self._options.warnings and not ended:
             self._tell("failures", others)
+            self._told.update(kind for kind, _ in others)
 
     def lost(self, count: int) -> None:
         """Tell that *count* more events were lost."""
+        self._told.add("lost")
         if self.output.json:
             self._json("lost_events", count, "events")
         else:
@@ -165,7 +172,7 @@ class Renderer:
                 members.append(("sizes", _numbers(sizes)))
             self.output.write(jsonout.fields_line(kind, members))
             return
-        for text in messages.summary_lines(self._manifest, totals):
+        for text in messages.summary_lines(self._manifest, totals, self._told if kind == "losses" else ()):
             self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
 
     def _json(self, kind: str, count: int, name: str) -> None:

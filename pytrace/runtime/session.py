@@ -335,7 +335,7 @@ class LiveSession:
     def report_losses(self) -> None:
         """Tell at the end of a run by hand what was lost."""
         totals = self._totals()
-        self.renderer.losses(totals)
+        self.renderer.losses(totals, ended=True)
         self.renderer.summary(totals)
 
     def _report_losses(self) -> None:
@@ -371,7 +371,7 @@ class LiveSession:
             self.renderer.resume()
             self._run_all("end")
         totals = {**self._counters.totals(), **missed}
-        self.renderer.losses(totals)
+        self.renderer.losses(totals, ended=True)
         # A run that a failed assertion ended has nothing more to say.
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
             self.renderer.print_maps()

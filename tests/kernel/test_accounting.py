@@ -39,7 +39,7 @@ class Run:
         """The sums at the end of text output: the first number of each warning, by what it counts."""
         found = {}
         for line in self.done.stderr.splitlines():
-            match = re.match(r"WARNING: (\d+) (\w+ (?:was|were) (?:lost|left out|dropped|cut))", line)
+            match = re.match(r"WARNING: (?:in total, )?(\d+) (\w+ (?:was|were) (?:lost|left out|dropped|cut))", line)
             if match:
                 found[match[2].rsplit(maxsplit=1)[-1]] = int(match[1])
         return found

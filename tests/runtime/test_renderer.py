@@ -301,8 +301,34 @@ def test_losses_are_told_as_they_grow_and_summed_up() -> None:
     output.said = ""
     renderer.summary({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 1})
     first, second = output.said.splitlines()
-    assert first.startswith("WARNING: 6 events were lost (kprobe:x and 1 more 4, tracepoint:a:b 2); a larger ring")
+    assert first.startswith(
+        "WARNING: in total, 6 events were lost (kprobe:x and 1 more 4, tracepoint:a:b 2); a larger ring"
+    )
     assert second.startswith("WARNING: 1 map update was dropped (@m 1); @m holds 4096 keys: allow more by ")
+
+
+def test_what_only_the_end_tells_is_told_once() -> None:
+    renderer, output = made(as_json=False)
+    totals = {("lost", 0): 2, ("missed", 0): 3}
+    renderer.losses(totals, ended=True)
+    renderer.summary(totals)
+    assert output.said.splitlines() == [
+        "Lost 2 events",
+        "WARNING: in total, 2 events were lost (tracepoint:a:b 2)"
+        "; a larger ring (perf_rb_pages) or fewer events would help",
+        "WARNING: 3 hits of probes were missed (tracepoint:a:b 3)",
+    ]
+
+
+def test_sums_of_what_was_told_before_say_so() -> None:
+    renderer, output = made(as_json=False)
+    renderer.losses({("missed", 0): 1})
+    renderer.losses({("missed", 0): 3}, ended=True)
+    renderer.summary({("missed", 0): 3})
+    assert output.said.splitlines() == [
+        "WARNING: 1 hit of a probe was missed (tracepoint:a:b 1)",
+        "WARNING: in total, 3 hits of probes were missed (tracepoint:a:b 3)",
+    ]
 
 
 def test_losses_in_json() -> None:
