@@ -312,12 +312,10 @@ def test_what_only_the_end_tells_is_told_once() -> None:
     totals = {("lost", 0): 2, ("missed", 0): 3}
     renderer.losses(totals, ended=True)
     renderer.summary(totals)
-    assert output.said.splitlines() == [
-        "Lost 2 events",
-        "WARNING: in total, 2 events were lost (tracepoint:a:b 2)"
-        "; a larger ring (perf_rb_pages) or fewer events would help",
-        "WARNING: 3 hits of probes were missed (tracepoint:a:b 3)",
-    ]
+    first, second, third = output.said.splitlines()
+    assert first == "Lost 2 events"
+    assert second.startswith("WARNING: in total, 2 events were lost (tracepoint:a:b 2); ")
+    assert third == "WARNING: 3 hits of probes were missed (tracepoint:a:b 3)"
 
 
 def test_sums_of_what_was_told_before_say_so() -> None:
