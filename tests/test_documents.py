@@ -1,0 +1,22 @@
+"""Files that the documents name are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/cases/README.md"]
+
+LINK = re.compile(r"\]\((?!https?:|#)([\w./-]+\.[\w]+|[\w./-]+/)(?:#[^)]*)?\)")
+NAMED = re.compile(r"`((?:docs|scripts)/[\w./-]+?)`")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_files_are_there(path: Path) -> None:
+    text = path.read_text()
+    missing = [name for name in LINK.findall(text) if not (path.parent / name).exists()]
+    missing += [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
+    assert not missing
