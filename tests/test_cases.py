@@ -70,10 +70,7 @@ def _marks(way: str) -> list[pytest.MarkDecorator]:
 
 
 def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    for feature in case.needs:
-        lack = machine.missing(feature)
-        if lack:
-            pytest.skip(lack)
+    machine.need(*case.needs)
     prepared = _prepare(case, tmp_path, request)
     watch = Watch()
     result = server.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.leaks import Watch
-from tests.support.machine import missing
+from tests.support.machine import need
 from tests.support.server import Server
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "probes.md"
@@ -45,9 +45,8 @@ def commands() -> list[Command]:
 @pytest.mark.kernel
 @pytest.mark.parametrize("command", commands(), ids=lambda command: f"line-{command.line}")
 def test_command(command: Command, server: Server, programs: Path, tmp_path: Path) -> None:
-    lack = missing(command.needs) if command.needs else ""
-    if lack:
-        pytest.skip(lack)
+    if command.needs:
+        need(command.needs)
     watch = Watch()
     result = server.run(
         command.argv, cwd=programs, timeout=200, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}

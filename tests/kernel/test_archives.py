@@ -6,9 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
-from tests.support.machine import missing
+from tests.support.machine import need
 from tests.support.server import Server
 
 PAGE = 4096
@@ -43,9 +41,7 @@ def archive(path: Path, library: Path, *, compression: int) -> int:
 
 
 def test_function_in_an_archive(server: Server, programs: Path, tmp_path: Path) -> None:
-    reason = missing("uprobe")
-    if reason:
-        pytest.skip(reason)
+    need("uprobe")
     from tests.kernel.test_attach import symbols
 
     apk = tmp_path / "app.apk"

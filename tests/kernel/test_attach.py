@@ -16,7 +16,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime import attach, bpf, child, features
 from pytrace.runtime.attach import AttachOptions, iterator
 from tests.support.loading import Loaded, program, target
-from tests.support.machine import missing
+from tests.support.machine import need
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -33,12 +33,6 @@ def symbols(path: Path) -> dict[str, int]:
                 if 0 <= inside < load["p_filesz"] and symbol["st_info"]["type"] == "STT_FUNC":
                     found[symbol.name] = inside + load["p_offset"]
     return found
-
-
-def need(feature: str) -> None:
-    reason = missing(feature)
-    if reason:
-        pytest.skip(reason)
 
 
 def attach_to(loaded: Loaded, stack: ExitStack, **options: object) -> attach.Attachments:

@@ -7,10 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from pytrace.runtime.misses import profile_misses
-from tests.support.machine import missing
+from tests.support.machine import need
 
 SLEEPERS = """
 import threading, time
@@ -27,9 +25,7 @@ def test_profile() -> None:
 
 def test_missed_returns_are_counted() -> None:
     """A kretprobe remembers only so many calls at one time; more sleepers than that are missed."""
-    reason = missing("kprobe")
-    if reason:
-        pytest.skip(reason)
+    need("kprobe")
     script = (
         "kprobe:do_nanosleep /pid == cpid/ { @in = count(); } kretprobe:do_nanosleep /pid == cpid/ { @out = count(); }"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machine import missing
+from tests.support.machine import need
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -18,9 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 def in_bpffs(script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in a mount namespace with a bpffs of its own; ``$trace`` runs pytrace."""
-    reason = missing("iter")
-    if reason:
-        pytest.skip(reason)
+    need("iter")
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("the program unshare is not here")

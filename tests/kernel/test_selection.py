@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.expect import Result
-from tests.support.machine import missing
+from tests.support.machine import need
 from tests.support.server import Server
 
 pytestmark = pytest.mark.usefixtures("started", "no_leaks")
@@ -28,13 +28,6 @@ def started(server: Server) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def need(*features: str) -> None:
-    for feature in features:
-        reason = missing(feature)
-        if reason:
-            pytest.skip(reason)
 
 
 @contextmanager

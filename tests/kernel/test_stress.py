@@ -12,19 +12,12 @@ import pytest
 
 from tests.support.compile import tool
 from tests.support.leaks import Watch
-from tests.support.machine import kernel_version, missing
+from tests.support.machine import kernel_version, need
 from tests.support.server import Server
 
 FUNCTIONS = 10_000
 SESSIONS = 200
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def need(*features: str) -> None:
-    for feature in features:
-        reason = missing(feature)
-        if reason:
-            pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")

@@ -143,3 +143,13 @@ def missing(name: str) -> str:
         return f"{name}: came with kernel {feature.since[0]}.{feature.since[1]}, this one is {os.uname().release}"
     lack = feature.check() if feature.check else ""
     return f"{name}: this machine has no {lack}" if lack else ""
+
+
+def need(*features: str) -> None:
+    """Skip the test that runs where this machine lacks one of *features*."""
+    import pytest
+
+    for feature in features:
+        lack = missing(feature)
+        if lack:
+            pytest.skip(lack)
