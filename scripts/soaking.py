@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -111,7 +112,7 @@ def soak(seconds: float) -> tuple[Seen, int, str]:
     """The run; gives what was seen, the sum of lost events, and what was said on standard error."""
     seen = Seen()
     command = [sys.executable, "-m", "pytrace", "-e", SCRIPT.format(programs=PROGRAMS)]
-    errors = open("/tmp/pytrace-soak.err", "w+")  # noqa: SIM115 - closed below
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed below
     tracer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors)
     assert tracer.stdout is not None
     reader = threading.Thread(target=follow, args=(tracer.stdout.fileno(), seen))
