@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
-
-from pytrace.kernel import (
-    FunctionPrototype,
-    KernelFunction,
-    ObjectFunction,
-    TracepointField,
-    UsdtProbe,
-    UserParameter,
-    UserSymbol,
-)
+from pytrace.kernel import FunctionPrototype, KernelFunction, TracepointField, UserSymbol
 from pytrace.types import (
     INT8,
     INT32,
@@ -30,6 +19,7 @@ from pytrace.types import (
     Struct,
     Type,
 )
+from tests.support.facts import RecordedKernel
 
 CHAR_POINTER = Pointer(INT8)
 
@@ -106,62 +96,30 @@ RAW_TRACEPOINTS = {
 SYMBOLS = {"jiffies_64": 0xFFFFFFFF82000000, "vfs_read": 0xFFFFFFFF81234560}
 
 
-class Facts:
+class Facts(RecordedKernel):
     """A :class:`pytrace.kernel.KernelInfo` that knows a handful of things."""
 
-    arch = "x86_64"
-    release = "6.18.0-test"
-    possible_cpus = 4
-    pid_namespace = None
-
     def __init__(self, *, missing: frozenset[str] = frozenset(), has_btf: bool = True) -> None:
+        super().__init__(
+            release="6.18.0-test",
+            has_btf=has_btf,
+            structs=STRUCTS if has_btf else {},
+            enums={STATE.name: STATE},
+            typedefs=TYPEDEFS,
+            prototypes=tuple(FUNCTIONS.values()),
+            traceable=tuple(KernelFunction(name) for name in FUNCTIONS),
+            events=TRACEPOINTS,
+            raw=RAW_TRACEPOINTS,
+            files={"/bin/true": ["/bin/true"], "true": ["/bin/true"]},
+            symbols={"/bin/true": (UserSymbol("main", 0x1000, 0x1000, 64), UserSymbol("counter", 0x4000, 0x3000, 4))},
+            parameters={},
+            usdt=(),
+            loaded_modules=[],
+        )
         self.missing = missing
-        self.has_btf = has_btf
 
     def feature(self, name: str) -> bool:
         return name not in self.missing
-
-    def struct(self, kind: str, name: str) -> Struct | None:
-        return STRUCTS.get((kind, name)) if self.has_btf else None
-
-    def enum(self, name: str) -> Enum | None:
-        return STATE if name == STATE.name else None
-
-    def enumerator(self, name: str) -> tuple[Enum, int] | None:
-        return next(((STATE, value) for member, value in STATE.members if member == name), None)
-
-    def typedef(self, name: str) -> Type | None:
-        return TYPEDEFS.get(name)
-
-    def type_id(self, kind: str, name: str) -> int:
-        return 7 if (kind, name) in STRUCTS and self.has_btf else 0
-
-    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
-        return []
-
-    def type_names(self, kind: str) -> Iterable[str]:
-        return [name for found, name in STRUCTS if found == kind]
-
-    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
-        return FUNCTIONS.get(name)
-
-    def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
-        return [item for name, item in FUNCTIONS.items() if fnmatchcase(name, pattern)]
-
-    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
-        return [KernelFunction(name) for name in FUNCTIONS if fnmatchcase(name, pattern)]
-
-    def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
-        return [item for item in TRACEPOINTS if fnmatchcase(item[0], category) and fnmatchcase(item[1], event)]
-
-    def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
-        return TRACEPOINTS.get((category, event))
-
-    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
-        return [("vmlinux", name) for name in RAW_TRACEPOINTS if fnmatchcase(name, pattern)]
-
-    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
-        return RAW_TRACEPOINTS.get(event)
 
     def iterators(self) -> dict[str, Struct]:
         return {"task": ITER_TASK}
@@ -169,57 +127,17 @@ class Facts:
     def kernel_symbol(self, name: str) -> int | None:
         return SYMBOLS.get(name)
 
-    def binaries(self, target: str, pid: int | None) -> list[str]:
-        return ["/bin/true"] if target in ("/bin/true", "true") else []
-
-    def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
-        known = [UserSymbol("main", 0x1000, 0x1000, 64), UserSymbol("counter", 0x4000, 0x3000, 4)]
-        return [item for item in known if fnmatchcase(item.name, pattern)]
-
     def untraceable_reason(self, name: str) -> str:
         return ""
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         return 64 if name in FUNCTIONS else None
 
-    def modules(self) -> list[str]:
-        return []
-
     def user_address(self, path: str, name: str) -> int | None:
         return 0x5000 if name == "table" else None
-
-    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
-        return []
-
-    def executable(self, path: str) -> bool:
-        return True
-
-    def depend_on_file(self, path: str) -> None:
-        pass
-
-    def dependencies(self) -> tuple[tuple[str, ...], ...]:
-        return ()
 
     def user_offset(self, path: str, address: int) -> int | None:
         return address
 
-    def user_result(self, path: str, symbol: str) -> Type | None:
-        return None
-
-    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        return None
-
-    def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
-        return []
-
-    def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
-        return []
-
-    def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
-        return []
-
     def cgroup_id(self, path: str) -> int | None:
         return 42 if path == "/sys/fs/cgroup" else None
-
-    def header_directories(self) -> list[str]:
-        return []
