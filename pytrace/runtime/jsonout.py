@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pytrace import types
-from pytrace.runtime.text import STATS, Form, TextForms, stats_members
+from pytrace.runtime.text import STATS, Form, TextForms, boolean, stats_members, void
 from pytrace.runtime.values import named_fields
 
 if TYPE_CHECKING:
@@ -112,14 +112,6 @@ class JsonForms:
 
 def _always(form: Form) -> Callable[[JsonForms, types.Type], Form]:
     return lambda _forms, _kind: form
-
-
-def _void(_value: object) -> bytes:
-    return b"null"
-
-
-def _bool(value: bool) -> bytes:
-    return b"true" if value else b"false"
 
 
 def _buffer(value: bytes) -> bytes:
@@ -232,8 +224,8 @@ def series_form(series: tseries.Series) -> bytes:
 
 
 _ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
-    types.Void: _always(_void),
-    types.Bool: _always(_bool),
+    types.Void: _always(void),
+    types.Bool: _always(boolean),
     types.Int: _always(number),
     types.Enum: _always(number),
     types.Pointer: _always(number),

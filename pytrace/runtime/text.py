@@ -102,11 +102,13 @@ def _always(form: Form) -> Callable[[TextForms, types.Type], Form]:
     return lambda _forms, _kind: form
 
 
-def _void(_value: object) -> bytes:
+def void(_value: object) -> bytes:
+    """What stands for no value."""
     return b"null"
 
 
-def _bool(value: bool) -> bytes:
+def boolean(value: bool) -> bytes:
+    """``true`` or ``false``."""
     return b"true" if value else b"false"
 
 
@@ -204,8 +206,8 @@ def _tseries(_forms: TextForms, kind: types.Type) -> Form:
 
 
 _ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Form]] = {
-    types.Void: _always(_void),
-    types.Bool: _always(_bool),
+    types.Void: _always(void),
+    types.Bool: _always(boolean),
     types.Int: _always(_int),
     types.Enum: _enum,
     types.Pointer: _always(_pointer),
