@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from bisect import bisect_right
@@ -15,6 +16,7 @@ _RECHECK = 1.0
 """Seconds after which a process is asked again whether it still runs the same program."""
 _REREAD = 0.05
 """Least seconds between two readings of a process's maps that a failed look-up asks for."""
+_SERIALS = itertools.count()
 
 
 class AddressSpace:
@@ -27,6 +29,8 @@ class AddressSpace:
 
     def __init__(self, pid: int, text: bytes | None = None) -> None:
         self.pid = pid
+        self.serial = next(_SERIALS)
+        """Never the same for two programs, also when one process ran both or the number was given again."""
         self.root = processes.root_prefix(pid)
         self.previous: AddressSpace | None = None
         self.ended = False
@@ -104,6 +108,7 @@ class AddressSpace:
         before.previous = None
         before.ended = True
         self.previous = before
+        self.serial = next(_SERIALS)
         self._unread = None
         self._put(())
 

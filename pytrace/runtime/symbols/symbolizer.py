@@ -172,16 +172,16 @@ class Symbolizer:
 
         *caller* as for :meth:`kernel`.
         """
-        key = (pid, address, caller)
+        space = self._space(pid)
+        key = (space.serial, address, caller)
         known = self._user_frames.get(key)
         if known is None:
-            known = _returned(self._user(pid, address - 1)) if caller else self._user(pid, address)
+            known = _returned(self._user(space, pid, address - 1)) if caller else self._user(space, pid, address)
             if known[-1].name and self._cache != "NONE":
                 self._remember(self._user_frames, key, known)
         return known
 
-    def _user(self, pid: int, address: int) -> list[Frame]:
-        space = self._space(pid)
+    def _user(self, space: AddressSpace, pid: int, address: int) -> list[Frame]:
         mapping = space.find(address)
         if mapping is None:
             if not space.known:

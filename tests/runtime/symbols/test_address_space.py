@@ -250,3 +250,12 @@ def test_kernel_lines_through_an_image_with_dwarf(tmp_path: Path) -> None:
     assert (frame.name, frame.offset, frame.line) == ("vfs_sample", 1, 4)
     assert frame.file.endswith("vmlinux.c")
     assert Symbolizer(lines=True, vmlinux="/no/such/image").kernel(0xFFFFFFFF00000000)[0].name == ""
+
+
+def test_each_program_has_a_serial_of_its_own() -> None:
+    space = AddressSpace(os.getpid())
+    first = space.serial
+    space.start_program()
+    assert space.previous is not None
+    assert space.previous.serial == first
+    assert len({first, space.serial, AddressSpace(os.getpid()).serial, space.fork(os.getpid()).serial}) == 4
