@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from bisect import bisect_right
 
 from pytrace.runtime import facts
@@ -42,8 +43,10 @@ class PerfMap:
         """Read the file when it changed; whether there is anything new."""
         for path in self._paths:
             try:
-                with open(path, "rb") as file:
+                with open(path, "rb", opener=_open) as file:
                     status = os.fstat(file.fileno())
+                    if not stat.S_ISREG(status.st_mode):
+                        continue
                     stamp = (status.st_size, status.st_mtime_ns)
                     if stamp == self._stamp:
                         return False
@@ -56,6 +59,11 @@ class PerfMap:
             self._starts = [row[0] for row in self._rows]
             return True
         return False
+
+
+def _open(path: str, flags: int) -> int:
+    # Anybody may put something under this name: neither a pipe that nobody writes to nor a link leads us astray.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def _text(name: bytes) -> str:
