@@ -7,6 +7,7 @@ and alignment from BTF.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections.abc import Iterator
@@ -121,6 +122,8 @@ def translate(
 def _index() -> Any:
     from clang import cindex
 
+    # Freed while the modules that its destructor uses are still there.
+    atexit.register(_index.cache_clear)
     return cindex.Index.create()
 
 
