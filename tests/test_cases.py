@@ -92,10 +92,12 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
 
 
 def _prepare(case: Case, folder: Path, request: pytest.FixtureRequest) -> Case:
-    """Write the case's files and put folders in place of ``{programs}``, ``{root}`` and ``{tmp}``."""
+    """Write the case's files and put folders in place of ``{programs}``, ``{root}``, ``{cgroup2}`` and ``{tmp}``."""
     from dataclasses import replace
 
     places = {"{tmp}": str(folder), "{root}": str(ROOT), "{pytrace}": f"PYTHONPATH={ROOT} {sys.executable} -m pytrace"}
+    if "{cgroup2}" in repr(case):
+        places["{cgroup2}"] = machine.cgroup2_mount()
     if "{programs}" in repr(case):
         places["{programs}"] = str(request.getfixturevalue("programs"))
 

@@ -86,6 +86,12 @@ def _override() -> str:
     return "" if features.has("override_return") else "functions whose results programs may replace"
 
 
+def cgroup2_mount() -> str:
+    """Where the unified cgroup hierarchy is mounted; empty where it is not."""
+    rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return next((row[1] for row in rows if row[2] == "cgroup2"), "")
+
+
 def _path(path: str) -> Callable[[], str]:
     return lambda: "" if os.path.exists(path) else path
 
@@ -112,7 +118,7 @@ FEATURES: dict[str, Feature] = {
     "lookup_percpu": Feature(("BPF_SYSCALL",), (5, 19)),
     "modules": Feature(("MODULES",), check=_path("/proc/modules")),
     "module_btf": Feature(("DEBUG_INFO_BTF_MODULES",), (5, 11)),
-    "cgroup2": Feature(("CGROUPS",), check=_path("/sys/fs/cgroup/cgroup.controllers")),
+    "cgroup2": Feature(("CGROUPS",), check=lambda: "" if cgroup2_mount() else "mounted cgroup2"),
     "perf_events": Feature(("PERF_EVENTS",)),
     "pmu": Feature(("PERF_EVENTS",), check=_processor_events),
     "watchpoint": Feature(
