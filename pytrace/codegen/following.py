@@ -2,14 +2,16 @@
 
 The process of ``-p`` or ``-c`` is known by its number in the tracer's pid namespace; what it forks, and what these fork
 in turn, is in a hash by process number in the initial namespace.  It is filled at the fork itself, by the process that
-forks, so the first instruction of the new one is followed.
+forks, so the first instruction of the new one is followed.  What the process of ``-p`` had forked before is put in by
+the runtime (``pytrace.runtime.following``), which gets to know of it from an iterator over all tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.builtins.process_family import process_ids
+from pytrace.codegen import loadtime, memory
+from pytrace.codegen.builtins.process_family import process_ids, task_field
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Value
 from pytrace.codegen.layout import UNFOLLOWED
@@ -18,7 +20,10 @@ from pytrace.compiled import ProgramSpec, Target
 from pytrace.diagnostics import InternalError, TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, ProbeContext, ProbeUnit, location
+from pytrace.kernel import KernelInfo
+from pytrace.options import CompileOptions
 from pytrace.probes import probe_kind
+from pytrace.types import INT32, UINT32, UINT64, Array, Struct, Type
 
 MAP = "followed"
 ENTRIES = 32768
@@ -27,6 +32,12 @@ ENTRIES = 32768
 CATEGORY = "sched"
 FORK, FREE = "sched_process_fork", "sched_process_free"
 """A task is born, in the context of its parent; the kernel forgets a task, a process's first thread last."""
+
+TASK = 8
+"""Offset of the task in ``struct bpf_iter__task``."""
+
+ROW = 16
+"""Bytes that the iterator writes for each process."""
 
 
 def wanted(checked: CheckedProgram) -> bool:
@@ -53,36 +64,94 @@ def check(e: Emitter) -> Value:
     return e.b.icmp("eq", e.b.phi("i64", [("0", first), (found, last)]), "0")
 
 
-def trackers(script: Script) -> tuple[ProgramSpec, ...]:
-    """The programs that keep the set, with their code in the module."""
-    return (_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove))
+def services(script: Script) -> tuple[ProgramSpec, ...]:
+    """The programs that keep the set, and for a process that runs already one that lists all tasks."""
+    keepers = (_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove))
+    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else keepers
+
+
+def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
+    """Whether the process may have forked before: not that of ``-c``; and whether the kernel can tell."""
+    return (options.pid is not None or options.ahead) and "task" in kernel.iterators()
 
 
 def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter, int], None]) -> ProgramSpec:
-    kind = probe_kind("tracepoint")
     fields = script.kernel.tracepoint_fields(CATEGORY, event)
     number = next((item for item in fields or () if item.name == member), None)
-    if kind is None:
-        raise InternalError("there are no tracepoints in the probe table")
     if number is None:
         raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
     if script.ahead is not None:
         script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
-    if script.ahead is not None:
-        script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
-    span = script.checked.units[0].span
     target = Target(f"tracepoint:{CATEGORY}:{event}", 0, {"category": CATEGORY, "event": event})
-    body = ast.Block(span, ())
-    unit = ProbeUnit(f"follow_{event}", -1, kind, (target,), ProbeContext(), body, span)
-    program = Program(script, unit, -1, frozenset())
-    text, scope = script.module.function(unit.symbol, ("*ctx",), span, section=f"pytrace/{unit.symbol}")
-    e = Emitter(program, text, scope, span, 0, None)
     # 0 would keep the event from other users of the tracepoint.
-    e.b.store("1", e.result)
-    change(e, number.offset)
+    return _service(script, f"follow_{event}", target, "1", lambda e: change(e, number.offset))
+
+
+def _lister(script: Script) -> ProgramSpec:
+    target = Target("iter:task", 0, {"iterator": "task", "pin": ""})
+    return _service(script, "follow_tasks", target, "0", _list)
+
+
+def _service(
+    script: Script, symbol: str, target: Target, result: str, write: Callable[[Emitter], None]
+) -> ProgramSpec:
+    """A program that is not the script's: *write* emits its body."""
+    kind = probe_kind(target.probe.partition(":")[0])
+    if kind is None:
+        raise InternalError(f"there is no kind for {target.probe} in the probe table")
+    span = script.checked.units[0].span
+    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), ast.Block(span, ()), span)
+    program = Program(script, unit, -1, frozenset())
+    text, scope = script.module.function(symbol, ("*ctx",), span, section=f"pytrace/{symbol}")
+    e = Emitter(program, text, scope, span, 0, None)
+    e.b.store(result, e.result)
+    write(e)
     e.b.jump(e.exit)
     e.finish()
-    return ProgramSpec(unit.symbol, kind.name, -1, unit.targets, location(span), service=True)
+    script.layout.area(program.area, program.scratch.size)
+    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), service=True)
+
+
+def _list(e: Emitter) -> None:
+    """Write a :class:`pytrace.runtime.following.Task` for each process.
+
+    The one that reads is the tracer, in whose pid namespace the processes of ``/proc`` and of ``-p`` are numbered.
+    """
+    task = e.launder(e.b.load(e.b.offset(e.context, TASK)))
+    some, first = e.b.block(), e.b.block()
+    e.b.branch(e.b.truth(task), some, e.exit)
+    e.b.start(some)
+    process = _member(e, task, task_field(e, "tgid"), INT32)
+    e.b.branch(e.b.icmp("eq", _member(e, task, task_field(e, "pid"), INT32), process), first, e.exit)
+    e.b.start(first)
+    parent = _member(e, _member(e, task, task_field(e, "real_parent"), UINT64), task_field(e, "tgid"), INT32)
+    data = e.b.alloca(ROW)
+    for at, value in enumerate((process, parent, _number_here(e, task), "0")):
+        e.b.store(value, e.b.offset(data, 4 * at), 32)
+    file = e.b.load(e.b.pointer(e.b.load(e.context)))
+    e.b.helper("seq_write", file, data, str(ROW))
+
+
+def _number_here(e: Emitter, task: Value) -> Value:
+    """Process number of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
+    struct = e.script.kernel.struct("struct", "pid")
+    numbers = None if struct is None else struct.find("numbers")
+    upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
+    if struct is None or not isinstance(upid, Struct):
+        raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
+    if e.script.ahead is not None:
+        e.script.ahead.rely_on_size(upid)
+    own = _member(e, e.b.helper("get_current_task"), task_field(e, "thread_pid"), UINT64)
+    level = _member(e, own, loadtime.struct_offset(e, struct, "level"), UINT32)
+    pid = _member(e, task, task_field(e, "thread_pid"), UINT64)
+    place = e.b.add(e.b.add(pid, loadtime.struct_offset(e, struct, "numbers")), e.b.mul(level, str(upid.size)))
+    return _member(e, place, loadtime.struct_offset(e, upid, "nr"), INT32)
+
+
+def _member(e: Emitter, address: Value, offset: Value, kind: Type) -> Value:
+    """A member of a kernel object; 0 when it cannot be read, which is nobody's failure to report."""
+    e.b.helper("probe_read_kernel", e.cell, str(kind.size), e.b.add(address, offset))
+    return memory.load(e, e.cell, kind).value
 
 
 def _add(e: Emitter, offset: int) -> None:

@@ -60,7 +60,7 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
     services: tuple[ProgramSpec, ...] = ()
     if following.wanted(checked):
         following.declare(module)
-        services = following.trackers(script)
+        services = following.services(script)
     for at, unit in enumerate(checked.units):
         _program(script, unit, at)
     for unit in checked.units:
@@ -222,6 +222,8 @@ def _extra(script: Script) -> dict[str, Any]:
         found["unwind"] = unwind_rules.to_data()
     if script.checked.objects:
         found["objects"] = [base64.b64encode(item).decode() for item in script.checked.objects]
+    if following.wanted(script.checked):
+        found["follow"] = {"map": following.MAP}
     if script.ahead is not None:
         found["ahead"] = {**script.ahead.to_data(), "copies": script.layout.copies}
     return found

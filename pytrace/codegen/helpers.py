@@ -51,6 +51,7 @@ _ROWS: tuple[Helper, ...] = (
     Helper("get_ns_current_pid_tgid", 120, (_I, _I, _P, _I)),
     Helper("ktime_get_boot_ns", 125, ()),
     Helper("seq_printf", 126, (_I, _P, _I, _P, _I)),
+    Helper("seq_write", 127, (_I, _P, _I)),
     Helper("ringbuf_output", 130, (_P, _P, _I, _I)),
     Helper("ringbuf_reserve", 131, (_P, _I, _I), _P),
     Helper("ringbuf_submit", 132, (_P, _I), "void"),

@@ -27,7 +27,7 @@ class _Group:
 def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: Uses, scope: Scope) -> list[ProbeUnit]:
     """The units of one block; *first* is the number of the first of them in the script."""
     injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
-    follow = scope.options.follow and any(_checked_when_following(item.kind) for item in matches)
+    follow = scope.options.follow and any(_checked_when_following(item.kind, scope) for item in matches)
     body = _body(probe)
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
@@ -88,9 +88,16 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
     return (arguments, positional, context.result if "retval" in uses else None)
 
 
-def _checked_when_following(kind: ProbeKind) -> bool:
-    """Whether programs have to look for followed processes: perf events are inherited, but uprobes are not."""
-    return kind.pid_filter is PidFilter.INJECTED or (kind.user and kind.pid_filter is PidFilter.ATTACH)
+def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
+    """Whether programs have to look for followed processes.
+
+    Perf events of the process of ``-c`` are inherited by all that it forks.  Of those of ``-p`` nobody can tell which
+    of its living descendants have inherited one, so they are events of all processes.
+    """
+    if kind.pid_filter is PidFilter.INJECTED:
+        return True
+    runs_already = scope.options.pid is not None or scope.options.ahead
+    return kind.pid_filter is PidFilter.ATTACH and (kind.user or runs_already)
 
 
 def _pid_filter(scope: Scope) -> int | None:

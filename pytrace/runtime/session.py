@@ -213,6 +213,9 @@ class LiveSession:
         if not unwinds and not _shows_user_addresses(self.loaded.manifest):
             return
         pid = self._child.pid if self._child is not None else self.options.pid
+        # Followed processes that run already are not known yet: any may be one.
+        if self.options.follow and self._child is None:
+            pid = None
         try:
             self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
         except TraceError as error:
@@ -264,10 +267,29 @@ class LiveSession:
         )
         done = attach.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
         self._misses = MissReader(self.loaded, done.opened)
+        self._follow_descendants(done)
         if done.failures and attach_options.missing_probes == "warn" and options.warnings:
             for failure in done.failures:
                 self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
         return list(done.attached)
+
+    def _follow_descendants(self, done: attach.Attachments) -> None:
+        """With ``-p`` and ``--follow``: the processes that the process forked before."""
+        facts, pid = self.loaded.manifest.extra.get("follow"), self.options.pid
+        if facts is None or pid is None:
+            return
+        lister = next((item.iterator for item in done.services if item.iterator is not None), None)
+        if lister is None:
+            self._warn(f"what {pid} has forked before is not followed: the kernel has no iterator over tasks")
+            return
+        from pytrace.runtime import following
+
+        found, left_out = following.include(pid, lister, self.loaded.map_fd(facts["map"]))
+        if left_out:
+            self._warn(f"{left_out} processes that {pid} has forked before are not followed: they are too many")
+        if self._unwinder is not None:
+            for number in found:
+                self._unwinder.add(number)
 
     def _announce(self, attached: list[Attached]) -> None:
         by_hand = sum(

@@ -116,6 +116,66 @@ def test_children_of_a_running_process(server: Server, programs: Path, follow: b
         assert sorted(lines(result)) == expected
 
 
+@contextmanager
+def brood(programs: Path, *before: str) -> Iterator[subprocess.Popen[str]]:
+    """A process with three living descendants."""
+    command = [*before, str(programs / "brood")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+LIVING = [
+    pytest.param("u:{brood}:hatched {{ @[arg0] = count(); }}", "uprobe", ["@[0]: 1", "@[1]: 1", "@[2]: 1", "@[3]: 1"],
+                 id="uprobe"),
+    pytest.param("t:syscalls:sys_enter_rt_sigtimedwait {{ @[comm] = count(); }}", "syscalls", ["@[brood]: 4"],
+                 id="tracepoint"),
+    pytest.param("rt:sys_enter /arg1 == 128/ {{ @[comm] = count(); }}", "rawtracepoint", ["@[brood]: 4"],
+                 id="rawtracepoint"),
+    pytest.param("software:context-switches:1 {{ @[comm, pid] = count(); }} end {{ print(len(@)); clear(@); }}",
+                 "perf_events", ["4"], id="software"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "feature", "expected"), LIVING)
+def test_descendants_that_live_already(
+    server: Server, programs: Path, program: str, feature: str, expected: list[str]
+) -> None:
+    need(feature, "iter")
+    with brood(programs) as process, brood(programs) as other:
+        actions = [f"kill -USR1 {number}; sleep 0.2" for number in (other.pid, process.pid)]
+        text = program.format(brood=programs / "brood")
+        result = traced(server, text, process.pid, *actions, options=("--follow",))
+        assert lines(result) == expected
+
+
+def test_only_the_process_without_follow(server: Server, programs: Path) -> None:
+    need("uprobe")
+    with brood(programs) as process:
+        program = f"u:{programs}/brood:hatched {{ @[arg0] = count(); }}"
+        result = traced(server, program, process.pid, f"kill -USR1 {process.pid}; sleep 0.2")
+        assert lines(result) == ["@[0]: 1"]
+
+
+def test_descendants_of_descendants_that_live_already(server: Server, programs: Path, tmp_path: Path) -> None:
+    """What is forked later by a process that was forked before tracing started."""
+    need("syscalls", "iter")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with subprocess.Popen(["sh", "-c", f"(read line; {programs}/family 1 2; true) < {fifo}; true"]) as shell:
+        with open(fifo, "w", encoding="ascii") as pipe:
+            time.sleep(0.2)
+            program = "t:syscalls:sys_enter_exit_group { @[comm] = count(); }"
+            argv = ("--follow", "-e", program, "-p", str(shell.pid))
+            wake = f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}"
+            result = server.run(argv, when_attached=(wake,), timeout=60)
+        assert lines(result) == ["@[family]: 3", "@[sh]: 2"] or lines(result) == ["@[sh]: 2", "@[family]: 3"], result
+
+
 def test_the_tracer_ends_with_the_process(server: Server, programs: Path) -> None:
     need("syscalls")
     with running(programs / "waiter") as pid:
@@ -209,6 +269,26 @@ def test_follow_inside_a_pid_namespace(programs: Path) -> None:
         command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
     )
     assert [line for line in inside.stdout.splitlines() if line] == ["@[family]: 7"], inside
+
+
+def test_living_descendants_inside_a_pid_namespace(programs: Path, tmp_path: Path) -> None:
+    """Forks are told by the numbers of the initial namespace, processes are named by those of the tracer's."""
+    need("uprobe", "iter")
+    program = f"u:{programs}/brood:hatched {{ @[arg0, pid != pid(init)] = count(); }}"
+    tracer = f"{sys.executable} -m pytrace -q --follow -e '{program}' -p $number"
+    script = f"""
+        {programs}/brood > ready & number=$!
+        until [ -s ready ]; do sleep 0.1; done
+        __PYTRACE_NOTIFY_PROBES_ATTACHED=1 {tracer} > out & tracer=$!
+        until [ -s out ] || [ ! -d /proc/$tracer ]; do sleep 0.1; done
+        kill -USR1 $number; sleep 0.5; kill -INT $tracer; wait $tracer; kill $number; cat out"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    inside = subprocess.run(
+        [*unshare("-p", "--fork", "--mount-proc"), "sh", "-c", script],
+        capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    found = [line for line in inside.stdout.splitlines() if line.startswith("@")]
+    assert found == [f"@[{n}, true]: 1" for n in range(4)], inside
 
 
 # ---------------------------------------------------------------------------------------------- control groups

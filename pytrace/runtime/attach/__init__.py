@@ -49,6 +49,8 @@ class Attachments:
     """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
     opened: Opened
     """The links; they belong to the stack that :func:`attach_all` was given."""
+    services: tuple[Attached, ...] = ()
+    """What serves the script's programs."""
 
 
 def attach_all(
@@ -60,6 +62,7 @@ def attach_all(
         TraceError: a target could not be attached and ``options.missing_probes`` is ``error``.
     """
     attached: list[Attached] = []
+    services: list[Attached] = []
     failures: list[Failure] = []
     opened = Opened()
     stack.callback(opened.close)
@@ -73,12 +76,14 @@ def attach_all(
         for outcome in _attacher(spec.kind)(job, opened):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
-            elif not spec.service:
+            elif spec.service:
+                services.append(outcome)
+            else:
                 attached.append(outcome)
                 attached += [Attached(part, part.targets[outcome.target.cookie]) for part in parts.get(spec.symbol, ())]
         if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
-    return Attachments(tuple(attached), tuple(failures), opened)
+    return Attachments(tuple(attached), tuple(failures), opened, tuple(services))
 
 
 def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:

@@ -40,6 +40,15 @@ class AttachOptions:
         """The process that user probes are bound to; none when programs look for followed processes themselves."""
         return None if self.follow else self.pid
 
+    @property
+    def event_pid(self) -> int | None:
+        """The process whose perf events are wanted, and with *follow* those of what it forks, which inherits them.
+
+        None when programs look for followed processes themselves: of those that run already (``-p``) any may have
+        inherited an event or not.
+        """
+        return None if self.follow and self.child is None else self.pid
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

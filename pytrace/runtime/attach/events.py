@@ -43,8 +43,9 @@ def _counter(kind: perf.EventType, target: Target) -> perf.EventAttr:
 
 
 def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, child: int | None = None) -> Attached:
+    pid = job.options.event_pid
     try:
-        attach_event_everywhere(job, attr, target.cookie, opened, child if job.options.pid is None else job.options.pid)
+        attach_event_everywhere(job, attr, target.cookie, opened, child if pid is None else pid)
     except OSError as error:
         raise CannotAttachError(_reason(target, error)) from None
     return Attached(job.spec, target)

@@ -153,11 +153,20 @@ def test_events_of_a_process_are_inherited(requests: Requests, follow: bool, thr
     details = {"event": "instructions", "config": 1, "period": 1000}
     target = Target("hardware:instructions:1000", 0, details)
     before = tasks()
-    attached(spec("h", "hardware", (target,)), pid=os.getpid(), follow=follow)
+    attached(spec("h", "hardware", (target,)), pid=os.getpid(), child=os.getpid() if follow else None, follow=follow)
     assert before & tasks() <= {pid for _, pid, _ in requests.events} <= before
     flags = struct.unpack_from("=Q", requests.events[0][0], 40)[0]
     assert flags & perf.FLAG_INHERIT
     assert bool(flags & perf.FLAG_INHERIT_THREAD) == threads_only
+
+
+def test_programs_look_for_the_descendants_of_a_running_process(requests: Requests) -> None:
+    """Which of them have inherited an event cannot be told, and each must be counted once."""
+    details = {"event": "instructions", "config": 1, "period": 1000}
+    target = Target("hardware:instructions:1000", 0, details)
+    attached(spec("h", "hardware", (target,)), pid=os.getpid(), follow=True)
+    assert [(pid, cpu) for _, pid, cpu in requests.events] == [(-1, cpu) for cpu in perf.online_cpus()]
+    assert not struct.unpack_from("=Q", requests.events[0][0], 40)[0] & perf.FLAG_INHERIT
 
 
 def test_watchpoints_ask_for_a_breakpoint(requests: Requests) -> None:
