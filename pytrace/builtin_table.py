@@ -7,8 +7,9 @@ one in ``runtime.handlers`` (by event kind).  A completeness test names what a r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from pytrace.dataclass import dataclass
 
 
 class Mode(Enum):

@@ -12,12 +12,12 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytrace
 from pytrace import kept
 from pytrace.compiled import FORMAT, CompiledScript
+from pytrace.dataclass import fields
 from pytrace.diagnostics import TraceError
 from pytrace.options import CompileOptions
 

@@ -8,8 +8,8 @@ apart, and its import is a tenth of a cached start.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import TraceError, similar
 
 

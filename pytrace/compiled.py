@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pytrace.dataclass import asdict, dataclass, field
 from pytrace.diagnostics import TraceError
 from pytrace.events import EventSpec, Location
 from pytrace.types import Type, from_data, to_data

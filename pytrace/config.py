@@ -7,9 +7,9 @@ the default, in this order.  :data:`KEYS` is the table; :class:`Config` the type
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from pytrace.dataclass import asdict, dataclass, fields
 from pytrace.numerals import parse_boolean, parse_integer
 
 Value = bool | int | str

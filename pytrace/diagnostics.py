@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from pytrace.dataclass import dataclass, field, replace
 from pytrace.source import Span, expansion_chain
 
 

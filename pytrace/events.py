@@ -44,10 +44,10 @@ that is not in the library), *expansion* the calls around it, innermost first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pytrace.dataclass import dataclass
 from pytrace.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
 
 HEADER = 8

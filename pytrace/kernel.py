@@ -8,9 +8,9 @@ compiler.  The live implementation is ``pytrace.runtime.kernelinfo``; tests hand
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+from pytrace.dataclass import dataclass
 from pytrace.types import Enum, Struct, Type
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from pytrace import cache, request
 from pytrace.command_line import CommandLine
 from pytrace.compiled import CompiledScript
+from pytrace.dataclass import replace
 from pytrace.diagnostics import Diagnostics, ScriptError, TraceError, render_all
 from pytrace.options import CompileOptions
 from pytrace.request import RunOptions, Script

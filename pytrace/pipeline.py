@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytrace.compiled import CompiledScript
+from pytrace.dataclass import dataclass, field, replace
 from pytrace.diagnostics import Diagnostics, InternalError, render
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions

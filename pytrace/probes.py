@@ -7,9 +7,9 @@ What needs code (parsing an attach point, expanding it, attaching it, listing it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from pytrace.dataclass import dataclass
 from pytrace.types import AddressSpace
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass
 
 from pytrace.command_line import CommandLine
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.options import CompileOptions
 from pytrace.source import Source

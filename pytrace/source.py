@@ -7,7 +7,9 @@ characters in one source.  Every token, AST node and diagnostic carries a span.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from itertools import accumulate
+
+from pytrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,24 +20,30 @@ class Position:
     column: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """One text and the name that messages give it (``stdin`` for ``-e`` and standard input)."""
+    """One text and the name that messages give it (``stdin`` for ``-e`` and standard input).
 
-    name: str
-    text: str
-    path: str | None = None
-    """File system path of the text, or None for ``-e`` and standard input."""
-    _starts: tuple[int, ...] = field(init=False, repr=False)
+    *path* is the path of the text's file, None for ``-e`` and standard input.
+    """
 
-    def __post_init__(self) -> None:
-        starts = [0]
-        find = self.text.find
-        at = find("\n")
-        while at >= 0:
-            starts.append(at + 1)
-            at = find("\n", at + 1)
-        object.__setattr__(self, "_starts", tuple(starts))
+    __slots__ = ("_line_starts", "name", "path", "text")
+
+    def __init__(self, name: str, text: str, path: str | None = None) -> None:
+        self.name = name
+        self.text = text
+        self.path = path
+        self._line_starts: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r}, {len(self.text)} characters)"
+
+    @property
+    def _starts(self) -> list[int]:
+        """Where lines start; found when first asked, as most texts are only compiled."""
+        if not self._line_starts:
+            lengths = (len(line) + 1 for line in self.text.split("\n"))
+            self._line_starts = list(accumulate(lengths, initial=0))[:-1]
+        return self._line_starts
 
     def position(self, offset: int) -> Position:
         """The line and column of a character offset (0 … len(text))."""

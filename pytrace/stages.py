@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TextIO
+
+from pytrace.dataclass import fields, is_dataclass
 
 if TYPE_CHECKING:
     from pytrace.codegen import LlvmTexts
@@ -61,8 +62,8 @@ def _lines(value: Any, types: Mapping[Any, Any], depth: int) -> Iterator[str]:
             continue
         part = getattr(value, field.name)
         items = part if isinstance(part, tuple) else (part,)
-        children.extend(item for item in items if hasattr(item, "__dataclass_fields__"))
-        if not hasattr(part, "__dataclass_fields__") and not _holds_nodes(part):
+        children.extend(item for item in items if is_dataclass(item))
+        if not is_dataclass(part) and not _holds_nodes(part):
             attributes.append(f"{field.name}={part!r}")
     shown = f" {' '.join(attributes)}" if attributes else ""
     kind = types.get(value)
@@ -72,4 +73,4 @@ def _lines(value: Any, types: Mapping[Any, Any], depth: int) -> Iterator[str]:
 
 
 def _holds_nodes(part: Any) -> bool:
-    return isinstance(part, tuple) and any(hasattr(item, "__dataclass_fields__") for item in part)
+    return isinstance(part, tuple) and any(is_dataclass(item) for item in part)

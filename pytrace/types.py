@@ -10,9 +10,10 @@ Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
 from enum import Enum as PyEnum
 from typing import Any, ClassVar, cast
+
+from pytrace.dataclass import dataclass, fields
 
 
 class AddressSpace(PyEnum):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytrace import cache
 from pytrace.compiled import CompiledScript, Manifest
+from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.options import CompileOptions
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from pytrace import config
 from pytrace.config import BadValueError, Config, read_value
+from pytrace.dataclass import fields
 
 DEFAULTS = {
     "cpp_demangle": True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytrace.codegen import memory
@@ -14,6 +13,7 @@ from pytrace.codegen.module import PERCPU
 from pytrace.codegen.operands import Memory, Operand, Scalar
 from pytrace.codegen.regions import called_functions
 from pytrace.codegen.scratch import USER_AREA, area_name
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.visitor import walk

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from pytrace.codegen import memory
 from pytrace.codegen.ir import Block, Builder, FunctionText, Value
@@ -18,6 +17,7 @@ from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import PERCPU, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Scalar
 from pytrace.codegen.scratch import CLAIM, COPIES, Scratch, area_name
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo

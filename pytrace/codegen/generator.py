@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import Any
 
 from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target, unwind_rules
@@ -18,6 +17,7 @@ from pytrace.codegen.regions import called_functions, shared_variables
 from pytrace.codegen.scratch import Scratch
 from pytrace.codegen.snapshots import snapshots
 from pytrace.compiled import CompiledScript, Manifest, MapSpec, ProgramSpec
+from pytrace.dataclass import dataclass
 from pytrace.frontend.checked import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from pytrace.codegen.helpers import HELPERS
+from pytrace.dataclass import dataclass, field
 
 Value = str
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from pytrace.codegen.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA
 from pytrace.codegen.snapshots import snapshots
 from pytrace.compiled import Counters, GlobalSlot, Site
+from pytrace.dataclass import dataclass, field
 from pytrace.events import Location
 from pytrace.frontend.checked import CheckedProgram, MapInfo
 

@@ -10,11 +10,11 @@ What cannot be moved in this way is written down (*relies*) and checked when the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Memory, Operand, Scalar
+from pytrace.dataclass import dataclass, field
 from pytrace.frontend import ast
 from pytrace.frontend.checked import FieldPath, LoadTime
 from pytrace.types import Array, Field, Pointer, Struct, Type

@@ -7,9 +7,9 @@ read straight into the event or the map key that it is for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pytrace.codegen.ir import Value
+from pytrace.dataclass import dataclass
 from pytrace.types import AddressSpace, Type
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 
 

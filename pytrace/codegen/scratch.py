@@ -9,8 +9,7 @@ each other but never themselves, so each has an area of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from pytrace.dataclass import dataclass, field
 from pytrace.probes import ProbeKind
 
 COPIES = 4

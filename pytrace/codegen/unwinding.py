@@ -6,7 +6,6 @@ Each frame is one round of ``bpf_loop``, whose registers are kept in scratch mem
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pytrace.codegen import contexts, events, loadtime, loops, memory
 from pytrace.codegen.builtins.process_family import process_ids, task_field
@@ -15,6 +14,7 @@ from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Block, Value
 from pytrace.codegen.operands import Memory, Operand
 from pytrace.codegen.unwind_rules import RULE_FUNCTION, SPACES, TOLD, declare
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import location

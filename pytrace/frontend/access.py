@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytrace.dataclass import replace
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.checked import FieldPath

@@ -5,9 +5,8 @@ See :mod:`pytrace.frontend.checker` for how it works, and :mod:`pytrace.frontend
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from pytrace.config import Config
+from pytrace.dataclass import asdict
 from pytrace.diagnostics import Diagnostics, InternalError
 from pytrace.frontend import ast, objects
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo

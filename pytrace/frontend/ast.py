@@ -1,14 +1,13 @@
-"""The abstract syntax tree: frozen, slotted dataclasses, one class per construct.
+"""The abstract syntax tree: frozen classes of plain data, one class per construct.
 
 Nodes compare and hash by identity, so that side tables (types, scopes, constants) can be keyed by node.  A pass that
-changes a tree builds new nodes (``dataclasses.replace`` or the visitor's ``rebuild``); nothing is edited in place.
+changes a tree builds new nodes (``replace`` or the visitor's ``rebuild``); nothing is edited in place.
 Every node has ``span``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pytrace.dataclass import dataclass
 from pytrace.source import Span
 
 

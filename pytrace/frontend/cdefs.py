@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend import ast, imports
 from pytrace.kernel import KernelInfo

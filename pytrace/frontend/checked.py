@@ -94,11 +94,11 @@ of it is a constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from pytrace.builtin_table import Builtin
 from pytrace.compiled import Target
+from pytrace.dataclass import dataclass, field
 from pytrace.events import EventSpec, Location
 from pytrace.frontend import ast
 from pytrace.probes import ProbeKind

@@ -8,9 +8,9 @@ it takes whatever signedness and width its company has. :func:`settle` turns it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pytrace.dataclass import dataclass
 from pytrace.types import (
     INT64,
     UINT64,

@@ -11,10 +11,10 @@ import atexit
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend import ast
 from pytrace.kernel import KernelInfo

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytrace.dataclass import dataclass
 from pytrace.frontend import ast
 from pytrace.frontend.conversions import Flexible, Unknown, settle
 from pytrace.types import Bool, Buffer, Enum, Int, Pointer, Type, Void

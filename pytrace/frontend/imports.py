@@ -11,9 +11,9 @@ import re
 import shutil
 import stat
 import subprocess
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytrace.dataclass import dataclass, field, replace
 from pytrace.diagnostics import Diagnostics, similar
 from pytrace.frontend import ast, parser, settings, visitor
 from pytrace.options import CompileOptions

@@ -8,10 +8,10 @@ every message about them shows the calls around them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from pytrace.builtin_rows import builtin
+from pytrace.dataclass import dataclass, field, fields, replace
 from pytrace.diagnostics import Diagnostics, Note
 from pytrace.frontend import ast, library, visitor
 from pytrace.frontend.checked import LIBRARY_PREFIX

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytrace.dataclass import replace
 from pytrace.frontend import ast, expressions, fold
 from pytrace.frontend.conversions import (
     INT64_MAX,

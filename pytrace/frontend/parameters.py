@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
+from pytrace.dataclass import dataclass, replace
 from pytrace.diagnostics import Diagnostics, Note, similar
 from pytrace.frontend import ast, visitor
 from pytrace.numerals import parse_integer

@@ -8,9 +8,9 @@ diagnostics; the result holds what could be parsed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import Diagnostics, Note
 from pytrace.frontend import ast, cparts, heads, visitor
 from pytrace.frontend.lexer import LAYOUT, Lexer

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend import ast
 from pytrace.probes import ProbeKind

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.slots import HYGIENE, VariableState, shown_name

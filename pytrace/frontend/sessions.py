@@ -8,8 +8,8 @@ left.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 
+from pytrace.dataclass import replace
 from pytrace.frontend.checked import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
 from pytrace.frontend.providers import Scope
 

@@ -7,8 +7,7 @@ but one, and the final pass reports what does not fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from pytrace.dataclass import dataclass, field
 from pytrace.frontend import ast
 from pytrace.frontend.checked import VariableInfo
 from pytrace.frontend.conversions import UNKNOWN, Unknown, fits, settle, signs_differ, unify

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytrace.builtin_table import Builtin, Mode
+from pytrace.dataclass import replace
 from pytrace.frontend import ast, calls, expressions, operators
 from pytrace.frontend.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.scopes import declare_new

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
 
 from pytrace.compiled import Target
+from pytrace.dataclass import dataclass, field
 from pytrace.frontend import ast, visitor
 from pytrace.frontend.checked import ProbeContext, ProbeUnit
 from pytrace.frontend.providers import PROVIDERS, Match, Scope

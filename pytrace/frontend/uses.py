@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from pytrace.dataclass import dataclass
 from pytrace.frontend import ast, visitor
 
 

@@ -6,9 +6,9 @@ Nothing here recurses, so a deep tree is no problem.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import Any, TypeVar
 
+from pytrace.dataclass import fields
 from pytrace.frontend import ast
 
 N = TypeVar("N", bound=ast.Node)

@@ -8,10 +8,10 @@ was compiled for. The rest of a run is that of any compiled script.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pytrace.compiled import CompiledScript, Manifest
+from pytrace.dataclass import dataclass, field, replace
 from pytrace.diagnostics import TraceError, did_you_mean
 from pytrace.numerals import parse_integer
 from pytrace.request import RunOptions

@@ -10,11 +10,11 @@ Rows (lists of texts), as ``codegen.reliance`` writes them down:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytrace.compiled import Manifest, ProgramSpec, Target
+from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts
 

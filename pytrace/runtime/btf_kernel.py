@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import FunctionPrototype
 from pytrace.runtime import facts

@@ -7,8 +7,8 @@ first looked at, so ``struct task_struct`` costs no more than what a script touc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import InternalError
 from pytrace.kernel import FunctionPrototype
 from pytrace.runtime.btf import Btf, Kind

@@ -6,8 +6,8 @@ Sources: DWARF 5, section 6.4.2; System V ABI for AMD64, section 3.6.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from pytrace.dataclass import dataclass
 from pytrace.unwind_rows import CFA_LIMIT, WHERE_RBP_POINTS, WORD, Rule
 
 RBP, RSP, RETURN = 6, 7, 16

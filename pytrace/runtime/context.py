@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pytrace.compiled import Manifest, MapSpec
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import InternalError
 from pytrace.events import EventSpec, Location
 from pytrace.runtime import jsonout, messages

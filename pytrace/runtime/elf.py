@@ -14,10 +14,10 @@ import re
 import struct
 import zlib
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.patterns import exact, within
 

@@ -14,8 +14,8 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 
+from pytrace.dataclass import dataclass
 from pytrace.runtime import bpf, bpfmap, facts, perf
 from pytrace.runtime.bpf import AttachType, MapType, ProgramType
 from pytrace.runtime.syscalls import Memory

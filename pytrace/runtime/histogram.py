@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from pytrace.dataclass import dataclass
 from pytrace.types import Hist, LHist
 
 _BAR = 52

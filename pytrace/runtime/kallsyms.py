@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pytrace.dataclass import dataclass
 from pytrace.runtime.patterns import exact, within
 
 KERNEL_HALF = 1 << 63

@@ -7,11 +7,11 @@ long, so a place is only a name and what is needed to look up its arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytrace import perf_events
 from pytrace.compiled import Target
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError, similar
 from pytrace.probes import probe_kind, probe_names
 from pytrace.runtime import arguments

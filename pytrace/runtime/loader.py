@@ -13,9 +13,9 @@ import mmap
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 
 from pytrace.compiled import CompiledScript, ProgramSpec
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import InternalError
 from pytrace.probes import ProbeKind, probe_kind
 from pytrace.runtime import bpf, features, libbpf

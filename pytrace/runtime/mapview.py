@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pytrace import types
 from pytrace.compiled import MapSpec
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import InternalError
 from pytrace.runtime import jsonout
 from pytrace.runtime.jsonout import JsonForms

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pytrace import types
+from pytrace.dataclass import dataclass
 from pytrace.runtime.text import truncated
 from pytrace.runtime.values import Decoders, named_fields
 

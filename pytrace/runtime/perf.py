@@ -9,9 +9,9 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from pytrace.dataclass import dataclass, replace
 from pytrace.runtime import syscalls
 from pytrace.runtime.syscalls import Memory
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 from pytrace import types
+from pytrace.dataclass import dataclass, replace
 from pytrace.diagnostics import InternalError
 from pytrace.runtime import gfp
 from pytrace.runtime.text import TextForms, escaped, hex_escaped, hex_spaced

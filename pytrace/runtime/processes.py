@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+from pytrace.dataclass import dataclass
 
 _LINE = re.compile(rb"(?m)^([0-9a-f]+)-([0-9a-f]+) (\S)(\S)(\S)\S ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$")
 

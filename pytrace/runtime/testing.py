@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytrace.compiled import ProgramSpec
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, jsonout
 

@@ -9,10 +9,10 @@ import hashlib
 import struct
 from array import array
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pytrace import kept
+from pytrace.dataclass import dataclass
 from pytrace.runtime.call_frames import Interpreter, State, signed, unsigned
 from pytrace.runtime.elf import ElfFile
 from pytrace.unwind_rows import Rule

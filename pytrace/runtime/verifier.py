@@ -6,9 +6,9 @@ import ctypes
 import errno
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from pytrace.compiled import Manifest, MapSpec, ProgramSpec
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import libbpf
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from pytrace.dataclass import replace
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend import ast, parser, visitor
 from pytrace.source import Source
@@ -50,7 +49,7 @@ def test_rebuild_shares_what_did_not_change() -> None:
     assert visitor.rebuild(program, lambda node: node) is program
 
     def rename(node: ast.Node) -> ast.Node:
-        return dataclasses.replace(node, name="b") if isinstance(node, ast.Variable) else node
+        return replace(node, name="b") if isinstance(node, ast.Variable) else node
 
     changed = visitor.rebuild(program, rename)
     assert isinstance(changed, ast.Program)

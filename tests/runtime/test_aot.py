@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
 from pytrace import pipeline
 from pytrace.compiled import CompiledScript
+from pytrace.dataclass import replace
 from pytrace.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.options import CompileOptions
 from pytrace.request import RunOptions

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytrace.compiled import Manifest, ProgramSpec, Target
+from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.events import Location
 from pytrace.kernel import UsdtProbe, UserSymbol

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytrace import types
 from pytrace.compiled import Manifest, MapSpec
+from pytrace.dataclass import replace
 from pytrace.events import CUT, EventLayout, EventSpec, Location
 from pytrace.runtime.clock import Clock
 from pytrace.runtime.output import Flush, Output

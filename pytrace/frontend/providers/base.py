@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pytrace.config import Config
+from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import Diagnostics, similar
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point

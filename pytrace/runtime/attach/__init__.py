@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from pytrace.compiled import ProgramSpec
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import InternalError
 from pytrace.probes import ProbeKind, probe_kind
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from pytrace.compiled import ProgramSpec, Target
+from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, features, perf
 from pytrace.runtime.attach.opened import Opened

@@ -11,7 +11,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from pytrace.dataclass import dataclass, field
 
 _THREADS = 256
 _STACK = 128 << 10

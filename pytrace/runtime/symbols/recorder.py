@@ -12,8 +12,8 @@ import os
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
+from pytrace.dataclass import dataclass, replace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import perf, processes
 from pytrace.runtime.processes import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts, processes
 from pytrace.runtime.demangle import demangle
