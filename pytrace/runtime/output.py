@@ -7,6 +7,7 @@ import os
 import select
 from collections.abc import Iterable
 from enum import Enum
+from itertools import accumulate
 
 from pytrace.diagnostics import TraceError
 
@@ -52,6 +53,9 @@ class Output:
         self._messages = messages
         self._flush = flush
         self._parts: list[bytes] = []
+        self._writing: tuple[list[bytes], list[int]] | None = None
+        """Parts that are being written, and how many bytes each call has written so far."""
+        self._written = 0
         self._owned = False
 
     @classmethod
@@ -73,6 +77,11 @@ class Output:
 
     # ---- writing
 
+    @property
+    def accepted(self) -> int:
+        """How many parts were handed over so far; each event prints one."""
+        return self._written + len(self._parts)
+
     def write(self, data: bytes) -> None:
         """Print *data*."""
         parts = self._parts
@@ -92,13 +101,8 @@ class Output:
 
     def end_batch(self) -> None:
         """All events that were waiting have been handled: let their output be seen, as the policy asks."""
-        if not self._parts:
+        if self._flush is Flush.FULL and self.captured is None and sum(map(len, self._parts)) < _BLOCK:
             return
-        if self._flush is Flush.FULL and self.captured is None:
-            held = b"".join(self._parts)
-            self._parts = [held]
-            if len(held) < _BLOCK:
-                return
         self.flush()
 
     def flush(self) -> None:
@@ -106,11 +110,26 @@ class Output:
         if not self._parts:
             return
         data = b"".join(self._parts)
-        self._parts.clear()
         if self.captured is not None:
             self.captured.append(data)
         elif not self.broken:
-            self.broken = not _write(self.descriptor, data)
+            done: list[int] = []
+            self._writing = self._parts, done
+            self.broken = not _write(self.descriptor, data, done)
+        count = len(self._parts)
+        self._written += count
+        self._parts, self._writing = [], None
+
+    def drop(self) -> int:
+        """Forget what waits, after a write was interrupted; gives the number of parts that were not written whole."""
+        left = len(self._parts)
+        if self._writing is not None:
+            parts, done = self._writing
+            written = sum(done)
+            left -= sum(end <= written for end in accumulate(map(len, parts)))
+        self._written += len(self._parts)
+        self._parts, self._writing = [], None
+        return left
 
     def message(self, text: str) -> None:
         """Print *text*, which ends its line itself, on standard error."""
@@ -118,7 +137,7 @@ class Output:
             self._held.append(text)
             return
         self.flush()
-        _write(self._messages, text.encode("utf-8", "surrogateescape"))
+        _write(self._messages, text.encode("utf-8", "surrogateescape"), [])
 
     def close(self) -> None:
         """Write what waits, and close a file that was opened here.
@@ -152,8 +171,8 @@ class Output:
         return said
 
 
-def _write(descriptor: int, data: bytes) -> bool:
-    """Write all of *data*; False when nobody reads it any more.
+def _write(descriptor: int, data: bytes, done: list[int]) -> bool:
+    """Write all of *data*, and put into *done* how many bytes each call has written; False when nobody reads it.
 
     Raises:
         TraceError: the device is full or failed.
@@ -161,7 +180,9 @@ def _write(descriptor: int, data: bytes) -> bool:
     rest = memoryview(data)
     while rest:
         try:
-            rest = rest[os.write(descriptor, rest) :]
+            # Without a step of the interpreter in between: a signal's exception must not come before it is noted.
+            done.extend(map(os.write, (descriptor,), (rest,)))
+            rest = rest[done[-1] :]
         except BlockingIOError:
             # Somebody who shares the terminal or pipe made it non-blocking.
             select.select([], [descriptor], [])

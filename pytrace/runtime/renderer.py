@@ -163,6 +163,12 @@ class Renderer:
         if any(totals.values()) and self._options.warnings:
             self._tell("losses", totals)
 
+    def broken_off(self, totals: Totals) -> None:
+        """The run was broken off: sum up what was lost, on standard error in any case."""
+        if self._options.warnings:
+            for text in messages.summary_lines(self._manifest, totals):
+                self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
+
     def _tell(self, kind: str, totals: Totals) -> None:
         if self.output.json:
             found = messages.by_kind(self._manifest, totals)

@@ -100,6 +100,10 @@ class RingReader:
         # done before the consumer position says so.
         self._fence = threading.Lock()
         self._guess = SLICE
+        self.handling = 0
+        """Events that a handler was given and has not returned from; it may have raised."""
+        self.position = 0
+        """How far the output was before that (*position* of :meth:`drain`)."""
         self.peak_backlog = 0
         """Most bytes that the backlog ever held."""
 
@@ -112,11 +116,13 @@ class RingReader:
         """Whether there is something to drain, in the ring or in the backlog."""
         return bool(self._backlog) or self._producer[0] != self._position
 
-    def drain(self, handlers: Sequence[RunHandler], limit: int | None = None) -> int:
+    def drain(
+        self, handlers: Sequence[RunHandler], limit: int | None = None, position: Callable[[], int] = int
+    ) -> int:
         """Hand events to ``handlers[event id]``, in the order in which they were reserved; gives their number.
 
         Returns when nothing is left or, with *limit*, after about that many events. A handler may raise: its run counts
-        as taken, and the next call goes on behind it.
+        as taken, and the next call goes on behind it. *position* tells how far the output is, for :attr:`position`.
 
         Raises:
             InternalError: an event has an id that *handlers* does not have.
@@ -126,12 +132,14 @@ class RingReader:
             self._collect()
             if not self._backlog:
                 break
+            self.position = position()
             total += self._step(handlers, SLICE if limit is None else min(SLICE, limit - total))
         return total
 
     def discard(self) -> int:
-        """Drop everything that waits; gives the number of events."""
+        """Drop everything that waits; gives the number of events, without those of a handler that was interrupted."""
         dropped = 0
+        self._backlog_bytes = 0
         self._collect()
         while self._backlog:
             dropped += sum(run[3] for chunk in self._backlog for run in chunk.runs)
@@ -155,11 +163,13 @@ class RingReader:
             return
         with self._fence:
             data = bytes(self._data[start:end])
+        chunks = (_Chunk(data, runs),) if runs else ()
+        # Nothing is called between these two, so that no signal's exception comes between them.
+        self._backlog += chunks
         self._position = position + (end - start)
         with self._fence:
             self._consumer[0] = self._position
         if runs:
-            self._backlog.append(_Chunk(data, runs))
             self._backlog_bytes += len(data)
             self.peak_backlog = max(self.peak_backlog, self._backlog_bytes)
 
@@ -203,7 +213,7 @@ class RingReader:
     def _step(self, handlers: Sequence[RunHandler], most: int) -> int:
         """Hand over one run, cut to *most* events and to events of one id."""
         chunk = self._backlog[0]
-        offset, length, stride, count = chunk.runs.popleft()
+        offset, length, stride, count = chunk.runs[0]
         identity = chunk.words[offset >> 2]
         # As in _walk the guess follows what was met: kinds of events that alternate must not cost a long look each.
         taken = min(count, most, self._guess)
@@ -212,14 +222,19 @@ class RingReader:
             if seen.count(identity) != taken:
                 taken = next(index for index, other in enumerate(seen) if other != identity)
         self._guess = min(SLICE, max(2, 2 * taken))
+        # As in _collect: the events are either in the backlog or being handled, whenever a signal comes.
+        self.handling = taken
         if taken < count:
-            chunk.runs.appendleft((offset + taken * stride, length, stride, count - taken))
-        elif not chunk.runs:
-            self._backlog.popleft()
-            self._backlog_bytes -= len(chunk.data)
+            chunk.runs[0] = (offset + taken * stride, length, stride, count - taken)
+        else:
+            chunk.runs.popleft()
+            if not chunk.runs:
+                self._backlog.popleft()
+                self._backlog_bytes -= len(chunk.data)
         if identity >= len(handlers):
             raise InternalError(f"event with unknown id {identity}; the script has {len(handlers)} kinds of events")
         handlers[identity](chunk.data, offset, length, stride, taken)
+        self.handling = 0
         return taken
 
 

@@ -182,6 +182,7 @@ class LiveSession:
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._next_report = 0.0
+        self._maps_begun = False
         self._target = self._open_target()
 
     def _open_target(self) -> int | None:
@@ -230,6 +231,32 @@ class LiveSession:
 
     def run(self) -> int:
         """Begin, attach, wait, end; the exit status."""
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            self._break_off()
+            raise
+
+    def _break_off(self) -> None:
+        """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
+        totals = self._detach()
+        if self._maps_begun:
+            self.output.drop()
+            self._warn("the maps were not printed, or not all of them, as you interrupted")
+            return
+        # A handler may have printed some of its events before the signal came.
+        rest = max(0, self._ring.handling - (self.output.accepted - self._ring.position))
+        totals["unprinted", 0] = self._ring.discard() + rest + self.output.drop()
+        self.renderer.broken_off(totals)
+
+    def _detach(self) -> dict[Key, int]:
+        """Detach all probes; gives what was lost, as far as no end probe can lose more."""
+        missed = self._misses.totals() if self._misses is not None else {}
+        self._misses = None
+        self._links.close()
+        return {**self._counters.totals(), **missed}
+
+    def _run(self) -> int:
         self._run_all("begin")
         if not self._ended:
             attached = self._attach()
@@ -350,7 +377,7 @@ class LiveSession:
 
     def drain(self, limit: int | None = None) -> int:
         """Handle all events that wait (or about *limit*), and let their output be seen; gives their number."""
-        count = self._ring.drain(self.renderer.handlers, limit)
+        count = self._ring.drain(self.renderer.handlers, limit, lambda: self.output.accepted)
         self.renderer.end_batch()
         return count
 
@@ -381,19 +408,15 @@ class LiveSession:
 
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
-        missed = self._misses.totals() if self._misses is not None else {}
-        self._misses = None
-        self._links.close()
-        try:
-            self.drain()
-        except KeyboardInterrupt:
-            self.renderer.losses({("unprinted", 0): self._ring.discard()})
-            raise
+        before = self._detach()
+        self.drain()
         if not self.options.dry_run:
             self.renderer.resume()
             self._run_all("end")
-        totals = {**self._counters.totals(), **missed}
+        totals = {**before, **self._counters.totals()}
         self.renderer.losses(totals, ended=True)
+        self.output.flush()
+        self._maps_begun = True
         # A run that a failed assertion ended has nothing more to say.
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
             self.renderer.print_maps()

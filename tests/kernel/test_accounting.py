@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from pathlib import Path
@@ -236,3 +238,64 @@ def test_colour_only_for_terminals() -> None:
         command, capture_output=True, timeout=20, check=False, env={**os.environ, "PYTRACE_COLOR": "always"}
     )
     assert b"\x1b[" in forced.stdout + forced.stderr
+
+
+def filled(pipe: int, tracer: subprocess.Popen[bytes]) -> int:
+    """Wait until a pipe that nobody reads has no more room; gives the bytes in it."""
+    before, same = -1, 0
+    while same < 5 and tracer.poll() is None:
+        time.sleep(0.1)
+        now = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
+        before, same = now, same + 1 if now == before and now else 0
+    return before
+
+
+def interrupted(*arguments: str) -> tuple[int, str, str]:
+    """A run whose output nobody reads until it has been interrupted twice: status, output and messages."""
+    tracer = subprocess.Popen(
+        [sys.executable, "-m", "pytrace", "-q", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert tracer.stdout is not None
+    try:
+        filled(tracer.stdout.fileno(), tracer)
+        tracer.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert tracer.poll() is None
+        tracer.send_signal(signal.SIGTERM)
+        printed, said = tracer.communicate(timeout=30)
+    finally:
+        tracer.kill()
+    return tracer.returncode, printed.decode(), said.decode()
+
+
+LINES = 200_000
+MANY = f'for ($i : 0..{LINES}) {{ printf("%d\\n", $i); }}'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("-e", f"begin {{ {MANY} }} interval:s:60 {{ }}"), id="begin"),
+        pytest.param(("-B", "none", "-e", f"begin {{ {MANY} }} interval:s:60 {{ }}"), id="each_at_once"),
+        pytest.param(("-B", "full", "-e", f"begin {{ {MANY} }} interval:s:60 {{ }}"), id="blocks"),
+        pytest.param(("-f", "json", "-e", f"begin {{ {MANY} }} interval:s:60 {{ }}"), id="json"),
+        pytest.param(("-e", f"begin {{ exit(); }} end {{ {MANY} }}"), id="end"),
+        pytest.param(("-e", MANY.join(("begin { ", " }")).replace('printf("%d\\n", $i)', "print($i)")), id="print"),
+    ],
+)
+def test_what_an_interrupted_write_left_is_counted(arguments: tuple[str, ...]) -> None:
+    status, printed, said = interrupted(*arguments)
+    assert status == 130
+    whole = [line for line in printed.splitlines(keepends=True) if line.endswith("\n") and line != "\n"]
+    (left,) = re.findall(r"^WARNING: (\d+) events were not printed, as you interrupted", said, re.MULTILINE)
+    lost = re.findall(r"^WARNING: (\d+) events were lost", said, re.MULTILINE)
+    assert 0 < len(whole) < LINES
+    assert len(whole) + int(left) + sum(map(int, lost)) == LINES, said
+
+
+def test_interrupted_maps_are_told() -> None:
+    script = 'begin { for ($i : 0..4000) { @[$i, "a key that fills the pipe"] = $i; } exit(); }'
+    status, _, said = interrupted("-e", script)
+    assert status == 130
+    assert "the maps were not printed" in said
+    assert "events" not in said
