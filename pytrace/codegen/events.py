@@ -20,7 +20,7 @@ from pytrace.frontend.checked import location
 from pytrace.types import AddressSpace, Buffer, String, Type
 
 REPORTED = 64
-"""Failures of one kind that a CPU reports one by one."""
+"""Failures of one kind at one place that a CPU reports one by one."""
 
 IN_REGISTERS = 12
 """Events with more arguments are put together one argument after the other."""
@@ -225,10 +225,10 @@ def failed_call(e: Emitter, node: ast.Node, helper: str, code: Value, map_name: 
     first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name))
 
 
-def first_ones(e: Emitter, before: Value, action: Callable[[], None]) -> None:
-    """Do something for the first :data:`REPORTED` failures of a CPU; the rest are counted, to spare the ring."""
+def first_ones(e: Emitter, before: Value, action: Callable[[], None], most: int = REPORTED) -> None:
+    """Do something for the first failures of a CPU; the rest are counted, to spare the ring."""
     again, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ult", before, str(REPORTED)), again, done)
+    e.b.branch(e.b.icmp("ult", before, str(most)), again, done)
     e.b.start(again)
     action()
     e.b.jump(done)

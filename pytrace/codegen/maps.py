@@ -297,11 +297,11 @@ def update(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) 
 
 
 def _dropped(e: Emitter, node: ast.Node, info: MapInfo, got: Value) -> None:
-    """Count and report an update that the kernel refused with the code *got*."""
+    """Count an update that the kernel refused with the code *got*; a CPU's first one for the map is reported."""
     before = e.counter("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
         events.first_ones(
-            e, before, lambda: events.helper_error(e, node, "bpf_map_update_elem", got, info.name)
+            e, before, lambda: events.helper_error(e, node, "bpf_map_update_elem", got, info.name), most=1
         )
 
 

@@ -62,6 +62,8 @@ class Context:
         self.clock = clock
         self.options = options
         self.state = state
+        self.refused: set[tuple[str, int]] = set()
+        """Maps that refused an update, and why, as far as that has been told: how often is counted."""
         self.on_exit: Callable[[], None] = lambda: None
         """What else happens when the script calls ``exit()``."""
         trailer = str(self.config.get("str_trunc_trailer", ".."))

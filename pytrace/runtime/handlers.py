@@ -219,9 +219,15 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
     read = reader(spec.layout, context.decoders)
     helper = spec.static["helper"]
     subject = next((item for item in context.manifest.maps if item.name == spec.static.get("map")), None)
+    updates = subject is not None and helper == "bpf_map_update_elem"
 
     def handle(data: bytes, offset: int) -> None:
         (code,) = read(data, offset)
+        if updates and subject is not None:
+            # Each CPU reports its first one, and perhaps for several places in the script.
+            if (subject.name, code) in context.refused:
+                return
+            context.refused.add((subject.name, code))
         text, hint = messages.helper_failure(helper, code, subject)
         extra: list[tuple[str, bytes]] = [
             ("helper", jsonout.quoted(helper.removeprefix("bpf_").encode())),

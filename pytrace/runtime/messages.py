@@ -109,7 +109,7 @@ FAILURES: dict[str, Failure] = {
                          "program"),
     "ignored": Failure("event was left out, as it came after exit()", "events were left out, as they came after exit()",
                        "", told=ALL),
-    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=_EACH),
+    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=1),
     "kernel_stack": Failure("kernel stack could not be walked", "kernel stacks could not be walked", "site",
                             told=_EACH),
     "user_stack": Failure("user stack could not be walked", "user stacks could not be walked", "site",

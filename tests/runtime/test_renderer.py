@@ -119,6 +119,17 @@ def test_no_warnings_silences_all_but_errorf() -> None:
         assert b"e" in run.messages + run.printed()
 
 
+def test_a_full_map_is_told_once() -> None:
+    """Each CPU reports its first dropped update, and the map may be written at several places."""
+    run = Run()
+    helper = run.event("helper_error", [INT32], helper="bpf_map_update_elem", map="@m")
+    for _ in range(3):
+        run.send(helper, -7)
+    assert run.messages.decode().count("@m is full") == 1
+    run.send(helper, -12)
+    assert run.messages.decode().count("WARNING") == 2
+
+
 def test_expansion_is_told_innermost_first() -> None:
     found = messages.located("ERROR", "broken", PLACE, (PLACE, PLACE), colour=True)
     assert found.count("NOTE: expanded from here") == 2
@@ -295,8 +306,8 @@ def test_losses_are_told_as_they_grow_and_summed_up() -> None:
     renderer.losses({("lost", 0): 0, ("lost", 1): 0, ("map_full", 0): 0})
     assert output.said == ""
     renderer.losses({("lost", 0): 2, ("lost", 1): 3, ("missed", 0): 0})
-    renderer.losses({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 6, ("missed", 0): 2})
-    # A full map tells each dropped update itself, by an event.
+    renderer.losses({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 1, ("missed", 0): 2})
+    # A map tells its first dropped update itself, by an event.
     assert output.said == "Lost 5 events\nLost 1 events\nWARNING: 2 hits of probes were missed (tracepoint:a:b 2)\n"
     output.said = ""
     renderer.summary({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 1})
