@@ -218,16 +218,16 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
         return _nothing
     read = reader(spec.layout, context.decoders)
     helper = spec.static["helper"]
-    subject = next((item for item in context.manifest.maps if item.name == spec.static.get("map")), None)
-    updates = subject is not None and helper == "bpf_map_update_elem"
+    name = str(spec.static.get("map", ""))
+    subject = next((item for item in context.manifest.maps if item.name == name), None)
 
     def handle(data: bytes, offset: int) -> None:
         (code,) = read(data, offset)
-        if updates and subject is not None:
+        if helper == "bpf_map_update_elem":
             # Each CPU reports its first one, and perhaps for several places in the script.
-            if (subject.name, code) in context.refused:
+            if (name, code) in context.refused:
                 return
-            context.refused.add((subject.name, code))
+            context.refused.add((name, code))
         text, hint = messages.helper_failure(helper, code, subject)
         extra: list[tuple[str, bytes]] = [
             ("helper", jsonout.quoted(helper.removeprefix("bpf_").encode())),
