@@ -119,7 +119,7 @@ def read(argv: Sequence[str]) -> CommandLine:
     """Sort *argv* (without the program name) by the option table.
 
     Raises:
-        TraceError: an option is unknown, ambiguous, lacks its argument, or is given twice with different values.
+        TraceError: an option is unknown, ambiguous, or lacks its argument.
     """
     line = CommandLine()
     at = 0
@@ -190,17 +190,8 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
         if isinstance(kept, list):
             kept.append(value)
         return
-    if row.argument:
-        before = line.values.get(row.key)
-        if isinstance(before, str) and before != value:
-            raise TraceError(f"option {_spelling(row)} is given twice")
-        line.values[row.key] = value
-    else:
-        line.values[row.key] = True
-
-
-def _spelling(row: Option) -> str:
-    return f"--{row.long}" if row.long else f"-{row.short}"
+    # Given again, an option means what it says the last time, as for other commands: scripts around them rely on it.
+    line.values[row.key] = value if row.argument else True
 
 
 def help_text() -> str:

@@ -39,12 +39,16 @@ def test_unambiguous_abbreviations() -> None:
         (["-e"], "needs an argument"),
         (["--quiet=1"], "takes no argument"),
         (["--no"], "ambiguous"),
-        (["-f", "json", "-f", "text"], "given twice"),
     ],
 )
 def test_mistakes(argv: list[str], part: str) -> None:
     with pytest.raises(TraceError, match=part):
         read(argv)
+
+
+def test_options_mean_what_they_say_the_last_time() -> None:
+    line = read(["-f", "json", "-e", "begin { }", "-f", "text", "-e", "end { }"])
+    assert (line.text("format"), line.text("program")) == ("text", "end { }")
 
 
 def test_unknown_options_get_suggestions() -> None:

@@ -10,8 +10,8 @@ from pytrace.codegen.operands import Memory, Operand, Remote, Scalar
 from pytrace.codegen.operators import target_size
 from pytrace.diagnostics import InternalError, TraceError
 from pytrace.frontend import ast
-from pytrace.frontend.checked import FieldPath
-from pytrace.types import AddressSpace, Array, Int, Pointer, String, Type
+from pytrace.frontend.checked import FieldPath, Slot
+from pytrace.types import AddressSpace, Array, Int, Pointer, String, Struct, Type
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
@@ -145,11 +145,10 @@ def typed_address(e: Emitter, node: ast.Expr, missing: Block) -> Value:
             address = e.b.add(typed_address(e, node.base, missing), distance)
             if path.type.scalar:
                 address = e.b.load(e.b.pointer(address))
-        if path.type.scalar:
-            there = e.b.block()
-            e.b.branch(e.b.icmp("eq", address, "0"), missing, there)
-            e.b.start(there)
-        return address
+        return _not_null(e, address, missing) if path.type.scalar else address
+    maybe_null = _unchecked_argument(e, node)
+    if maybe_null is not None:
+        return _not_null(e, contexts.slot(e, maybe_null.index), missing)
     operand = e.value(node)
     if isinstance(operand, Remote) and operand.direct:
         return operand.address
@@ -159,6 +158,24 @@ def typed_address(e: Emitter, node: ast.Expr, missing: Block) -> Value:
         "the kernel must know the type of this pointer",
         hints=("reach it from args (ctx in iterators) in one expression, not through a variable, a map or a cast",),
     )
+
+
+def _unchecked_argument(e: Emitter, node: ast.Expr) -> Slot | None:
+    """The slot of a struct pointer among the arguments of a raw tracepoint, which the verifier may take for null."""
+    if e.program.unit.kind.name != "rawtracepoint" or not isinstance(node, ast.FieldAccess):
+        return None
+    item = e.checked.fields[node].argument
+    if item is None or not isinstance(item.type, Pointer) or not isinstance(item.type.target, Struct):
+        return None
+    return item.place if isinstance(item.place, Slot) and not item.type.trusted else None
+
+
+def _not_null(e: Emitter, address: Value, missing: Block) -> Value:
+    """*address*, after a check for null."""
+    there = e.b.block()
+    e.b.branch(e.b.icmp("eq", address, "0"), missing, there)
+    e.b.start(there)
+    return address
 
 
 # ---------------------------------------------------------------------------------------------- elements

@@ -10,7 +10,7 @@ from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.types import VOID, Array, Int, Pointer, String, Struct, Type, Void
+from pytrace.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
 
 
 def evaluate(e: Emitter, node: ast.Expr) -> Operand:
@@ -199,7 +199,10 @@ def _cast(e: Emitter, node: ast.Cast) -> Operand:
 def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
     """An explicit conversion."""
     source = operand.type
-    if isinstance(kind, Array) and source.scalar and isinstance(kind.element, Int):
+    if isinstance(kind, Bool) and isinstance(source, String):
+        # A string is true when it has a first byte.
+        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), kind)
+    if isinstance(kind, Array) and source.scalar and isinstance(kind.element, Int | Bool):
         pointer = e.temporary(8)
         e.b.store(memory.number(e, operand), pointer)
         return Memory(pointer, kind)

@@ -9,6 +9,7 @@ from pytrace.codegen import aggregates, loops, maps, memory, operators
 from pytrace.codegen.emitter import Emitter, Loop
 from pytrace.codegen.expressions import store_variable
 from pytrace.codegen.operands import Operand, Scalar
+from pytrace.codegen.overlap import overlaps
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import MapInfo
@@ -89,11 +90,25 @@ def _plain_assign(e: Emitter, node: ast.Assign) -> None:
     if isinstance(target, ast.MapRef | ast.MapIndex):
         info = maps.info_of(e, target)[0]
         if info.value.aggregate:
-            if not isinstance(node.value, ast.Call | ast.Identifier):
-                raise InternalError("an aggregate is assigned by its function")
-            aggregates.assign(e, target, node.value)
+            _assign_aggregate(e, target, node.value)
             return
-    _store(e, target, e.value(node.value))
+    operand = e.value(node.value)
+    if not isinstance(target, ast.MapIndex) and not operand.type.scalar and overlaps(e.checked, node.value, target):
+        operand = memory.detached(e, operand, _slot_type(e, target))
+    _store(e, target, operand)
+
+
+def _assign_aggregate(e: Emitter, target: ast.MapRef | ast.MapIndex, value: ast.Expr) -> None:
+    """``@m = count()``; the call may be the last thing in a block."""
+    while isinstance(value, ast.BlockExpr) and value.block.value is not None:
+        for statement in value.block.statements:
+            run(e, statement)
+        if e.b.closed:
+            return
+        value = value.block.value
+    if not isinstance(value, ast.Call | ast.Identifier):
+        raise InternalError("an aggregate is assigned by its function")
+    aggregates.assign(e, target, value)
 
 
 def _store(e: Emitter, target: ast.Expr, operand: Operand) -> None:

@@ -114,6 +114,13 @@ def is_aggregate_call(node: ast.Expr) -> bool:
     return row is not None and row.family == "aggregate"
 
 
+def aggregate_call(node: ast.Expr) -> ast.Expr | None:
+    """The call of an aggregating function that *node* is, or that the block *node* ends with."""
+    while isinstance(node, ast.BlockExpr) and node.block.value is not None:
+        node = node.block.value
+    return node if is_aggregate_call(node) else None
+
+
 KEEPS_SILENT = frozenset({"skboutput", "signal", "signal_thread", "write_user", "override", "find"})
 """Functions with a result that a statement may ignore."""
 

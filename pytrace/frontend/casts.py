@@ -76,11 +76,11 @@ def _to_integer(checker: Checker, node: ast.Cast, target: Type, given: Type) -> 
 
 
 def _to_bool(checker: Checker, node: ast.Cast, target: Type, given: Type) -> Type | None:
-    if not isinstance(given, _SCALARS):
+    if not isinstance(given, _SCALARS | String):
         return None
     value = checker.constant(node.operand)
-    if isinstance(value, int):
-        checker.set_constant(node, bool(value))
+    if isinstance(value, int | bytes):
+        checker.set_constant(node, bool(value.partition(b"\0")[0] if isinstance(value, bytes) else value))
     return target
 
 
@@ -125,12 +125,12 @@ def _to_array(checker: Checker, node: ast.Cast, target: Type, given: Type) -> Ty
 
 
 def _integer_to_array(checker: Checker, node: ast.Cast, target: Array, given: Type) -> Type | None:
-    if not isinstance(target.element, Int):
+    if not isinstance(target.element, Int | Bool):
         return None
     value = checker.constant(node.operand)
     size = settle(given).size
     if target.count == 0:
-        count = size // target.element.width
+        count = size // target.element.size
         return Array(target.element, count) if count else None
     if target.size == size:
         return target

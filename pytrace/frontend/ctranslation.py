@@ -99,7 +99,9 @@ def translate(
     """Parse the C part of *program*; what is wrong in it is reported at its place in the script."""
     found = Translation(kernel, arguments=_arguments(options, kernel))
     line = 1
-    parts = [(f'#include "{os.path.abspath(path)}"', program.span) for path in options.includes]
+    # A file of the working directory comes before a header of that name in the directories for headers.
+    files = [os.path.abspath(path) if os.path.exists(path) else path for path in options.includes]
+    parts = [(f'#include "{path}"', program.span) for path in files]
     parts.extend((part.text, part.span) for part in program.c_parts)
     for text, span in parts:
         # A definition may stand without its semicolon at the end of a part; an empty declaration is harmless.

@@ -248,8 +248,9 @@ def _assign_map(checker: Checker, node: ast.Assign, target: ast.MapRef | ast.Map
         state = expressions.use_scalar(checker, target)
     else:
         state = expressions.use_keyed(checker, target)
-    if calls.is_aggregate_call(node.value):
-        _assign_aggregate(checker, node, target, state)
+    call = calls.aggregate_call(node.value)
+    if call is not None:
+        _assign_aggregate(checker, node, call, target, state)
         return
     given = checker.value(node.value)
     if state is None:
@@ -270,11 +271,11 @@ def _assign_map(checker: Checker, node: ast.Assign, target: ast.MapRef | ast.Map
 
 
 def _assign_aggregate(
-    checker: Checker, node: ast.Assign, target: ast.MapRef | ast.MapIndex, state: MapState | None
+    checker: Checker, node: ast.Assign, call: ast.Expr, target: ast.MapRef | ast.MapIndex, state: MapState | None
 ) -> None:
-    checker.aggregate = node.value
+    around, checker.aggregate = checker.aggregate, call
     kind = checker.value(node.value)
-    checker.aggregate = None
+    checker.aggregate = around
     if state is None:
         return
     if node.operator != "=":

@@ -81,12 +81,12 @@ def _probe(e: Emitter, node: Node) -> Operand:
 
 
 def _usermode(e: Emitter, _node: Node) -> Operand:
-    """The privilege level is in the low bits of the code segment register."""
+    """The privilege level is in the low bits of the code segment register; probes of the tracer run by its own call."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):
         level = e.b.op("and", contexts.register(e, "cs"), "3")
         return Scalar(e.b.number(e.b.icmp("eq", level, "3")), BOOL)
-    return Scalar("0", BOOL)
+    return Scalar("1" if unit.kind.special else "0", BOOL)
 
 
 EMIT: dict[str, Emission] = {

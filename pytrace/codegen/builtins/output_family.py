@@ -9,7 +9,7 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Nothing, Operand, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.types import VOID, AddressSpace, Pointer, String
+from pytrace.types import INT64, VOID, AddressSpace, Pointer, String
 
 PACKET_MOST = 65535
 """Longest packet that skboutput copies."""
@@ -95,7 +95,8 @@ def _skboutput(e: Emitter, node: ast.Call) -> Operand:
         e.b.store(size, e.b.offset(pointer, layout.offsets[2]), 32)
         events.header(e, spec, pointer, size)
         events.output(e, pointer, e.b.add(size, str(layout.fixed_size)))
-    return Nothing(VOID)
+    # What finds no room is counted as lost; the script is not told.
+    return Scalar("0", INT64)
 
 
 def _debugf(e: Emitter, node: ast.Call) -> Operand:
