@@ -151,6 +151,15 @@ def place(e: Emitter, operand: Operand) -> Memory:
     return Memory(pointer, operand.type)
 
 
+def detached(e: Emitter, operand: Operand, kind: Type) -> Memory:
+    """The operand as a value of *kind* that can be copied in one go, also to where it was computed from."""
+    if isinstance(operand, Memory) and operand.type == kind:
+        return operand
+    pointer = e.temporary(kind.size)
+    write(e, operand, pointer, kind)
+    return Memory(pointer, kind)
+
+
 def write(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int = 8) -> None:
     """Write *operand* as a value of *kind*, converted as the language says, padding zeroed."""
     if kind.scalar:

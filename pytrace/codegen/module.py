@@ -20,7 +20,6 @@ _DECLARATIONS = """\
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @llvm.preserve.static.offset(ptr)
-declare i64 @llvm.bpf.passthrough.i64.i64(i32, i64)
 declare i64 @llvm.ctlz.i64(i64, i1)
 declare i16 @llvm.bswap.i16(i16)
 declare i32 @llvm.bswap.i32(i32)
