@@ -257,10 +257,15 @@ class LiveSession:
         return {**self._counters.totals(), **missed}
 
     def _run(self) -> int:
-        self._run_all("begin")
+        # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
+        # reads the output finds the number of attached probes first.
+        for program in self._session.programs("begin"):
+            self.loaded.run(program.symbol)
+        attached = self._attach()
+        self._announce(attached)
+        self.drain()
+        self._look_for_exit()
         if not self._ended:
-            attached = self._attach()
-            self._announce(attached)
             if self._child is not None:
                 self._release_child(self._child)
             if not self.options.dry_run:
@@ -278,8 +283,6 @@ class LiveSession:
             self.loaded.run(program.symbol)
             self.drain()
             self._look_for_exit()
-            if self._ended and kind == "begin":
-                return
 
     def _attach(self) -> list[Attached]:
         config, options = self.loaded.manifest.config, self.options
