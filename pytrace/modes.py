@@ -279,6 +279,8 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     operand = line.operands[0] if line.operands else None
     if line.text("program") is not None or (operand is not None and os.path.isfile(operand)):
         return _list_script(line, kernel, options)
+    if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
+        sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
     sys.stdout.write(listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose))
     return 0
 

@@ -51,9 +51,11 @@ def cast(checker: Checker, node: ast.Cast) -> Type:
 
 
 def _warn_same(checker: Checker, node: ast.Cast, target: Type, given: Type) -> None:
-    read = isinstance(node.operand, ast.MapRef | ast.MapIndex)
-    # A literal's type is no news that its writer could know.
-    if given != target or isinstance(given, Flexible) or isinstance(node.type, ast.TypeofExpr) or read:
+    operand = node.operand
+    read = isinstance(operand, ast.MapRef | ast.MapIndex)
+    # Types of literals, and of results where BTF or DWARF tells them, are no news that their writer could know.
+    unknown = isinstance(given, Flexible) or (isinstance(operand, ast.Identifier | ast.Call) and operand.name == "retval")
+    if given != target or unknown or isinstance(node.type, ast.TypeofExpr) or read:
         return
     checker.warn(f"the value is {target} already", cast_span(node), hints=["leave the cast out"])
 

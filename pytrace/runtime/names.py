@@ -158,13 +158,18 @@ def _symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: bo
 def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:
     if not frame.name:
         return b"%s0x%x\n" % (indent, address)
-    mark = b"[inlined] " if frame.inlined else b""
     place = os.fsencode(f"@{frame.file}:{frame.line}") if frame.file else b""
-    return b"%s%s%s+%d%s\n" % (indent, mark, os.fsencode(frame.name), frame.offset, place)
+    return b"%s%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", _spot(frame), place)
+
+
+def _spot(frame: Frame) -> bytes:
+    """Function and offset; what was inlined has no start of its own to count from."""
+    name = os.fsencode(frame.name)
+    return name if frame.inlined else b"%s+%d" % (name, frame.offset)
 
 
 def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
     if not frame.name:
         return b"\t%x 0x%x ([unknown])\n" % (address, address)
     behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
-    return b"\t%x %s+%d%s\n" % (address, os.fsencode(frame.name), frame.offset, behind)
+    return b"\t%x %s%s\n" % (address, _spot(frame), behind)

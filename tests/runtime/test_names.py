@@ -46,7 +46,7 @@ FRAMES = (0, (0x1000, 0x2000, 0x3000), 0)
             StackMode.BPFTRACE,
             b"""
         do_work+16
-        [inlined] helper+4@src/a.c:12
+        [inlined] helper@src/a.c:12
         main+8@src/b.c:30
         0x3000
 """,
@@ -55,7 +55,7 @@ FRAMES = (0, (0x1000, 0x2000, 0x3000), 0)
             StackMode.PERF,
             b"""
 \t1000 do_work+16 ([kernel])
-\t2000 helper+4 (inlined)
+\t2000 helper (inlined)
 \t2000 main+8 (/bin/prog)
 \t3000 0x3000 ([unknown])
 """,
