@@ -31,6 +31,28 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
     return None
 
 
+def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[str, str | None] | None:
+    """Name and path of the file with what ``dwz -m`` found in several debug files; no path when it is not there.
+
+    None for a file that has no such link (``.gnu_debugaltlink``, ``.debug_sup``). The build id must be equal.
+    """
+    link = binary.supplement_link
+    if link is None:
+        return None
+    name, build_id = link
+    folder = os.path.dirname(os.path.realpath(binary.path))
+    places = [f"{root}{name}" if os.path.isabs(name) else os.path.join(folder, name)]
+    for entry in search:
+        directory = entry.removeprefix("+")
+        inside = f"{root}{directory}" if os.path.isabs(directory) else os.path.join(folder, directory)
+        places += [
+            f"{inside}/.build-id/{build_id[:2]}/{build_id[2:]}.debug",
+            f"{inside}/.dwz/{os.path.basename(name)}",
+            f"{inside}/{os.path.basename(name)}",
+        ]
+    return name, next((path for path in places if os.path.isfile(path) and _has_id(path, build_id)), None)
+
+
 def _candidates(binary: ElfFile, search: Iterable[str], root: str) -> Iterator[tuple[str, bool]]:
     folder = os.path.dirname(os.path.realpath(binary.path))
     build_id, link = binary.build_id, binary.debug_link
@@ -51,6 +73,14 @@ def _candidates(binary: ElfFile, search: Iterable[str], root: str) -> Iterator[t
     if build_id:
         cache = os.environ.get("DEBUGINFOD_CACHE_PATH") or str(Path.home() / ".cache" / "debuginfod_client")
         yield f"{cache}/{build_id}/debuginfo", False
+
+
+def _has_id(path: str, build_id: str) -> bool:
+    try:
+        with ElfFile.open(path) as file:
+            return not build_id or file.build_id == build_id
+    except (OSError, TraceError):
+        return False
 
 
 def _belongs(binary: ElfFile, path: str, by_checksum: bool) -> bool:

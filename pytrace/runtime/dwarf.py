@@ -1,21 +1,32 @@
 """DWARF of user binaries (and of a kernel image): parameters, source lines, inlined functions.
 
-pyelftools does the decoding; here is what probes and stacks ask of it. All addresses are virtual addresses of the file.
+What probes and stacks ask of it; `dwarf_units` and its neighbours decode. All addresses are virtual addresses of the
+file. A function is looked for in the unit that has its code, so few units are read, and of split ones only their files.
 """
 
 from __future__ import annotations
 
+import re
+import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UserParameter
+from pytrace.runtime import debug_files
+from pytrace.runtime.dwarf_constants import At, Tag
+from pytrace.runtime.dwarf_forms import DwarfError
+from pytrace.runtime.dwarf_lines import LineTable
+from pytrace.runtime.dwarf_lists import locations, ranges
+from pytrace.runtime.dwarf_sections import FileSections
 from pytrace.runtime.dwarf_types import DwarfTypes, type_text
+from pytrace.runtime.dwarf_units import Die, Unit, UnitTable, initial_length
 from pytrace.runtime.elf import EM_AARCH64, EM_X86_64, ElfFile
+from pytrace.runtime.split_dwarf import SplitUnits
 from pytrace.types import Array, Pointer, Struct, Type
 
 _INTEGER_REGISTERS = {
@@ -34,6 +45,11 @@ _FIRST_STACK_ARGUMENT = {EM_X86_64: 8, EM_AARCH64: 0}
 """Distance from the stack pointer at a function's entry to its first argument in memory."""
 
 _OP_REG0, _OP_REG31 = 0x50, 0x6F
+_CLONE = re.compile(r"\.(isra|constprop|part)\b")
+"""In names of functions that gcc made for some callers, with parameters of its own choice."""
+_Subject = TypeVar("_Subject")
+_SCOPES = frozenset((Tag.NAMESPACE, Tag.CLASS_TYPE, Tag.STRUCTURE_TYPE))
+"""Entries that functions with code may lie in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +61,24 @@ class Place:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of a line table: *line* 0 ends a sequence."""
-
-    address: int
-    file: str
-    line: int
-    column: int
-    statement: bool
-
-
 class DebugInfo:
-    """The DWARF of one file."""
+    """The DWARF of one file.
 
-    def __init__(self, path: str) -> None:
-        from elftools.common.exceptions import DWARFError, ELFError
-        from elftools.elf.elffile import ELFFile
+    *beside* are further files that split units may lie beside (the binary of a debug file), *search* and *root* are as
+    for :func:`debug_files.find`.
+    """
 
+    def __init__(self, path: str, beside: Iterable[str] = (), search: Iterable[str] = (), root: str = "") -> None:
         self.path = path
-        self._errors = (DWARFError, ELFError)
-        with self._reading():
-            self._file = ELFFile(open(path, "rb"))  # noqa: SIM115 - read lazily for as long as this object lives
-            self._dwarf = self._file.get_dwarf_info()
-        self._machine = EM_X86_64 if self._file["e_machine"] == "EM_X86_64" else (
-            EM_AARCH64 if self._file["e_machine"] == "EM_AARCH64" else 0
-        )  # fmt: skip
-        self._types = DwarfTypes(path)
-        self._rows: dict[int, list[_Row]] = {}
-        self._functions: dict[int, list[tuple[int, int, Any]]] = {}
+        self._search, self._root = tuple(search), root
+        self._elf = ElfFile.open(path)
+        self._sections = FileSections(self._elf)
+        self._units = UnitTable(self._sections, supplement=self._supplement)
+        self._split = SplitUnits((path, *beside), self._search, root)
+        self._machine = self._elf.machine
+        self._types = DwarfTypes(path, self._reading)
+        self._tables: dict[Unit, LineTable] = {}
+        self._functions: dict[Unit, list[tuple[int, int, Die]]] = {}
 
     @staticmethod
     def present(path: str) -> bool:
@@ -83,13 +88,35 @@ class DebugInfo:
                 section.name in (".debug_info", ".zdebug_info") and section.type != 8 for section in file.sections
             )
 
+    @property
+    def problems(self) -> list[str]:
+        """Files with parts of the debug information that were asked for and are not there, as sentences."""
+        return list(self._split.problems)
+
+    @property
+    def files(self) -> list[str]:
+        """Other files that answers depend on, also those that are not there."""
+        return list(self._split.opened)
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn the decoder's complaints into a message with the file's name."""
         try:
             yield
-        except (*self._errors, KeyError, IndexError) as error:
+        except (DwarfError, IndexError, struct.error) as error:
             raise TraceError(f"{self.path}: its DWARF cannot be read: {error}") from error
+
+    def _supplement(self) -> UnitTable:
+        link = debug_files.supplement(self._elf, self._search, self._root)
+        if link is None:
+            raise DwarfError("it refers to a supplementary file and does not name one")
+        name, path = link
+        if path is None:
+            raise TraceError(
+                f"{self.path}: its debug information needs the supplementary file {name}, which is not there",
+                hints=["--debuginfo names more folders to look in"],
+            )
+        return UnitTable(FileSections(ElfFile.open(path)))
 
     # ---- parameters
 
@@ -99,29 +126,40 @@ class DebugInfo:
         One that the compiler removed, or that is in registers in pieces, is left out.
         """
         with self._reading():
-            die = self._function_at(address) if address is not None else None
-            if die is None:
-                die = self._function_named(symbol)
+            die = self._function(symbol, address)
             if die is None:
                 return None
-            entry = address if address is not None else _low_high(die)[0]
-            return tuple(self._placed_parameters(die, entry))
+            entry = address if address is not None else ranges(die)[0][0]
+            return tuple(self._placed_parameters(die, entry, conventional=not _CLONE.search(symbol)))
 
     def result(self, symbol: str, address: int | None) -> Type | None:
         """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it gives nothing."""
         with self._reading():
-            die = self._function_at(address) if address is not None else None
-            if die is None:
-                die = self._function_named(symbol)
-            return None if die is None else self._types.of(_described(die, "DW_AT_type"))
+            die = self._function(symbol, address)
+            return None if die is None else self._types.of(_described(die, At.TYPE))
 
-    def _placed_parameters(self, die: Any, entry: int) -> Iterator[UserParameter]:
+    def _function(self, symbol: str, address: int | None) -> Die | None:
+        if address is None:
+            return next((found for unit in self._units if (found := self._named(unit, symbol))), None)
+        unit = self._unit_at(address)
+        if unit is None:
+            return None
+        found = self._covering(unit, address)
+        if found is not None and address in {low for low, _ in ranges(found)}:
+            return found
+        return self._named(unit, symbol)
+
+    def _named(self, unit: Unit, name: str) -> Die | None:
+        for _, _, die in self._functions_of(unit):
+            if name in (_linkage_name(die), _name(die)):
+                return die
+        return None
+
+    def _placed_parameters(self, die: Die, entry: int, *, conventional: bool) -> Iterator[UserParameter]:
         registers = iter(_INTEGER_REGISTERS.get(self._machine, ()))
         stack = _FIRST_STACK_ARGUMENT.get(self._machine, 0)
-        for number, child in enumerate(
-            child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"
-        ):
-            kind = self._types.of(_described(child, "DW_AT_type"))
+        for number, child in enumerate(child for child in die.children() if child.tag == Tag.FORMAL_PARAMETER):
+            kind = self._types.of(_described(child, At.TYPE))
             name = _name(child) or f"arg{number}"
             by_convention = ""
             if kind.scalar:
@@ -135,67 +173,52 @@ class DebugInfo:
                 for _ in range((kind.size + 7) // 8):
                     next(registers, "")
             location = self._register_at(child, entry)
-            if location is None:
+            if location is None and conventional:
                 location = by_convention
             if location:
-                yield UserParameter(name, kind, location, type_text(_described(child, "DW_AT_type")))
+                yield UserParameter(name, kind, location, type_text(_described(child, At.TYPE)))
 
-    def _register_at(self, die: Any, address: int) -> str | None:
+    def _register_at(self, die: Die, address: int) -> str | None:
         """The register that DWARF says a parameter is in at the entry; None when it says memory, empty for nowhere.
 
         Code without optimisation stores parameters to the stack in the prologue: DWARF then describes that place,
         which holds nothing yet at the entry.
         """
-        from elftools.dwarf.locationlists import LocationEntry, LocationExpr, LocationParser
-
-        attribute = die.attributes.get("DW_AT_location")
-        if attribute is None:
-            return "" if "DW_AT_const_value" in die.attributes else None
-        found: Any = LocationParser(self._dwarf.location_lists()).parse_from_attribute(
-            attribute, die.cu["version"], die
-        )
-        if isinstance(found, LocationExpr):
-            return self._register(found.loc_expr)
-        base = _number(die.cu.get_top_DIE(), "DW_AT_low_pc")
-        for entry in found:
-            if not isinstance(entry, LocationEntry):
-                base = entry.base_address
-                continue
-            start = 0 if entry.is_absolute else base
-            if start + entry.begin_offset <= address < start + entry.end_offset:
-                return self._register(entry.loc_expr)
+        if At.LOCATION not in die:
+            return "" if At.CONST_VALUE in die else None
+        for low, high, expression in locations(die):
+            if low <= address < high:
+                return self._register(expression)
         return None
 
-    def _register(self, expression: list[int]) -> str | None:
+    def _register(self, expression: bytes) -> str | None:
         names = _DWARF_REGISTERS.get(self._machine, ())
         if len(expression) == 1 and _OP_REG0 <= expression[0] <= _OP_REG31:
             number = expression[0] - _OP_REG0
             return names[number] if number < len(names) else None
         return None
 
-    def _function_named(self, name: str) -> Any | None:
-        for unit in self._dwarf.iter_CUs():
-            for _, _, die in self._functions_of(unit):
-                if name in (_linkage_name(die), _name(die)):
-                    return die
-        return None
-
     # ---- source lines
 
-    def addresses(self, file: str, line: int, column: int | None) -> list[int]:
+    def addresses(
+        self, file: str, line: int, column: int | None, start: Callable[[int], int | None] = lambda _: None
+    ) -> list[int]:
         """Where the code of a source line starts: the first statement in each function that has it, in order.
 
-        *file* is a path or its end (``main.c``, ``src/main.c``); *column* narrows the line to one statement.
+        *file* is a path or its end (``main.c``, ``src/main.c``); *column* narrows the line to one statement. *start*
+        knows where the function of an address starts when DWARF does not (a split unit that is not there).
         """
         with self._reading():
-            found: dict[int, int] = {}
-            for unit in self._dwarf.iter_CUs():
-                if not any(_same_file(name, file) for name in self._file_names(unit)):
-                    continue
-                for row in self._lines(unit):
-                    wanted = row.line == line and row.statement and _same_file(row.file, file)
+            found: dict[object, int] = {}
+            for unit in self._units:
+                table = self._lines(unit)
+                numbers = {number for number, name in enumerate(table.files) if _same_file(name, file)}
+                for row in table.rows if numbers else ():
+                    wanted = row.line == line and row.statement and row.file in numbers
                     if wanted and (column is None or row.column == column):
-                        owner = self._function_start(unit, row.address)
+                        die = self._covering(unit, row.address)
+                        # A function may be in several pieces; what no function has stands for itself.
+                        owner = (die.unit, die.offset) if die is not None else start(row.address) or row
                         found[owner] = min(found.get(owner, row.address), row.address)
             return sorted(set(found.values()))
 
@@ -203,189 +226,136 @@ class DebugInfo:
         """Source file and line of an address; empty and 0 when they are not known."""
         with self._reading():
             unit = self._unit_at(address)
-            return self._line_in(unit, address) if unit is not None else ("", 0)
+            return self._lines(unit).place(address) if unit is not None else ("", 0)
 
-    def _line_in(self, unit: Any, address: int) -> tuple[str, int]:
-        rows = self._lines(unit)
-        at = bisect_right(rows, address, key=lambda row: row.address) - 1
-        return (rows[at].file, rows[at].line) if at >= 0 and rows[at].line else ("", 0)
-
-    def _file_names(self, unit: Any) -> list[str]:
-        """Paths of a unit's file table, by the numbers that its rows and call sites use."""
-        program = self._dwarf.line_program_for_CU(unit)
-        if program is None:
-            return []
-        header = program.header
-        top = unit.get_top_DIE().attributes
-        compiled_in = top["DW_AT_comp_dir"].value.decode(errors="replace") if "DW_AT_comp_dir" in top else ""
-        directories = [text.decode(errors="replace") for text in header["include_directory"]]
-        names = []
-        if header["version"] < 5:
-            # Before DWARF 5 both tables count from 1, and directory 0 is that of the compilation.
-            directories.insert(0, compiled_in)
-            names.append("")
-        for entry in header["file_entry"]:
-            folder = directories[entry.dir_index] if entry.dir_index < len(directories) else ""
-            name = entry.name.decode(errors="replace")
-            if not name.startswith("/"):
-                name = f"{folder}/{name}" if folder else name
-                if not name.startswith("/") and compiled_in:
-                    name = f"{compiled_in}/{name}"
-            names.append(name)
-        return names
-
-    def _lines(self, unit: Any) -> list[_Row]:
-        rows = self._rows.get(unit.cu_offset)
-        if rows is None:
-            names = self._file_names(unit)
-            rows = []
-            program = self._dwarf.line_program_for_CU(unit)
-            for entry in program.get_entries() if program is not None else ():
-                state = entry.state
-                if state is None:
-                    continue
-                name = names[state.file] if state.file < len(names) else ""
-                line = 0 if state.end_sequence else state.line
-                rows.append(_Row(state.address, name, line, state.column, bool(state.is_stmt)))
-            # At one address the row that ends a sequence comes before the one that begins the next.
-            rows.sort(key=lambda row: (row.address, row.line != 0))
-            self._rows[unit.cu_offset] = rows
-        return rows
+    def _lines(self, unit: Unit) -> LineTable:
+        table = self._tables.get(unit)
+        if table is None:
+            table = self._tables[unit] = LineTable(unit)
+        return table
 
     # ---- functions of an address
 
     def frames(self, address: int) -> list[Place]:
-        """The functions of an address: inlined ones first, the function itself last; empty when it is not known."""
+        """The functions of an address: inlined ones first, the function itself last; empty when it is not known.
+
+        Where a split unit is not there, one place with an empty function says what line it is.
+        """
         with self._reading():
             unit = self._unit_at(address)
-            chain = self._chain(unit, address) if unit is not None else []
-            return self._places(unit, chain, address) if chain else []
+            if unit is None:
+                return []
+            chain = self._chain(unit, address)
+            return self._places(unit, chain, address)
 
-    def _places(self, unit: Any, chain: list[Any], address: int) -> list[Place]:
-        names = self._file_names(unit)
-        file, line = self._line_in(unit, address)
+    def _places(self, unit: Unit, chain: list[Die], address: int) -> list[Place]:
+        table = self._lines(unit)
+        file, line = table.place(address)
+        if not chain:
+            return [Place("", file, line)] if line and self._split.whole(unit) is None else []
         found = []
         for die in reversed(chain):
             found.append(Place(_linkage_name(die) or _name(die), file, line))
-            number = _number(die, "DW_AT_call_file")
-            file, line = names[number] if number < len(names) else "", _number(die, "DW_AT_call_line")
+            file, line = table.file(die.number(At.CALL_FILE, -1)), die.number(At.CALL_LINE)
         return found
 
-    def _chain(self, unit: Any, address: int) -> list[Any]:
+    def _chain(self, unit: Unit, address: int) -> list[Die]:
         """The function that covers an address and the inlined functions inside it, outermost first."""
         function = self._covering(unit, address)
         if function is None:
             return []
         chain, inner = [function], function
         while True:
-            inner = next((child for child in inner.iter_children() if self._covers(child, address)), None)
-            if inner is None:
+            below = next((child for child in inner.children() if _covers(child, address)), None)
+            if below is None:
                 return chain
-            if inner.tag == "DW_TAG_inlined_subroutine":
+            inner = below
+            if inner.tag == Tag.INLINED_SUBROUTINE:
                 chain.append(inner)
 
-    def _covers(self, die: Any, address: int) -> bool:
-        if die.tag not in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"):
-            return False
-        return any(low <= address < high for low, high in self._ranges(die))
-
-    def _ranges(self, die: Any) -> list[tuple[int, int]]:
-        if "DW_AT_ranges" not in die.attributes:
-            low, high = _low_high(die)
-            return [(low, high)] if high > low else []
-        base = _number(die.cu.get_top_DIE(), "DW_AT_low_pc")
-        lists: Any = self._dwarf.range_lists()
-        found = []
-        for entry in lists.get_range_list_at_offset(die.attributes["DW_AT_ranges"].value, die.cu):
-            if hasattr(entry, "base_address"):
-                base = entry.base_address
-                continue
-            start = 0 if getattr(entry, "is_absolute", False) else base
-            found.append((start + entry.begin_offset, start + entry.end_offset))
-        return found
-
-    def _functions_of(self, unit: Any) -> list[tuple[int, int, Any]]:
-        """Start, end and DIE of the functions with code in a unit, in order of address."""
-        known = self._functions.get(unit.cu_offset)
+    def _functions_of(self, unit: Unit) -> list[tuple[int, int, Die]]:
+        """Start, end and entry of the functions with code in a unit, in order of address."""
+        known = self._functions.get(unit)
         if known is None:
             known = []
-            waiting = [unit.get_top_DIE()]
+            whole = self._split.whole(unit)
+            waiting = [whole.top] if whole is not None else []
             while waiting:
-                for die in waiting.pop().iter_children():
-                    if die.tag == "DW_TAG_subprogram":
-                        known += [(low, high, die) for low, high in self._ranges(die)]
-                    elif die.tag in ("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type"):
+                for die in waiting.pop().children():
+                    if die.tag == Tag.SUBPROGRAM and die.row.code:
+                        known += [(low, high, die) for low, high in ranges(die)]
+                    elif die.tag in _SCOPES:
                         waiting.append(die)
             known.sort(key=lambda row: row[0])
-            self._functions[unit.cu_offset] = known
+            self._functions[unit] = known
         return known
 
-    def _covering(self, unit: Any, address: int) -> Any | None:
-        rows = self._functions_of(unit)
-        at = bisect_right(rows, address, key=lambda row: row[0]) - 1
-        return rows[at][2] if at >= 0 and address < rows[at][1] else None
-
-    def _function_start(self, unit: Any, address: int) -> int:
-        rows = self._functions_of(unit)
-        at = bisect_right(rows, address, key=lambda row: row[0]) - 1
-        return int(rows[at][0]) if at >= 0 and address < rows[at][1] else address
-
-    def _function_at(self, address: int) -> Any | None:
-        unit = self._unit_at(address)
-        found = self._covering(unit, address) if unit is not None else None
-        return found if found is not None and address in {low for low, _ in self._ranges(found)} else None
+    def _covering(self, unit: Unit, address: int) -> Die | None:
+        return _found(self._functions_of(unit), address)
 
     # ---- units
 
-    @cached_property
-    def _aranges(self) -> Any:
-        return self._dwarf.get_aranges()
-
-    def _unit_at(self, address: int) -> Any | None:
-        """The compilation unit of an address: by ``.debug_aranges``, else by asking each unit."""
-        offset = self._aranges.cu_offset_at_addr(address) if self._aranges is not None else None
-        if offset is not None:
-            return self._dwarf.get_CU_at(offset)
-        return next((unit for low, high, unit in self._unit_ranges if low <= address < high), None)
+    def _unit_at(self, address: int) -> Unit | None:
+        """The unit of an address: by ``.debug_aranges``, else by asking the units that it leaves out."""
+        start = _found(self._aranges, address)
+        if start is None:
+            start = _found(self._unit_ranges, address)
+        return self._units.unit(start) if start is not None else None
 
     @cached_property
-    def _unit_ranges(self) -> list[tuple[int, int, Any]]:
-        return [(low, high, unit) for unit in self._dwarf.iter_CUs() for low, high in self._ranges(unit.get_top_DIE())]
+    def _aranges(self) -> list[tuple[int, int, int]]:
+        """Start, end and unit of pieces of code, in order."""
+        data, at = self._sections.section("aranges"), 0
+        found = []
+        while at < len(data):
+            length, inside, offset_size = initial_length(data, at)
+            unit = int.from_bytes(data[inside + 2 : inside + 2 + offset_size], "little")
+            size = data[inside + 2 + offset_size]
+            # Pairs of an address and a length, aligned to their size from the start of the set.
+            pairs = at + -(-(inside + 4 + offset_size - at) // (2 * size)) * 2 * size
+            at = inside + length
+            layout = "<QQ" if size == 8 else "<II"
+            body = data[pairs : at - (at - pairs) % (2 * size)]
+            found += [(low, low + span, unit) for low, span in struct.iter_unpack(layout, body) if span]
+        return sorted(found)
+
+    @cached_property
+    def _unit_ranges(self) -> list[tuple[int, int, int]]:
+        """The same for the units that ``.debug_aranges`` does not have (those of clang), from the units themselves."""
+        known = {unit for _, _, unit in self._aranges}
+        return sorted(
+            (low, high, unit.start) for unit in self._units if unit.start not in known for low, high in ranges(unit.top)
+        )
 
 
-def _low_high(die: Any) -> tuple[int, int]:
-    """``DW_AT_low_pc`` and the end that ``DW_AT_high_pc`` gives (an address, or a distance since DWARF 4)."""
-    low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
-    if low is None:
-        return 0, 0
-    if high is None:
-        return low.value, low.value
-    return low.value, high.value if high.form == "DW_FORM_addr" else low.value + high.value
+def _found(rows: list[tuple[int, int, _Subject]], address: int) -> _Subject | None:
+    """What a row with the start and end of code says, in rows in order of address."""
+    at = bisect_right(rows, address, key=lambda row: row[0]) - 1
+    return rows[at][2] if at >= 0 and address < rows[at][1] else None
 
 
-def _described(die: Any, attribute: str) -> Any:
-    """The DIE that carries an attribute: itself, or what it is an instance or the definition of."""
-    while attribute not in die.attributes:
-        link = next((key for key in ("DW_AT_abstract_origin", "DW_AT_specification") if key in die.attributes), None)
+def _covers(die: Die, address: int) -> bool:
+    if die.tag not in (Tag.INLINED_SUBROUTINE, Tag.LEXICAL_BLOCK):
+        return False
+    return any(low <= address < high for low, high in ranges(die))
+
+
+def _described(die: Die, attribute: At) -> Die:
+    """The entry that carries an attribute: itself, or what it is an instance or the definition of."""
+    while attribute not in die:
+        link = next((key for key in (At.ABSTRACT_ORIGIN, At.SPECIFICATION) if key in die), None)
         if link is None:
             return die
-        die = die.get_DIE_from_attribute(link)
+        die = die.follow(link)
     return die
 
 
-def _name(die: Any) -> str:
-    found = _described(die, "DW_AT_name").attributes.get("DW_AT_name")
-    return found.value.decode(errors="replace") if found is not None else ""
+def _name(die: Die) -> str:
+    return _described(die, At.NAME).text(At.NAME)
 
 
-def _linkage_name(die: Any) -> str:
-    found = _described(die, "DW_AT_linkage_name").attributes.get("DW_AT_linkage_name")
-    return found.value.decode(errors="replace") if found is not None else ""
-
-
-def _number(die: Any, attribute: str) -> int:
-    found = die.attributes.get(attribute)
-    return int(found.value) if found is not None and isinstance(found.value, int) else 0
+def _linkage_name(die: Die) -> str:
+    return _described(die, At.LINKAGE_NAME).text(At.LINKAGE_NAME)
 
 
 def _same_file(path: str, wanted: str) -> bool:

@@ -22,6 +22,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime.patterns import exact, within
 
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
+SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
 PT_LOAD, PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
 _CODE_TYPES = frozenset((2, 10))
@@ -34,6 +35,7 @@ class Section:
 
     name: str
     type: int
+    flags: int
     address: int
     offset: int
     size: int
@@ -63,11 +65,11 @@ class _Layout:
     segment_order: tuple[int, ...]
 
 
-# Columns, in order: name, type, address, offset, size, link, entry size; and for segments: type, flags, offset,
+# Columns, in order: name, type, flags, address, offset, size, link, entry size; and for segments: type, flags, offset,
 # address, file size, memory size.
 _LAYOUTS = {
-    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 3, 4, 5, 6, 9), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
-    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 3, 4, 5, 6, 9), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
+    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 2, 3, 4, 5, 6, 9), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
+    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 2, 3, 4, 5, 6, 9), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
 }
 
 
@@ -143,13 +145,13 @@ class ElfFile:
         rows = list(self._rows(self._layout.section, self._sections_at, self._section_size, self._section_count))
         if not rows:
             return ()
-        strings_at, strings_size = (rows[self._names][i] for i in self._layout.section_order[3:5])
+        strings_at, strings_size = (rows[self._names][i] for i in self._layout.section_order[4:6])
         strings = bytes(self.view[strings_at : strings_at + strings_size])
         found = []
         for row in rows:
-            name, kind, address, offset, size, link, entry = (row[i] for i in self._layout.section_order)
+            name, *rest = (row[i] for i in self._layout.section_order)
             title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
-            found.append(Section(title, kind, address, offset, size, link, entry))
+            found.append(Section(title, *rest))
         return tuple(found)
 
     def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
@@ -248,6 +250,23 @@ class ElfFile:
         end = data.find(b"\0")
         (checksum,) = struct.unpack_from("<I", data, end + 4 & ~3)
         return data[:end].decode(errors="surrogateescape"), checksum
+
+    @cached_property
+    def supplement_link(self) -> tuple[str, str] | None:
+        """Name and build id (hexadecimal) of the file that this one shares debug information with (``dwz -m``)."""
+        old, new = self.section(".gnu_debugaltlink"), self.section(".debug_sup")
+        if old is not None:
+            name, _, build_id = bytes(self.contents(old)).partition(b"\0")
+        elif new is not None:
+            # Version (2 bytes), whether this is the supplementary file itself, name, length and bytes of its id.
+            data = bytes(self.contents(new))
+            name, _, build_id = data[3:].partition(b"\0")
+            build_id = build_id[1:]
+            if data[2]:
+                return None
+        else:
+            return None
+        return name.decode(errors="surrogateescape"), build_id.hex()
 
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""

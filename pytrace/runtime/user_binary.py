@@ -80,6 +80,11 @@ class Binary:
                 return found
         return None
 
+    def function_start(self, address: int) -> int | None:
+        """Where the function at a virtual address starts."""
+        found = self.covering(address)
+        return found.address if found is not None else None
+
     def plt_entry(self, address: int) -> Symbol | None:
         """The stub that calls another library, as ``NAME@plt``."""
         if self._stubs is None:
@@ -108,7 +113,7 @@ class Binary:
 
             for path in (self.path, self.debug_path):
                 if path is not None and "!/" not in path and DebugInfo.present(path):
-                    self._debug = DebugInfo(path)
+                    self._debug = DebugInfo(path, (self.path,), self._search, self._root)
                     break
         return self._debug
 
@@ -188,13 +193,23 @@ class UserBinaries:
         places = binary.functions(symbol)
         return binary.debug.result(symbol, places[0].address if places else None)
 
+    def problems(self, path: str) -> list[str]:
+        """Which files with debug information former questions about a binary missed, as sentences."""
+        debug = self.binary(path).debug
+        return debug.problems if debug is not None else []
+
+    def debug_files(self, path: str) -> list[str]:
+        """Other files that former answers about a binary depend on."""
+        debug = self.binary(path).debug
+        return debug.files if debug is not None else []
+
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, named by the functions that they are in."""
         binary = self.binary(path)
         if binary.debug is None:
             return []
         found = []
-        for address in binary.debug.addresses(file, line, column):
+        for address in binary.debug.addresses(file, line, column, binary.function_start):
             symbol = binary.covering(address)
             offset = binary.elf.file_offset(address)
             if offset is not None:

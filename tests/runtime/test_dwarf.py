@@ -37,11 +37,19 @@ int main(int argc, char **argv) {
 """
 
 
-@pytest.fixture(
-    scope="module", params=[("-O0",), ("-O2",), ("-O2", "-gdwarf-4"), ("-O0", "-gdwarf-3", "-gstrict-dwarf")]
-)
+FORMS = [
+    "-O0", "-O2", "-O2 -gdwarf-4", "-O0 -gdwarf-3 -gstrict-dwarf", "-O0 -gdwarf-2",
+    "-O2 -fdebug-types-section", "-O2 -gdwarf-4 -fdebug-types-section", "-O2 -gdwarf64", "-O2 -gz", "-O2 -gz=zlib-gnu",
+    "-O0 -gsplit-dwarf", "-O2 -gsplit-dwarf", "-O0 -gsplit-dwarf -gdwarf-4", "-O2 -gsplit-dwarf -gdwarf-4",
+    "-O2 -gsplit-dwarf -fdebug-types-section", "-O2 -gsplit-dwarf -gdwarf-4 -fdebug-types-section",
+    "-O2 -gsplit-dwarf -gz",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=FORMS)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Binary:
-    return Binary.open(str(compiled(tmp_path_factory.mktemp("dwarf"), "program", PROGRAM, "-g", *request.param)))
+    options = request.param.split()
+    return Binary.open(str(compiled(tmp_path_factory.mktemp("dwarf"), "program", PROGRAM, "-g", *options)))
 
 
 def _debug(binary: Binary) -> DebugInfo:
@@ -120,11 +128,10 @@ def test_without_dwarf(tmp_path: Path) -> None:
 
 def test_columns(tmp_path: Path) -> None:
     text = "int f(int);\nint g(int n) { if (n) return f(n); return f(n + 1); }\nint f(int n) { return n; }\n"
-    path = compiled(tmp_path, "columns.o", text, "-g", "-O0", "-c")
-    # An object file has no segments; addresses come from its DWARF alone.
+    path = compiled(tmp_path, "columns", text, "-g", "-O0", "-shared", "-fPIC")
     debug = DebugInfo(str(path))
-    line = debug.addresses("columns.o.c", 2, None)
-    second = debug.addresses("columns.o.c", 2, text.splitlines()[1].index("f(n + 1)") + 1)
+    line = debug.addresses("columns.c", 2, None)
+    second = debug.addresses("columns.c", 2, text.splitlines()[1].index("f(n + 1)") + 1)
     assert len(line) == len(second) == 1
     assert second[0] > line[0]
 
@@ -147,14 +154,15 @@ def test_methods_and_references(tmp_path: Path) -> None:
 
 def test_damaged_dwarf_is_an_error_with_the_name(tmp_path: Path) -> None:
     path = compiled(tmp_path, "damaged", "int main(void) { return 0; }\n", "-g")
-    elf = Binary.open(str(path)).elf
-    section = elf.section(".debug_abbrev")
+    binary = Binary.open(str(path))
+    main = binary.address_of("main")
+    section = binary.elf.section(".debug_abbrev")
     assert section is not None
     data = bytearray(path.read_bytes())
     data[section.offset : section.offset + section.size] = b"\xff" * section.size
     path.write_bytes(data)
     with pytest.raises(TraceError, match="damaged"):
-        DebugInfo(str(path)).frames(elf.entry)
+        DebugInfo(str(path)).frames(main or 0)
 
 
 def test_results(program: Binary) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 
-def compiled(folder: Path, name: str, text: str, *options: str, language: str = "c") -> Path:
+def compiled(folder: Path, name: str, text: str, *options: str, language: str = "c", compiler: str = "") -> Path:
     """Compile *text* to the program (or library, with ``-shared``) *name*; skips the test without a compiler."""
-    compiler = {"c": "gcc", "c++": "g++"}[language]
+    compiler = compiler or {"c": "gcc", "c++": "g++"}[language]
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed (scripts/test installs it)")
     source = folder / f"{name}.{'c' if language == 'c' else 'cpp'}"
@@ -21,8 +21,8 @@ def compiled(folder: Path, name: str, text: str, *options: str, language: str = 
     return made
 
 
-def tool(*command: str | Path) -> None:
-    """Run a tool of binutils or the like; skips the test where it is missing."""
+def tool(*command: str | Path, folder: Path | None = None) -> None:
+    """Run a tool of binutils or the like, in *folder* if that is given; skips the test where it is missing."""
     if shutil.which(str(command[0])) is None:
         pytest.skip(f"{command[0]} is not installed (scripts/test installs it)")
-    subprocess.run([str(part) for part in command], check=True)
+    subprocess.run([str(part) for part in command], check=True, cwd=folder)
