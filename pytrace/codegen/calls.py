@@ -93,6 +93,9 @@ def generate(program: Program, target: FunctionInfo) -> None:
     program.functions[target] = name
     text, scope = module.function(name, ("*frame",), target.span)
     e = Emitter(program, text, scope, target.span, 1, "%frame")
+    for parameter in target.parameters:
+        # They are in use from the start, so the function's temporaries must not lie where they do.
+        e.variable(parameter)
     result = target.result
     if not result.scalar and not isinstance(result, Void):
         program.results[target] = program.scratch.allocate(result.size)

@@ -220,6 +220,7 @@ class Emitter:
     def base(self) -> Value:
         """This CPU's block of per-CPU data."""
         if self._base is None:
+            self.script.layout.addressed = True
             cpu = self.cpu if self._entry else None
             with self.b.at_prologue():
                 if cpu is not None:

@@ -48,6 +48,8 @@ class Layout:
     sites: dict[Site, int] = field(default_factory=dict)
     """Places in the script where helpers may fail: the subjects of their counters."""
     areas: dict[str, int] = field(default_factory=dict)
+    addressed: bool = False
+    """A program computes the address of its CPU's block, be there anything in it or not."""
 
     @classmethod
     def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:
@@ -104,7 +106,7 @@ class Layout:
             module.settle(f"area.{name}", at)
             module.settle(f"size.{name}", _up(size, 8))
             at += _up(CLAIM + COPIES * _up(size, 8) if name == USER_AREA else size, CACHE_LINE)
-        self.stride = _up(at, 2 * CACHE_LINE)
+        self.stride = _up(max(at, int(self.addressed)), 2 * CACHE_LINE)
         module.settle("stride", self.stride)
 
     @property

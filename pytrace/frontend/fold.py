@@ -61,21 +61,25 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def arithmetic(operator: str, left: int, right: int, kind: Int | None) -> int:
-    """``left operator right``; cut to *kind*, or exact for literals (*kind* None).
+    """``left operator right`` of integers of *kind*, or exact for literals (*kind* None).
 
     Raises:
         FoldError: division by zero, or a literal result that 64 bits do not hold.
     """
-    value = _ARITHMETIC[operator](left, right)
     if kind is not None:
-        return wrap(value, kind)
+        # A count of bits is no operand that takes the type of the result.
+        right = right if operator in ("<<", ">>") else wrap(right, kind)
+        return wrap(_ARITHMETIC[operator](wrap(left, kind), right), kind)
+    value = _ARITHMETIC[operator](left, right)
     if not INT64_MIN <= value <= UINT64_MAX:
         raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
     return value
 
 
-def comparison(operator: str, left: int, right: int) -> bool:
-    """``left operator right`` by value."""
+def comparison(operator: str, left: int, right: int, kind: Int | None) -> bool:
+    """``left operator right`` of integers of *kind*, or by value for literals (*kind* None)."""
+    if kind is not None:
+        left, right = wrap(left, kind), wrap(right, kind)
     return _COMPARISONS[operator](left, right)
 
 

@@ -91,16 +91,22 @@ def _compare(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Typ
         )
         return BOOL
     _warn_pointers(checker, node, left, right)
+    signed = _signed_comparison(left, right)
+    checker.program.static[node] = {"signed": signed}
     a, b = checker.constant(node.left), checker.constant(node.right)
     if isinstance(a, bytes) and isinstance(b, bytes) and node.operator in _EQUALITY:
         checker.set_constant(node, fold.compare_bytes(node.operator, a, b))
     elif isinstance(a, int) and isinstance(b, int):
-        checker.set_constant(node, fold.comparison(node.operator, int(a), int(b)))
-    signed = _signed_comparison(left, right)
-    checker.program.static[node] = {"signed": signed}
+        carrier = None if _free(left, right) else INT64 if signed else UINT64
+        checker.set_constant(node, fold.comparison(node.operator, int(a), int(b), carrier))
     if node.operator in _ORDER and is_integer(left) and is_integer(right) and signs_differ(left, right):
         checker.warn("compares signed with unsigned 64-bit integers, as signed ones", node.span)
     return BOOL
+
+
+def _free(left: Type, right: Type) -> bool:
+    """Whether both are literals, whose values have no width yet."""
+    return isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
 
 
 def comparable(left: Type, right: Type, *, ordered: bool) -> bool:
@@ -212,7 +218,7 @@ def _fold(checker: Checker, node: ast.Binary, left: Type, right: Type, kind: Typ
     a, b = checker.constant(node.left), checker.constant(node.right)
     if not isinstance(a, int) or not isinstance(b, int):
         return kind
-    free = isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
+    free = _free(left, right)
     carrier = None if free else settle(kind)
     try:
         value = fold.arithmetic(node.operator, int(a), int(b), carrier if isinstance(carrier, Int) else None)
