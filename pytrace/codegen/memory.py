@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.ir import INLINE_BYTES, Value
 from pytrace.codegen.operands import Made, Memory, Operand, Parts, Remote, Scalar
 from pytrace.diagnostics import InternalError
+from pytrace.probes import Context
 from pytrace.types import (
     AddressSpace,
     Array,
@@ -73,13 +74,14 @@ _SEPARATE = frozenset({"x86_64", "aarch64"})
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     """The space that a pointer is read through.
 
-    Tracepoints have numbers for addresses of both kinds (``args`` of raw_syscalls, ``skbaddr``), so there it stays
-    NONE.
+    Tracepoints have numbers for addresses of both kinds (``args`` of raw_syscalls, ``skbaddr``), and timers and events
+    come upon kernel and user code alike, so there it stays NONE.
     """
     if space is not AddressSpace.NONE:
         return space
-    both = e.program.unit.kind.name == "tracepoint" and e.script.kernel.arch in _SEPARATE
-    return AddressSpace.NONE if both else e.space
+    kind = e.program.unit.kind
+    both = kind.name == "tracepoint" or kind.context is Context.PERF_EVENT or kind.special
+    return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
 
 
 def load(e: Emitter, pointer: Value, kind: Type, align: int = 8) -> Scalar:

@@ -183,7 +183,7 @@ def test_failed_helpers_are_counted_by_place(tmp_path: Path) -> None:
     objects = Run(tmp_path, script, "-k", as_json=True).objects()
     found = next(item["data"]["helper"] for item in objects if item["type"] == "losses")
     assert sorted(found.values()) == [500, 500]
-    assert {name.split(" at ")[0] for name in found} == {"bpf_probe_read_kernel", "bpf_map_delete_elem"}
+    assert {name.split(" at ")[0] for name in found} == {"bpf_probe_read", "bpf_map_delete_elem"}
     assert all(re.search(r" at stdin:1:\d+$", name) for name in found)
 
 
