@@ -612,16 +612,42 @@ class Stats(_Pair):
     tag: ClassVar[str] = "stats"
 
 
+class _Extreme(_Pair):
+    """``u64`` rank of the best value, ``u64`` set flag; a CPU whose flag is 0 does not count.
+
+    The rank is the value with the bits of :attr:`mask` turned over, so that the greater rank is the better value and
+    zeroed memory has the least: an update is one step of "take the greater", in which nothing can come between.
+    """
+
+    __slots__ = ()
+    least: ClassVar[bool] = False
+
+    @property
+    def mask(self) -> int:
+        """What turns a value, as 64 bits, into its rank and back."""
+        return (((1 << 64) - 1) * self.least) ^ ((1 << 63) * self.signed)
+
+    def rank(self, value: int) -> int:
+        """The rank of a value."""
+        return (value ^ self.mask) & ((1 << 64) - 1)
+
+    def value(self, rank: int) -> int:
+        """The value of a rank."""
+        found = rank ^ self.mask
+        return found - (1 << 64) if self.signed and found >> 63 else found
+
+
 @dataclass(frozen=True, slots=True)
-class Min(_Pair):
-    """64-bit least value, ``u64`` set flag; a CPU whose flag is 0 does not count."""
+class Min(_Extreme):
+    """The least value."""
 
     tag: ClassVar[str] = "min"
+    least: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
-class Max(_Pair):
-    """64-bit greatest value, ``u64`` set flag; a CPU whose flag is 0 does not count."""
+class Max(_Extreme):
+    """The greatest value."""
 
     tag: ClassVar[str] = "max"
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
 """Bytes of one bucket of the types that are kept by bucket."""
 
+ATTEMPTS = 8
+"""How often in a row other programs may come between the steps of one update of ``min`` or ``max``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -87,20 +90,47 @@ def _pair_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
     e.b.store("1", _second(e, place))
 
 
-def _better(e: Emitter, kind: Min | Max, n: Value, old: Value) -> Value:
-    predicate = ("s" if kind.signed else "u") + ("lt" if isinstance(kind, Min) else "gt")
-    return e.b.icmp(predicate, n, old)
+def _rank(e: Emitter, kind: Min | Max, n: Value) -> Value:
+    """A sample's rank, or the sample of a rank: see :class:`pytrace.types.Min`."""
+    return e.b.op("xor", n, str(kind.mask))
 
 
 def _extreme_update(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None:
-    unset = e.b.icmp("eq", e.b.load(_second(e, place)), "0")
-    take = e.b.define(f"or i1 {unset}, {_better(e, kind, n, e.b.load(place))}")
-    better, done = e.b.block(), e.b.block()
-    e.b.branch(take, better, done)
-    e.b.start(better)
-    _pair_first(e, kind, place, n)
+    rank = _rank(e, kind, n)
+    if e.contended:
+        _raise_to(e, place, rank)
+    else:
+        better, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ugt", rank, e.b.load(place)), better, done)
+        e.b.start(better)
+        e.b.store(rank, place)
+        e.b.jump(done)
+        e.b.start(done)
+    e.b.store("1", _second(e, place))
+
+
+def _raise_to(e: Emitter, place: Value, rank: Value) -> None:
+    """Take the greater of two, where other programs may do so at the same moment.
+
+    An attempt fails when another program has come in between, and it then has raised the value.
+    """
+    done = e.b.block()
+    old = e.b.load(place)
+    for _ in range(ATTEMPTS):
+        better, again = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ugt", rank, old), better, done)
+        e.b.start(better)
+        found = e.b.exchange_if(place, old, rank)
+        e.b.branch(e.b.icmp("eq", found, old), done, again, likely=True)
+        e.b.start(again)
+        old = found
+    e.counter("collided", e.program.index)
     e.b.jump(done)
     e.b.start(done)
+
+
+def _extreme_first(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None:
+    _pair_first(e, kind, place, _rank(e, kind, n))
 
 
 def _sum_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
@@ -112,14 +142,14 @@ def _pair_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Valu
     _add_to(e, total[1], e.b.load(_second(e, place)))
 
 
-def _extreme_merge(e: Emitter, kind: Min | Max, total: tuple[Value, Value], place: Value) -> None:
-    is_set = e.b.truth(e.b.load(_second(e, place)))
-    value = e.b.load(place)
-    first = e.b.icmp("eq", e.b.load(total[1]), "0")
-    wins = e.b.define(f"or i1 {first}, {_better(e, kind, value, e.b.load(total[0]))}")
-    take = e.b.define(f"and i1 {is_set}, {wins}")
-    e.b.store(e.b.select(take, value, e.b.load(total[0])), total[0])
-    e.b.store(e.b.op("or", e.b.load(total[1]), e.b.number(is_set)), total[1])
+def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+    rank, best = e.b.load(place), e.b.load(total[0])
+    e.b.store(e.b.select(e.b.icmp("ugt", rank, best), rank, best), total[0])
+    e.b.store(e.b.op("or", e.b.load(total[1]), e.b.load(_second(e, place))), total[1])
+
+
+def _extreme_result(e: Emitter, kind: Min | Max, total: tuple[Value, Value]) -> Value:
+    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), "0"), "0", _rank(e, kind, e.b.load(total[0])))
 
 
 def _plain_result(e: Emitter, _kind: Type, total: tuple[Value, Value]) -> Value:
@@ -141,8 +171,8 @@ ROWS: dict[type[Type], Row] = {
     Sum: Row(_sum_update, _sum_first, _sum_merge, _plain_result),
     Avg: Row(_pair_update, _pair_first, _pair_merge, _average),
     Stats: Row(_pair_update, _pair_first, _pair_merge, _plain_result),
-    Min: Row(_extreme_update, _pair_first, _extreme_merge, _plain_result),
-    Max: Row(_extreme_update, _pair_first, _extreme_merge, _plain_result),
+    Min: Row(_extreme_update, _extreme_first, _extreme_merge, _extreme_result),
+    Max: Row(_extreme_update, _extreme_first, _extreme_merge, _extreme_result),
     Hist: Row(_count_update, _count_first),
     LHist: Row(_count_update, _count_first),
 }
@@ -205,8 +235,8 @@ def _series_last(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value
 
 
 def _series_add(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
-    _add_to(e, value, n)
-    _add_to(e, meta, "1")
+    _add_sample(e, value, n)
+    _add_sample(e, meta, "1")
 
 
 def _series_extreme(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
@@ -236,7 +266,7 @@ def contended(script: Script, info: MapInfo) -> bool:
     """
     if not script.writers:
         for unit in script.checked.units:
-            area = area_name(unit.kind, unit.symbol)
+            area = area_name(unit.kind, unit.symbol, pinned=unit.pinned)
             bodies = [unit.body, *(item.body for item in called_functions(script.checked, unit.body))]
             for node in (node for body in bodies for node in walk(body)):
                 if isinstance(node, ast.Assign) and isinstance(node.target, ast.MapRef | ast.MapIndex):

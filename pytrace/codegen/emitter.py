@@ -16,7 +16,7 @@ from pytrace.codegen.layout import SESSION, Layout
 from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import PERCPU, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Scalar
-from pytrace.codegen.scratch import CLAIM, COPIES, Scratch, area_name
+from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA, Scratch, area_name
 from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
@@ -87,12 +87,12 @@ class Program:
     @property
     def area(self) -> str:
         """Name of the scratch area."""
-        return area_name(self.unit.kind, self.unit.symbol)
+        return area_name(self.unit.kind, self.unit.symbol, pinned=self.unit.pinned)
 
     @property
     def preemptible(self) -> bool:
-        """Uprobe handlers may be preempted by another task that runs into a uprobe on the same CPU."""
-        return self.unit.kind.user
+        """Whether another task can run into programs of the same area on the same CPU before this one has ended."""
+        return self.area == USER_AREA
 
     def name(self, what: str) -> str:
         """A symbol for another function of this program."""
@@ -317,9 +317,15 @@ class Emitter:
         self.b.ret(self.b.load(self.result))
 
     def counter(self, kind: str, subject: int, by: Value = "1") -> Value:
-        """Count a failure (*by* 0: none); gives how many there were before on this CPU."""
+        """Count a failure (*by* 0: none); gives how many there were before on this CPU.
+
+        Programs that share a counter may interrupt each other, so it is counted atomically; but not where each run
+        passes: such a *by* is for a counter of the program's own.
+        """
         counters = self.b.offset(self.base, self.module.late("counters"))
         place = self.b.offset(counters, self.script.layout.counter(kind, subject))
+        if by == "1" or self.program.preemptible:
+            return self.b.fetch("add", place, by)
         before = self.b.load(place)
         self.b.store(self.b.add(before, by), place)
         return before

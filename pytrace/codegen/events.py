@@ -34,7 +34,7 @@ def send_node(e: Emitter, node: ast.Expr) -> None:
     from pytrace.codegen import sequence
     from pytrace.codegen.expressions import settled
 
-    if sequence.pinned(e):
+    if e.program.unit.pinned:
         sequence.write(e, node)
         return
     spec = e.checked.events[node]

@@ -246,8 +246,21 @@ class Builder:
         self.define(f"atomicrmw add ptr {pointer}, i{bits} {value} monotonic")
 
     def fetch(self, operation: str, pointer: Value, value: Value) -> Value:
-        """``add``, ``or`` or ``and`` atomically and give the old value."""
+        """``add``, ``or``, ``and`` or ``xor`` atomically and give the old value."""
         return self.define(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
+
+    def fetch_bits(self, operation: str, pointer: Value, value: Value, bits: int, signed: bool) -> Value:
+        """As :meth:`fetch`, in 32 or 64 bits."""
+        if bits == 64:
+            return self.fetch(operation, pointer, value)
+        cut = self.define(f"trunc i64 {value} to i{bits}")
+        old = self.define(f"atomicrmw {operation} ptr {pointer}, i{bits} {cut} seq_cst")
+        return self.define(f"{'sext' if signed else 'zext'} i{bits} {old} to i64")
+
+    def exchange_if(self, pointer: Value, expected: Value, value: Value) -> Value:
+        """Store a 64-bit *value* atomically where *expected* is; gives what was there."""
+        got = self.define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
+        return self.define(f"extractvalue {{ i64, i1 }} {got}, 0")
 
     def alloca(self, size: int, align: int = 8) -> Value:
         """Stack memory that lives as long as the function."""

@@ -305,46 +305,59 @@ def _dropped(e: Emitter, node: ast.Node, info: MapInfo, got: Value) -> None:
         )
 
 
+ATOMIC = {"+": "add", "|": "or", "&": "and", "^": "xor"}
+"""Operators that BPF has as one step on memory; ``-`` adds the negative number."""
+
+
+def atomic(kind: Type) -> bool:
+    """Whether a value can be changed in one step: BPF has them for 4 and 8 bytes only."""
+    return kind.size in (4, 8)
+
+
 def step(e: Emitter, node: ast.Expr, by: Value, kind: Type, postfix: bool) -> Operand:
     """``++`` and ``--``: atomic, so that no CPU's step is lost."""
-    old = add(e, node, by, kind)
+    old = change(e, node, "+", by, kind)
     new = old if postfix else memory.fit(e, e.b.add(old, by), kind)
     return Scalar(new, kind)
 
 
-def add(e: Emitter, node: ast.Expr, by: Value, kind: Type) -> Value:
-    """Add to a map's integer; gives the old value."""
+def change(e: Emitter, node: ast.Expr, operator: str, by: Value, kind: Type) -> Value:
+    """Change a map's integer by an operator of :data:`ATOMIC`; gives the old value."""
     info, keys = info_of(e, node)
+
+    def in_place(place: Value) -> Value:
+        return _change_in_place(e, place, operator, by, kind)
+
     if info.key is None:
         mark_written(e, info)
-        return _add_in_place(e, slot_value(e, info), by, kind)
+        return in_place(slot_value(e, info))
     key = key_pointer(e, info, keys)
     place = lookup(e, info, key)
     result = e.b.register()
     e.b.store("0", result)
+
+    def insert_first() -> None:
+        """A missing key counts as 0."""
+        with e.temporaries():
+            first = e.temporary(8)
+            memory.store(e, first, memory.fit(e, "0" if operator == "&" else by, info.value), info.value)
+            insert(e, node, info, key, first, lambda found: e.b.store(in_place(found), result))
+
     when_found(
         e,
         place,
-        lambda: e.b.store(_add_in_place(e, place, by, kind), result),
-        lambda: _insert_sum(e, node, info, key, by, result),
+        lambda: e.b.store(in_place(place), result),
+        insert_first,
     )
     return e.b.load(result)
 
 
-def _insert_sum(e: Emitter, node: ast.Node, info: MapInfo, key: Value, by: Value, result: Value) -> None:
-    kind = info.value
-    with e.temporaries():
-        first = e.temporary(8)
-        memory.store(e, first, memory.fit(e, by, kind), kind)
-        insert(e, node, info, key, first, lambda place: e.b.store(_add_in_place(e, place, by, kind), result))
-
-
-def _add_in_place(e: Emitter, place: Value, by: Value, kind: Type) -> Value:
-    if kind.size == 8:
-        return e.b.fetch("add", place, by)
-    # BPF has no atomic addition for less than 4 bytes, and none that keeps a bool a bool.
+def _change_in_place(e: Emitter, place: Value, operator: str, by: Value, kind: Type) -> Value:
+    if atomic(kind):
+        return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * kind.size, memory.is_signed(kind))
+    # Less than 4 bytes; and no addition keeps a bool a bool.
     old = memory.load(e, place, kind).value
-    memory.store(e, place, memory.fit(e, e.b.add(old, by), kind), kind)
+    memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), kind), kind)
     return old
 
 

@@ -2,9 +2,9 @@
 
 A program's area is shared with the programs that cannot interrupt it on the same CPU.  The kernel runs programs of
 kprobes, tracepoints and perf events one at a time on a CPU (``bpf_prog_active``); programs that run by hand
-exclude each other.  Uprobe handlers can be preempted, so their area has several copies, of which a program claims one.
-Tracing programs (fentry, raw tracepoints, iterators) may interrupt
-each other but never themselves, so each has an area of its own.
+exclude each other.  Uprobe handlers can be preempted, and so can pinned iterators, which several processes may read at
+once: their area has several copies, of which a program claims one.  Tracing programs (fentry, raw tracepoints, other
+iterators) may interrupt each other but never themselves, so each has an area of its own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ CLAIM = 8
 """Bytes of the word before the copies that says which are in use."""
 
 
-def area_name(kind: ProbeKind, symbol: str) -> str:
-    """The area that programs of *kind* use."""
+def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False) -> str:
+    """The area that programs of *kind* use; *pinned* says that it is a pinned iterator."""
     if kind.special:
         return "special"
-    if kind.user:
+    if kind.user or pinned:
         return USER_AREA
     if kind.program_type == "tracing":
         return f"own.{symbol}"

@@ -21,12 +21,6 @@ MOST = 12
 _CONVERSION = re.compile(r"%(?:%|(?P<head>[-+ 0]*\d*)(?:hh|h|ll|l|j|z|t|L)?(?P<letter>[diuxXpcs]))")
 
 
-def pinned(e: Emitter) -> bool:
-    """Whether the program is a pinned iterator."""
-    unit = e.program.unit
-    return unit.kind.name == "iter" and any(target.details.get("pin") for target in unit.targets)
-
-
 def write(e: Emitter, node: ast.Expr) -> None:
     """Emit a ``printf`` into the file that is read.
 

@@ -70,9 +70,11 @@ def _assign(e: Emitter, node: ast.Assign) -> None:
     by = e.number(node.value)
     if isinstance(kind, Pointer) and operator in "+-":
         by = operators.scaled(e, by, kind)
-    if isinstance(target, ast.MapRef | ast.MapIndex) and operator in ("+", "-") and kind.size == 8:
-        maps.add(e, target, by if operator == "+" else e.b.sub("0", by), kind)
-        return
+    if isinstance(target, ast.MapRef | ast.MapIndex) and maps.atomic(kind):
+        step, change = ("+", e.b.sub("0", by)) if operator == "-" else (operator, by)
+        if step in maps.ATOMIC:
+            maps.change(e, target, step, change, kind)
+            return
     signed = bool(e.checked.static.get(node, {}).get("signed", False))
     value = operators.arithmetic(e, node, operator, e.number(target), by, signed)
     _store(e, target, Scalar(memory.fit(e, value, kind), kind))

@@ -225,6 +225,11 @@ class ProbeUnit:
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 
+    @property
+    def pinned(self) -> bool:
+        """Whether the program is an iterator that others read, and not the tracer."""
+        return any(target.details.get("pin") for target in self.targets)
+
 
 # ---------------------------------------------------------------------------------------------- resources
 

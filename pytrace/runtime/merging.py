@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from pytrace import types
@@ -78,19 +78,15 @@ def _pairs(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
     return merge
 
 
-def _extreme(choose: Callable[[Iterable[int]], int]) -> Callable[[types.Type, int, Decoders], Merge]:
-    def row(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-        code = "qQ" if cast(types.Min, kind).signed else "QQ"
-        words = struct.Struct("=" + code * (size // 16)).unpack
+def _extreme(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+    value, words = cast("types.Min | types.Max", kind).value, _words(size, "Q")
 
-        def merge(data: bytes) -> tuple[int, int]:
-            found = words(data)
-            known = [value for value, seen in zip(found[::2], found[1::2], strict=True) if seen]
-            return (choose(known), 1) if known else (0, 0)
+    def merge(data: bytes) -> tuple[int, int]:
+        found = words(data)
+        # A CPU that has seen nothing has the least rank.
+        return (value(max(found[::2])), 1) if any(found[1::2]) else (0, 0)
 
-        return merge
-
-    return row
+    return merge
 
 
 def _buckets(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
@@ -131,8 +127,8 @@ ROWS: dict[type[types.Type], Row] = {
     types.Enum: Row(_single, itself),
     types.Count: Row(_count, itself, _minus),
     types.Sum: Row(_sum, itself, _minus),
-    types.Min: Row(_extreme(min), lambda value: value[0]),
-    types.Max: Row(_extreme(max), lambda value: value[0]),
+    types.Min: Row(_extreme, lambda value: value[0]),
+    types.Max: Row(_extreme, lambda value: value[0]),
     types.Avg: Row(_pairs, _average, _all_minus, "stats"),
     types.Stats: Row(_pairs, _average, _all_minus, "stats"),
     types.Hist: Row(_buckets, sum, _all_minus, "hist"),

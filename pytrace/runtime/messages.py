@@ -114,6 +114,8 @@ FAILURES: dict[str, Failure] = {
                             told=_EACH),
     "user_stack": Failure("user stack could not be walked", "user stacks could not be walked", "site",
                           told=_EACH),
+    "collided": Failure("update of min() or max() was lost, as others came in between",
+                        "updates of min() or max() were lost, as others came in between", "program"),
     "stack_cut": Failure("stack of dw_ustack was cut short, where the tables end",
                          "stacks of dw_ustack were cut short, where the tables end", "site", told=ALL),
     "unprinted": Failure("event was not printed, as you interrupted", "events were not printed, as you interrupted",

@@ -298,6 +298,16 @@ def _buckets(_decoders: Decoders, kind: types.Type) -> Decode:
     return struct.Struct(f"={cast(types.Hist, kind).buckets}Q").unpack_from
 
 
+def _extreme(_decoders: Decoders, kind: types.Type) -> Decode:
+    unpack, value = struct.Struct("=QQ").unpack_from, cast("types.Min | types.Max", kind).value
+
+    def decode(memory: Memory, offset: int) -> tuple[int, int]:
+        rank, seen = unpack(memory, offset)
+        return (value(rank), seen) if seen else (0, 0)
+
+    return decode
+
+
 def _tseries(_decoders: Decoders, kind: types.Type) -> Decode:
     size = kind.size
     one = struct.Struct(f"=Q{'q' if cast(types.TSeries, kind).signed else 'Q'}Q")
@@ -328,8 +338,8 @@ _ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = {
     types.Sum: _sum,
     types.Avg: _pair,
     types.Stats: _pair,
-    types.Min: _pair,
-    types.Max: _pair,
+    types.Min: _extreme,
+    types.Max: _extreme,
     types.Hist: _buckets,
     types.LHist: _buckets,
     types.TSeries: _tseries,

@@ -48,6 +48,26 @@ def test_unkeyed_count_calls_no_map_helper() -> None:
     assert len(code) // 8 < 20
 
 
+def exchanges(script: CompiledScript) -> int:
+    """How many compare-and-exchange instructions the programs have."""
+    found = 0
+    for section in ELFFile(io.BytesIO(script.elf)).iter_sections():
+        code = section.data() if section.name.startswith("pytrace/") else b""
+        found += sum(code[at] == 0xDB and code[at + 4] == 0xF1 for at in range(0, len(code), 8))
+    return found
+
+
+@pytest.mark.parametrize("call", ["min(nsecs)", "max(nsecs)"])
+@pytest.mark.parametrize("place", ["@", "@[comm]"])
+def test_extremes_are_exchanged_where_programs_may_meet(call: str, place: str) -> None:
+    alone = f"tracepoint:sched:sched_switch {{ {place} = {call}; }}"
+    # Tracepoints do not interrupt each other, but a raw one may.
+    assert exchanges(compile_text(alone)) == 0
+    assert exchanges(compile_text(f"{alone} tracepoint:syscalls:sys_enter_openat {{ {place} = {call}; }}")) == 0
+    assert exchanges(compile_text(f"{alone} rawtracepoint:sched_switch {{ {place} = {call}; }}")) >= 2 * 8
+    assert exchanges(compile_text(f"iter:task:pin {{ {place} = {call}; }}")) >= 8
+
+
 def test_same_script_same_bytes() -> None:
     text = 'begin { @x["a"] = count(); for ($i : 0..3) { printf("%d %s\\n", $i, comm); } }'
     assert compile_text(text).elf == compile_text(text).elf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytrace import codegen, pipeline
@@ -12,7 +13,7 @@ from pytrace.compiled import CompiledScript
 from pytrace.diagnostics import Diagnostics
 from pytrace.options import CompileOptions
 from pytrace.source import Source
-from pytrace.types import INT32
+from pytrace.types import INT32, UINT32, UINT64, Array, Field, Struct
 from tests.frontend.test_sessions import SESSIONS
 from tests.support.facts import RecordedKernel, event, tracepoint_field
 
@@ -43,6 +44,18 @@ def test_a_session_asks_where_it_is() -> None:
     assert text.count("call i32 @bpf_session_is_return()") == 1
 
 
+TASK = Struct(
+    "struct", "task_struct", 64,
+    (
+        Field("pid", INT32, 0), Field("tgid", INT32, 4),
+        Field("real_parent", UINT64, 8), Field("thread_pid", UINT64, 16),
+    ),
+    origin="vmlinux", align=8,
+)  # fmt: skip
+UPID = Struct("struct", "upid", 16, (Field("nr", INT32, 0),), origin="vmlinux", align=8)
+PID = Struct(
+    "struct", "pid", 128, (Field("level", UINT32, 4), Field("numbers", Array(UPID, 1), 96)), origin="vmlinux", align=8
+)
 FORKS = replace(
     RecordedKernel(),
     events={
@@ -50,18 +63,31 @@ FORKS = replace(
         ("sched", "sched_process_fork"): event(tracepoint_field("child_pid", INT32, 20)),
         ("sched", "sched_process_free"): event(tracepoint_field("pid", INT32, 12)),
     },
+    structs={("struct", item.name): item for item in (TASK, UPID, PID)},
 )
 
 
-def test_following_brings_its_own_programs() -> None:
-    text = "tracepoint:sched:sched_switch { @ = count(); }"
-    script = compile_text(text, FORKS, CompileOptions(pid=7, follow=True))
-    services = [item for item in script.manifest.programs if item.service]
-    assert [item.targets[0].details["event"] for item in services] == ["sched_process_fork", "sched_process_free"]
-    assert len(programs(script)) == 3
-    assert not any(item.service for item in compile_text(text, FORKS, CompileOptions(pid=7)).manifest.programs)
+@pytest.mark.parametrize("probe", ["tracepoint:sched:sched_switch", "profile:hz:99"])
+def test_following_brings_its_own_programs(probe: str) -> None:
+    script = compile_text(f"{probe} {{ @ = count(); }}", FORKS, CompileOptions(pid=7, follow=True))
+    services = [item.targets[0].probe for item in script.manifest.programs if item.service]
+    forks = ["tracepoint:sched:sched_process_fork", "tracepoint:sched:sched_process_free"]
+    assert services == [*forks, "iter:task"]
+    assert len(programs(script)) == 4
+    assert script.manifest.extra["follow"] == {"map": "followed"}
+
+
+def test_a_child_has_not_forked_before() -> None:
+    script = compile_text("tracepoint:sched:sched_switch { }", FORKS, CompileOptions(child=True, follow=True))
+    assert [item.kind for item in script.manifest.programs if item.service] == ["tracepoint", "tracepoint"]
 
 
 def test_nothing_to_check_needs_no_followers() -> None:
-    script = compile_text("profile:hz:99 { @ = count(); }", FORKS, CompileOptions(pid=7, follow=True))
-    assert [item.service for item in script.manifest.programs] == [False]
+    """Children inherit perf events."""
+    for text, options in (
+        ("profile:hz:99 { @ = count(); }", CompileOptions(child=True, follow=True)),
+        ("interval:hz:99 { @ = count(); }", CompileOptions(pid=7, follow=True)),
+        ("tracepoint:sched:sched_switch { @ = count(); }", CompileOptions(pid=7)),
+    ):
+        script = compile_text(text, FORKS, options)
+        assert [item.service for item in script.manifest.programs] == [False]

@@ -72,7 +72,13 @@ def test_extremes_belong_to_one_print(programs: Path) -> None:
     assert len(highs) > 1
 
 
-@pytest.mark.parametrize("update", ["@n++;", "@n[1]++;", "@n[tid & 1]++;", "@n += 1;", "@n[comm] += 1;", "++@n[2];"])
+@pytest.mark.parametrize(
+    "update",
+    [
+        "@n++;", "@n[1]++;", "@n[tid & 1]++;", "@n += 1;", "@n[comm] += 1;", "++@n[2];",
+        "@n += (uint32)1;", "@n[1] += (uint32)1;", "@n[1] -= (int32)-1;",
+    ],
+)  # fmt: skip
 def test_steps_on_all_cpus_add_up(programs: Path, update: str) -> None:
     script = f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }}"
     found = objects(script, "-c", f"{programs}/flood {CALLS} 2")
@@ -128,3 +134,18 @@ def test_everything_works_on_maps_that_are_there_twice() -> None:
         {"@s": "new"},
         {"@sum": 7},
     ]
+
+
+@pytest.mark.parametrize("place", ["@n", "@n[1]"])
+@pytest.mark.parametrize(("setting", "clearing"), [("^= $bit", "^= $bit"), ("|= $bit", "&= ~$bit")])
+def test_bits_of_two_threads_stay_apart(programs: Path, place: str, setting: str, clearing: str) -> None:
+    """Each thread has a bit of its own, which nobody else may change."""
+    script = (
+        "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { $bit = tid == pid ? (uint64)1 : (uint64)2; "
+        f"{place} {setting}; if (({place} & $bit) == 0) {{ @bad = count(); }} "
+        f"{place} {clearing}; if (({place} & $bit) != 0) {{ @bad = count(); }} }}"
+    )
+    found = objects(script, "-c", f"{programs}/flood {CALLS} 2")
+    data = {name: value for item in found for name, value in item["data"].items()}
+    assert number(data["@n"]) == 0
+    assert "@bad" not in data

@@ -66,6 +66,10 @@ def _pair(kind: Any, value: tuple[int, int]) -> bytes:
     return struct.pack("=qQ" if kind.signed else "=QQ", *value)
 
 
+def _extreme(kind: Any, value: tuple[int, int]) -> bytes:
+    return struct.pack("=QQ", kind.rank(value[0]) if value[1] else 0, value[1])
+
+
 _ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.Void: lambda _kind, _value: b"",
     types.Bool: lambda _kind, value: bytes((value,)),
@@ -90,8 +94,8 @@ _ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.Sum: lambda kind, value: struct.pack("=q" if kind.signed else "=Q", value),
     types.Avg: _pair,
     types.Stats: _pair,
-    types.Min: _pair,
-    types.Max: _pair,
+    types.Min: _extreme,
+    types.Max: _extreme,
     types.Hist: lambda _kind, value: struct.pack(f"={len(value)}Q", *value),
     types.LHist: lambda _kind, value: struct.pack(f"={len(value)}Q", *value),
     types.TSeries: lambda kind, value: b"".join(
