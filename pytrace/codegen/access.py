@@ -11,7 +11,7 @@ from pytrace.codegen.operators import target_size
 from pytrace.diagnostics import InternalError, TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import FieldPath, Slot
-from pytrace.types import AddressSpace, Array, Int, Pointer, String, Struct, Type
+from pytrace.types import AddressSpace, Array, Pointer, String, Struct, Type
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
@@ -101,7 +101,10 @@ def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Va
 
 
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
-    """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page."""
+    """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page.
+
+    The bits are a number without sign: who writes ``int open : 1`` means a flag that is 0 or 1.
+    """
     start = path.offset + path.bit_offset // 8
     shift = path.bit_offset % 8
     size = (shift + path.bit_size + 7) // 8
@@ -110,7 +113,7 @@ def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand
     if size > 8:
         rest = _bytes(e, base, start + 8, 1)
         value = e.b.op("or", value, e.b.op("shl", rest, str(64 - shift)))
-    return Scalar(e.b.fit_bits(value, path.bit_size, isinstance(kind, Int) and kind.signed), kind)
+    return Scalar(e.b.low_bits(value, path.bit_size), kind)
 
 
 def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:

@@ -195,12 +195,11 @@ class Builder:
         good = self.icmp("ule", hidden, str(limit))
         return self.opaque(self.select(good, hidden, str(limit)))
 
-    def fit_bits(self, value: Value, bits: int, signed: bool) -> Value:
-        """Like :meth:`fit`, for any number of bits."""
+    def low_bits(self, value: Value, bits: int) -> Value:
+        """The low *bits* of a number, the others zero."""
         if bits >= 64:
             return value
-        up = self.op("shl", value, str(64 - bits))
-        return self.op("ashr" if signed else "lshr", up, str(64 - bits))
+        return self.op("lshr", self.op("shl", value, str(64 - bits)), str(64 - bits))
 
     # ------------------------------------------------------------------ memory
 

@@ -55,7 +55,7 @@ def stack(e: Emitter, node: ast.Call | ast.Identifier, kind: Stack) -> Operand:
     out, state = e.reserve(kind.size), e.reserve(_STATE_SIZE)
     target = e.area(out)
     memory.zero(e, target, kind.size)
-    e.b.store(process_ids(e, "init")[0], e.b.offset(target, 4), 32)
+    e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
     done = e.b.block()
     _start(e, node, target, state, done)
     site = e.script.layout.site(_SITE, location(node.span))

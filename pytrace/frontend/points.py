@@ -1,7 +1,8 @@
 """Splitting the text of an attach point into its parts.
 
 ``provider:part:part`` or ``uprobe:path@file:line``: parts are split at ``:`` and ``@`` outside quotes; ``"…"`` quotes
-any part of the text, with ``\\`` before a quote or backslash; ``$N`` is replaced by a positional parameter.
+any part of the text, with ``\\`` before a quote or backslash; ``$N`` is replaced by a positional parameter, whose text
+may hold several parts with ``:`` between them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Part:
     span: Span
     before: str = ""
     quoted: bool = False
+    plus: int = -1
+    """Where the first ``+`` outside of quotes is in *text*; -1 without one."""
 
     @property
     def wild(self) -> bool:
@@ -77,15 +80,12 @@ def split_text(
     text: str, span: Span, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
 ) -> tuple[Part, ...] | None:
     """The parts of *text*, whose first character is at the start of *span*."""
-    parts: list[Part] = []
-    current, start, before, quoted = "", 0, "", False
+    parts = _Parts(span)
     for found in _TOKEN.finditer(text):
         if found["separator"]:
-            parts.append(Part(current, _within(span, start, found.start()), before, quoted))
-            current, start, before, quoted = "", found.end(), found["separator"], False
+            parts.end(found["separator"], found.start(), found.end())
         elif found["quoted"]:
-            current += re.sub(r"\\(.)", r"\1", found["quoted"][1:-1], flags=re.DOTALL)
-            quoted = True
+            parts.quote(re.sub(r"\\(.)", r"\1", found["quoted"][1:-1], flags=re.DOTALL))
         elif found["parameter"]:
             value = _parameter(found["parameter"], parameters)
             if value is None:
@@ -94,14 +94,46 @@ def split_text(
                 hint = "give it with --aot, which fixes attach points" if ahead else f"the script was given {given}"
                 diagnostics.error(f"{found.group()} in an attach point has no value", where, hints=[hint])
                 return None
-            current += value
+            for at, piece in enumerate(value.split(":")):
+                if at:
+                    parts.end(":", found.end(), found.start())
+                parts.plain(piece)
         elif found["bad"]:
             _report_bad(found["bad"], _within(span, found.start(), found.end()), diagnostics)
             return None
         else:
-            current += found["plain"]
-    parts.append(Part(current, _within(span, start, len(text)), before, quoted))
-    return tuple(parts)
+            parts.plain(found["plain"])
+    parts.end("", len(text), len(text))
+    return tuple(parts.done)
+
+
+class _Parts:
+    """The parts of one attach point, as its text is read."""
+
+    def __init__(self, span: Span) -> None:
+        self.done: list[Part] = []
+        self._span = span
+        self._text, self._start, self._before = "", 0, ""
+        self._quoted, self._plus = False, -1
+
+    def plain(self, text: str) -> None:
+        """Text outside of quotes."""
+        plus = text.find("+")
+        if plus >= 0 and self._plus < 0:
+            self._plus = len(self._text) + plus
+        self._text += text
+
+    def quote(self, text: str) -> None:
+        """What stands between quotes."""
+        self._text += text
+        self._quoted = True
+
+    def end(self, separator: str, end: int, following: int) -> None:
+        """A part ends before offset *end*; the next one starts at offset *following*, behind *separator*."""
+        where = _within(self._span, self._start, end)
+        self.done.append(Part(self._text, where, self._before, self._quoted, self._plus))
+        self._text, self._start, self._before = "", following, separator
+        self._quoted, self._plus = False, -1
 
 
 def _parameter(digits: str, parameters: Sequence[str]) -> str | None:

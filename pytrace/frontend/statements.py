@@ -366,7 +366,7 @@ def _while(checker: Checker, node: ast.While) -> None:
 def _unroll(checker: Checker, node: ast.Unroll) -> None:
     count = checker.constant_integer(node.count, "the number of repetitions")
     if count is not None and not 1 <= count <= MAX_UNROLL:
-        checker.error(f"unroll repeats 1 to {MAX_UNROLL} times, not {count}", node.span)
+        checker.error(f"unroll repeats 1 to {MAX_UNROLL} times, not {count}", node.count.span)
     with _loop(checker, callback=False):
         check_block(checker, node.body, wanted=False)
 

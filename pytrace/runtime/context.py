@@ -33,6 +33,10 @@ class RunState:
     """How often ``errorf`` was called; a test that did has failed."""
     unwatched: list[int] = field(default_factory=list)
     """Addresses whose watchpoints are to go; the session takes them out."""
+    hurry: Callable[[], bool] = lambda: False
+    """Whether the user has asked for the end: what waits is still printed, but commands are not run any more."""
+    not_run: int = 0
+    """Commands of ``system()`` that were left out for that."""
 
 
 @dataclass(frozen=True, slots=True)

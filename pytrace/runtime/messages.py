@@ -120,6 +120,8 @@ FAILURES: dict[str, Failure] = {
                          "stacks of dw_ustack were cut short, where the tables end", "site", told=ALL),
     "unprinted": Failure("event was not printed, as you interrupted", "events were not printed, as you interrupted",
                          ""),
+    "not_run": Failure("command of system() was not run, as you interrupted",
+                       "commands of system() were not run, as you interrupted", ""),
     "cut": Failure("string was cut", "strings were cut", "program", told=ALL),
     "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
     "helper": Failure("helper call failed", "helper calls failed", "site", told=_EACH),

@@ -85,7 +85,8 @@ class Renderer:
             self._context.end(code)
 
     def resume(self) -> None:
-        """Handle events again (those of end probes)."""
+        """Handle events again (those of end probes), however the end came about."""
+        self.state.hurry = lambda: False
         self.handlers[:] = self._made
 
     def _ignore_rest(self) -> None:
@@ -160,6 +161,8 @@ class Renderer:
         """
         if self.ignored and (self.output.json or not self._options.quiet):
             totals = {**totals, ("ignored", 0): self.ignored}
+        if self.state.not_run:
+            totals = {**totals, ("not_run", 0): self.state.not_run}
         if any(totals.values()) and self._options.warnings:
             self._tell("losses", totals)
 

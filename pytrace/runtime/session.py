@@ -175,6 +175,7 @@ class LiveSession:
         self._follow_mappings()
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
+        self.renderer.state.hurry = lambda: signals.ending
         stack.callback(self.renderer.close)
         limit = backlog_limit(available_memory())
         self._ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=limit)
@@ -257,21 +258,27 @@ class LiveSession:
         return {**self._counters.totals(), **missed}
 
     def _run(self) -> int:
+        dry = self.options.dry_run
         # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
         # reads the output finds the number of attached probes first.
-        for program in self._session.programs("begin"):
+        for program in self._session.programs("begin") if not dry else ():
             self.loaded.run(program.symbol)
         attached = self._attach()
         self._announce(attached)
+        if not dry:
+            self._go_on(attached)
+        return self._finish()
+
+    def _go_on(self, attached: list[Attached]) -> None:
+        """All is attached: let things happen until something ends the run."""
         self.drain()
         self._look_for_exit()
-        if not self._ended:
-            if self._child is not None:
-                self._release_child(self._child)
-            if not self.options.dry_run:
-                self._read_iterators(attached)
-                self._wait()
-        return self._finish()
+        if self._ended:
+            return
+        if self._child is not None:
+            self._release_child(self._child)
+        self._read_iterators(attached)
+        self._wait()
 
     @property
     def _ended(self) -> bool:
@@ -412,8 +419,10 @@ class LiveSession:
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
         before = self._detach()
-        self.drain()
-        if not self.options.dry_run:
+        if self.options.dry_run:
+            self._ring.discard()
+        else:
+            self.drain()
             self.renderer.resume()
             self._run_all("end")
         totals = {**before, **self._counters.totals()}

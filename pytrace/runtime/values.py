@@ -201,17 +201,13 @@ def _bitfield(field: types.Field) -> Decode:
     if sys.byteorder == "big":
         shift = 8 * size - shift - field.bit_size
     mask = (1 << field.bit_size) - 1
-    signed = isinstance(field.type, types.Int | types.Enum) and field.type.signed
-    sign = 1 << (field.bit_size - 1) if signed else 0
     boolean = isinstance(field.type, types.Bool)
     start = field.offset + first
     order = sys.byteorder
 
     def decode(memory: Memory, offset: int) -> int:
         raw = int.from_bytes(memory[offset + start : offset + start + size], order) >> shift & mask
-        if boolean:
-            return raw != 0
-        return (raw ^ sign) - sign
+        return raw != 0 if boolean else raw
 
     return decode
 

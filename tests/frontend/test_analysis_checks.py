@@ -180,7 +180,7 @@ REFUSED = [
     ("begin { print((1,\"a\") == (\"a\",1)); }",
      "1:15-33", "cannot compare (int8,string[2]) with (string[2],int8) by =="),
     ("begin { unroll($#) { } }",
-     "1:9-23", "unroll repeats 1 to 100 times, not 0"),
+     "1:16-18", "unroll repeats 1 to 100 times, not 0"),
     ("begin { continue; }",
      "1:9-17", "continue outside of a loop"),
     ("begin { $s = \"a\"; $s++; }",

@@ -257,6 +257,22 @@ def test_process_ids_of_a_pid_namespace(server: Server, programs: Path) -> None:
     assert [line for line in inside.stdout.splitlines() if "[true," in line] == ["@[true, false]: 4"], inside
 
 
+def test_user_symbols_inside_a_pid_namespace(programs: Path) -> None:
+    """Names of a process's functions come from its files, which are found by its number in the tracer's namespace."""
+    need("uprobe")
+    program = f"u:{programs}/calls:negative {{ @[usym(reg(\"ip\")), ustack(1)] = count(); }}"
+    command = [
+        *unshare("-p", "--fork", "--mount-proc"), sys.executable, "-m", "pytrace",
+        "-q", "-e", program, "-c", f"{programs}/calls 3",
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTRACE_SHOW_DEBUG_INFO": "0"}
+    inside = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
+    )
+    found = [line.strip() for line in inside.stdout.splitlines() if line.strip()]
+    assert [line.partition("+")[0] for line in found] == ["@[negative,", "negative", "]: 3"], inside
+
+
 def test_follow_inside_a_pid_namespace(programs: Path) -> None:
     need("syscalls")
     program = "t:syscalls:sys_enter_exit_group { @[comm] = count(); }"

@@ -59,7 +59,7 @@ def word(e: Emitter, value: Value, kind: Type) -> Operand:
 
 def user_symbol(e: Emitter, address: Value, kind: USym) -> Operand:
     """Address and process id."""
-    tgid, _ = process_ids(e, "init")
+    tgid, _ = process_ids(e, "tracer")
 
     def write(pointer: Value, _align: int) -> None:
         e.b.store(address, pointer)

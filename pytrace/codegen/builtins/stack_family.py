@@ -26,7 +26,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     flags = (USER_STACK if kind.user else 0) | (USER_BUILD_ID if kind.mode is StackMode.BUILD_ID else 0)
     room = kind.limit * kind.frame_size
     context = e.raw_context
-    tgid = process_ids(e, "init")[0] if kind.user else "0"
+    tgid = process_ids(e, "tracer")[0] if kind.user else "0"
 
     def write(pointer: Value, _align: int) -> None:
         # The kernel leaves what is behind the last frame as it was, and keys must not differ there.

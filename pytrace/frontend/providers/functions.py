@@ -30,9 +30,9 @@ SUGGEST_FROM = 3
 
 def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
     """Function name and offset of ``fn+off`` (offset 0 without one); None after an error."""
-    name, plus, text = part.text.partition("+")
-    if not plus or part.quoted:
+    if part.plus < 0:
         return part.text, 0
+    name, text = part.text[: part.plus], part.text[part.plus + 1 :]
     offset = parse_integer(text.strip())
     if offset is None or offset < 0:
         scope.error(f"the offset behind '+' must be a number, not {text!r}", part.span)

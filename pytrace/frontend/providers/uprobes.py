@@ -95,6 +95,10 @@ class UserProbe(Provider):
                 self._no_symbol(point, path, name, scope)
             return []
         symbol = symbols[0]
+        if not symbol.size and not scope.options.unsafe:
+            message = f"where {name!r} ends is not known: the symbol table has no size for it"
+            scope.error(message, part.span, ["--unsafe attaches all the same, which may crash what is no function"])
+            return []
         if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
             message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
             scope.error(message, part.span, ["--unsafe attaches all the same"])
@@ -164,6 +168,10 @@ class UserProbe(Provider):
         covering = [
             item for item in scope.kernel.user_symbols(path, "*") if item.address <= address < item.address + item.size
         ]
+        if not covering and not scope.options.unsafe:
+            message = f"no function of {path} that the symbol table knows has code at address {address:#x}"
+            scope.error(message, part.span, ["--unsafe attaches all the same, which may crash the program"])
+            return []
         if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
             return []
         details = {"path": path, "offset": offset, "symbol": ""}
