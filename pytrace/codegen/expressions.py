@@ -83,7 +83,8 @@ def _address_of(e: Emitter, node: ast.Unary) -> Operand:
         pointer = e.variable_pointer(e.checked.variables[operand])
         return Scalar(e.b.address(pointer), kind, direct=True)
     if isinstance(operand, ast.MapRef | ast.MapIndex):
-        return Scalar(e.b.address(maps.address(e, operand)), kind)
+        # It may be null, and the verifier lets nobody compute with such a pointer: it becomes a number.
+        return Scalar(e.launder(e.b.address(maps.address(e, operand))), kind)
     whole = e.value(operand)
     if isinstance(whole, Remote):
         return Scalar(whole.address, kind)

@@ -157,6 +157,14 @@ class Builder:
         """Whether a ``ptr`` is null; gives an ``i1``."""
         return self.define(f"icmp eq ptr {pointer}, null")
 
+    def there(self, pointer: Value) -> Value:
+        """1 when a ``ptr`` is not null, else 0, as an ``i64``.
+
+        LLVM does not see where the number comes from: two of these joined would else become one comparison of the
+        pointers' ``|``, which the verifier refuses.
+        """
+        return self.opaque(self.number(self.define(f"icmp ne ptr {pointer}, null")))
+
     def truth(self, value: Value) -> Value:
         """``i64`` to ``i1``: not zero."""
         return self.icmp("ne", value, "0")

@@ -407,7 +407,7 @@ def has_key(e: Emitter, node: ast.Node, info: MapInfo, keys: Sequence[ast.Expr])
     if bucketed(info.value):
         return aggregates.has_buckets(e, node, info, key_operand(e, info.key, keys))
     pointer = lookup(e, info, key_pointer(e, info, keys))
-    return e.b.define(f"xor i1 {e.b.is_null(pointer)}, true")
+    return e.b.truth(e.b.there(pointer))
 
 
 def length(e: Emitter, info: MapInfo) -> Value:

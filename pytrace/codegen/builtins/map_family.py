@@ -35,7 +35,7 @@ def _find(e: Emitter, node: ast.Call) -> Operand:
         raise InternalError("find takes a keyed map and a variable")
     key = maps.key_pointer(e, info, keys)
     place = maps.lookup(e, info, key)
-    found = e.b.number(e.b.define(f"xor i1 {e.b.is_null(place)}, true"))
+    found = e.b.there(place)
 
     def store() -> None:
         if info.value.aggregate:
