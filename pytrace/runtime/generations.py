@@ -4,10 +4,10 @@ Programs find the map in use in an array of one map.  When the runtime puts the 
 all programs that may still use the first one have ended (``maybe_wait_bpf_programs``), so what is read then
 is final.
 
-The wait is a grace period of RCU: 13 ms on the developers' machine (250 Hz), whether it is idle or busy, and as long by
-``membarrier(2)`` (MEMBARRIER_CMD_GLOBAL), which waits for the same.  Running on each CPU in turn takes 0.1 ms, but 11 ms
-when all are busy, and says nothing of programs that can be preempted.  What else is quicker (closing a detached mount
-has the kernel hurry, 0.05 ms) is no promise of any interface.
+The wait is a grace period of RCU: 13 ms on the developers' machine (250 Hz), whether it is idle or busy, and as long
+by ``membarrier(2)`` (MEMBARRIER_CMD_GLOBAL), which waits for the same.  Running on each CPU in turn takes 0.1 ms, but
+11 ms when all are busy, and says nothing of programs that can be preempted.  What else is quicker (closing a detached
+mount has the kernel hurry, 0.05 ms) is no promise of any interface.
 """
 
 from __future__ import annotations
