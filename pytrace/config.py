@@ -48,7 +48,7 @@ class Config:
     perf_rb_pages: int = 0
     """Pages of the ring buffer; 0 lets the runtime choose by available memory."""
     print_maps_on_exit: bool = True
-    show_debug_info: bool = False
+    show_debug_info: bool = True
     """Source file and line, and inlined functions, in stacks."""
     use_blazesym: bool = True
     stack_mode: str = "bpftrace"

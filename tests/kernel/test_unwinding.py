@@ -19,7 +19,7 @@ from tests.support.server import Server
 
 pytestmark = pytest.mark.usefixtures("started", "no_leaks")
 
-CONFIG = 'config = { unstable_dw_ustack = "enable" } '
+CONFIG = 'config = { unstable_dw_ustack = "enable"; show_debug_info = false } '
 CALL = 't:syscalls:sys_enter_getppid /comm == "frameless"/ '
 START = ["__libc_start_call_main", "__libc_start_main", "_start"]
 CHAIN = ["leaf", "inner", "visit", "outer", "main"]

@@ -9,7 +9,7 @@ from pytrace.frontend import ast, formats
 from pytrace.frontend.builtins.gates import Arguments, Node, expression, expressions, is_text
 from pytrace.frontend.conversions import UNKNOWN, Unknown, literal, settle
 from pytrace.frontend.typenames import operand_type
-from pytrace.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, String, Type
+from pytrace.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,20 +119,24 @@ def default_str_length(checker: Checker, node: Node, _arguments: Arguments) -> T
 
 
 def config(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``config("key")``."""
+    """``config("key")``, or ``config()`` for a record of all keys."""
+    values = checker.config.to_data()
+    if not arguments:
+        return Record(tuple(values), tuple(settle(_config_type(value)) for value in values.values()))
     key = checker.constant_text(arguments[0], "the key of config()")
     if key is None:
         return UNKNOWN
-    values = checker.config.to_data()
     name = key.decode(errors="replace")
     if name not in values:
         return checker.error(f"there is no configuration key {name!r}", node.span, hints=did_you_mean(name, values))
     value = values[name]
+    checker.set_constant(node, value.encode() if isinstance(value, str) else value)
+    return _config_type(value)
+
+
+def _config_type(value: str | int | bool) -> Type:
     if isinstance(value, str):
-        value = value.encode()
-    checker.set_constant(node, value)
-    if isinstance(value, bytes):
-        return String(len(value) + 1)
+        return String(len(value.encode()) + 1)
     return BOOL if isinstance(value, bool) else literal(value)
 
 
