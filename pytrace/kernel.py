@@ -223,6 +223,9 @@ class KernelInfo(Protocol):
     def user_result(self, path: str, symbol: str) -> Type | None:
         """Type of a user function's result, from DWARF; void when it has none."""
 
+    def user_debug_problems(self, path: str) -> list[str]:
+        """Which files with debug information the questions above missed for a binary, as sentences."""
+
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, from DWARF."""
 

@@ -282,7 +282,14 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
     sys.stdout.write(listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose))
+    _print_missing(kernel, options)
     return 0
+
+
+def _print_missing(kernel: LiveKernel, options: RunOptions) -> None:
+    """Tell which files with arguments of user functions were not there."""
+    if options.warnings:
+        sys.stderr.write("".join(f"WARNING: {text}\n" for text in kernel.debug_problems()))
 
 
 def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
@@ -299,4 +306,5 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
         _print(diagnostics, options)
     targets = [(unit.kind.name, target) for unit in compilation["units"] for target in unit.targets]
     sys.stdout.write(listing.targets(kernel, targets, verbose=options.verbose))
+    _print_missing(kernel, options)
     return 0

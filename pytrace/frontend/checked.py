@@ -190,6 +190,8 @@ class ProbeContext:
     ctx_type: Type | None = None
     slots: int = 0
     """Number of ``u64`` arguments in a :class:`Slot` context."""
+    missing: tuple[str, ...] = ()
+    """Why there is no ``args``, as hints."""
 
     def argument(self, name: str) -> ProbeArgument | None:
         """The member of ``args`` of that name."""

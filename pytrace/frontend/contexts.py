@@ -116,13 +116,15 @@ def returning(prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeC
     return ProbeContext(result=result, ctx_type=registers(kernel))
 
 
-def user_entry(name: str, parameters: Sequence[UserParameter] | None, kernel: KernelInfo) -> ProbeContext:
-    """The context of a uprobe; *parameters* from DWARF, None when there is none."""
+def user_entry(
+    name: str, parameters: Sequence[UserParameter] | None, kernel: KernelInfo, missing: Iterable[str] = ()
+) -> ProbeContext:
+    """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
     arguments = tuple(
         ProbeArgument(item.name, in_space(item.type, AddressSpace.USER), location(item)) for item in parameters or ()
     )
     members = None if parameters is None else args_struct(name, arguments)
-    return ProbeContext(arguments, members, ctx_type=registers(kernel))
+    return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing))
 
 
 def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:

@@ -25,7 +25,7 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
     the debug link, where the others insist on an equal build id (if the binary has one). *root* is put before
     absolute directories (``/proc/PID/root``).
     """
-    for path, by_checksum in _candidates(binary, search, root):
+    for path, by_checksum in candidates(binary, search, root):
         if os.path.isfile(path) and is_elf(path) and _belongs(binary, path, by_checksum):
             return path
     return None
@@ -53,7 +53,8 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
     return name, next((path for path in places if os.path.isfile(path) and _has_id(path, build_id)), None)
 
 
-def _candidates(binary: ElfFile, search: Iterable[str], root: str) -> Iterator[tuple[str, bool]]:
+def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterator[tuple[str, bool]]:
+    """Where the debug file of a binary may be, in order; and whether an equal checksum is enough there."""
     folder = os.path.dirname(os.path.realpath(binary.path))
     build_id, link = binary.build_id, binary.debug_link
     for entry in search:

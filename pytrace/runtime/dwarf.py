@@ -19,7 +19,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.kernel import UserParameter
 from pytrace.runtime import debug_files
 from pytrace.runtime.dwarf_constants import At, Tag
-from pytrace.runtime.dwarf_forms import DwarfError
+from pytrace.runtime.dwarf_forms import DwarfError, MissingFileError
 from pytrace.runtime.dwarf_lines import LineTable
 from pytrace.runtime.dwarf_lists import locations, ranges
 from pytrace.runtime.dwarf_sections import FileSections
@@ -79,6 +79,7 @@ class DebugInfo:
         self._types = DwarfTypes(path, self._reading)
         self._tables: dict[Unit, LineTable] = {}
         self._functions: dict[Unit, list[tuple[int, int, Die]]] = {}
+        self._missing: dict[str, None] = {}
 
     @staticmethod
     def present(path: str) -> bool:
@@ -91,7 +92,7 @@ class DebugInfo:
     @property
     def problems(self) -> list[str]:
         """Files with parts of the debug information that were asked for and are not there, as sentences."""
-        return list(self._split.problems)
+        return [*self._split.problems, *self._missing]
 
     @property
     def files(self) -> list[str]:
@@ -100,9 +101,11 @@ class DebugInfo:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn the decoder's complaints into a message with the file's name."""
+        """Turn the decoder's complaints into a message with the file's name; keep those about missing files."""
         try:
             yield
+        except MissingFileError as error:
+            self._missing[str(error)] = None
         except (DwarfError, IndexError, struct.error) as error:
             raise TraceError(f"{self.path}: its DWARF cannot be read: {error}") from error
 
@@ -112,10 +115,7 @@ class DebugInfo:
             raise DwarfError("it refers to a supplementary file and does not name one")
         name, path = link
         if path is None:
-            raise TraceError(
-                f"{self.path}: its debug information needs the supplementary file {name}, which is not there",
-                hints=["--debuginfo names more folders to look in"],
-            )
+            raise MissingFileError(f"{self.path}: its debug information goes on in {name}, which is not there")
         return UnitTable(FileSections(ElfFile.open(path)))
 
     # ---- parameters
@@ -131,12 +131,14 @@ class DebugInfo:
                 return None
             entry = address if address is not None else ranges(die)[0][0]
             return tuple(self._placed_parameters(die, entry, conventional=not _CLONE.search(symbol)))
+        return None
 
     def result(self, symbol: str, address: int | None) -> Type | None:
         """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it gives nothing."""
         with self._reading():
             die = self._function(symbol, address)
             return None if die is None else self._types.of(_described(die, At.TYPE))
+        return None
 
     def _function(self, symbol: str, address: int | None) -> Die | None:
         if address is None:
@@ -208,8 +210,8 @@ class DebugInfo:
         *file* is a path or its end (``main.c``, ``src/main.c``); *column* narrows the line to one statement. *start*
         knows where the function of an address starts when DWARF does not (a split unit that is not there).
         """
+        found: dict[object, int] = {}
         with self._reading():
-            found: dict[object, int] = {}
             for unit in self._units:
                 table = self._lines(unit)
                 numbers = {number for number, name in enumerate(table.files) if _same_file(name, file)}
@@ -220,13 +222,14 @@ class DebugInfo:
                         # A function may be in several pieces; what no function has stands for itself.
                         owner = (die.unit, die.offset) if die is not None else start(row.address) or row
                         found[owner] = min(found.get(owner, row.address), row.address)
-            return sorted(set(found.values()))
+        return sorted(set(found.values()))
 
     def line_of(self, address: int) -> tuple[str, int]:
         """Source file and line of an address; empty and 0 when they are not known."""
         with self._reading():
             unit = self._unit_at(address)
             return self._lines(unit).place(address) if unit is not None else ("", 0)
+        return "", 0
 
     def _lines(self, unit: Unit) -> LineTable:
         table = self._tables.get(unit)
@@ -239,20 +242,20 @@ class DebugInfo:
     def frames(self, address: int) -> list[Place]:
         """The functions of an address: inlined ones first, the function itself last; empty when it is not known.
 
-        Where a split unit is not there, one place with an empty function says what line it is.
+        One place with an empty function where only the line is known: of assembly, and where the file with the rest is
+        not there.
         """
         with self._reading():
             unit = self._unit_at(address)
-            if unit is None:
-                return []
-            chain = self._chain(unit, address)
-            return self._places(unit, chain, address)
+            chain = self._chain(unit, address) if unit is not None else []
+            if unit is not None and chain:
+                return self._places(unit, chain, address)
+        file, line = self.line_of(address)
+        return [Place("", file, line)] if line else []
 
     def _places(self, unit: Unit, chain: list[Die], address: int) -> list[Place]:
         table = self._lines(unit)
         file, line = table.place(address)
-        if not chain:
-            return [Place("", file, line)] if line and self._split.whole(unit) is None else []
         found = []
         for die in reversed(chain):
             found.append(Place(_linkage_name(die) or _name(die), file, line))

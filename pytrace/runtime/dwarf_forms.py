@@ -20,6 +20,10 @@ class DwarfError(ValueError):
     """The data are not what DWARF says they should be."""
 
 
+class MissingFileError(Exception):
+    """A file that the debug information goes on in is not there; the message is for the user."""
+
+
 def uleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """An unsigned number of variable length, and the position behind it."""
     value, shift = 0, 0

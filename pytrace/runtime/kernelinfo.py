@@ -319,8 +319,9 @@ class LiveKernel:
         return found
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
-        return self._binaries.symbols(path, pattern)
+        found = self._binaries.symbols(path, pattern)
+        self._depend_on_debug_files(path)
+        return found
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
         self._depend(facts.file_fact(path))
@@ -336,12 +337,14 @@ class LiveKernel:
 
     def user_symbol_names(self, path: str, pattern: str) -> list[str]:
         """Names of the functions that :meth:`user_symbols` gives, sorted, each once."""
-        self._depend(facts.file_fact(path.partition("!/")[0]))
-        return self._binaries.binary(path).function_names(pattern)
+        found = self._binaries.binary(path).function_names(pattern)
+        self._depend_on_debug_files(path)
+        return found
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
-        return self._binaries.cpp_symbols(path, pattern)
+        found = self._binaries.cpp_symbols(path, pattern)
+        self._depend_on_debug_files(path)
+        return found
 
     def executable(self, path: str) -> bool:
         self._depend(facts.file_fact(path.partition("!/")[0]))
@@ -352,16 +355,30 @@ class LiveKernel:
         return self._binaries.offset(path, address)
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
-        return self._binaries.parameters(path, symbol)
+        found = self._binaries.parameters(path, symbol)
+        self._depend_on_debug_files(path)
+        return found
 
     def user_result(self, path: str, symbol: str) -> Type | None:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
-        return self._binaries.result(path, symbol)
+        found = self._binaries.result(path, symbol)
+        self._depend_on_debug_files(path)
+        return found
 
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
-        return self._binaries.lines(path, file, line, column)
+        found = self._binaries.lines(path, file, line, column)
+        self._depend_on_debug_files(path)
+        return found
+
+    def user_debug_problems(self, path: str) -> list[str]:
+        return self._binaries.problems(path)
+
+    def debug_problems(self) -> list[str]:
+        """Which files with debug information all questions so far missed, as sentences."""
+        return self._binaries.all_problems()
+
+    def _depend_on_debug_files(self, path: str) -> None:
+        for file in self._binaries.files(path):
+            self._depend(facts.file_fact(file))
 
     def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
         self._depend(facts.file_fact(path.partition("!/")[0]))

@@ -46,11 +46,11 @@ class Frame(Protocol):
 class Symbols(Protocol):
     """What output needs of the symboliser."""
 
-    def kernel(self, address: int) -> Sequence[Frame]:
-        """Functions of a kernel address, inlined ones first."""
+    def kernel(self, address: int, *, caller: bool = False) -> Sequence[Frame]:
+        """Functions of a kernel address, inlined ones first; *caller*: of the call before it."""
 
-    def user(self, pid: int, address: int) -> Sequence[Frame]:
-        """Functions of an address of a process, inlined ones first."""
+    def user(self, pid: int, address: int, *, caller: bool = False) -> Sequence[Frame]:
+        """Functions of an address of a process, inlined ones first; *caller*: of the call before it."""
 
 
 _NO_STACK = -14
@@ -68,7 +68,7 @@ class Names:
         self._strings = strings
         self._cgroups = cgroups or Cgroups()
         self._users: dict[int, bytes] = {}
-        self._kernel_lines: dict[tuple[int, bool, bytes], bytes] = {}
+        self._kernel_lines: dict[tuple[int, bool, bool, bytes], bytes] = {}
 
     def kernel_symbol(self, address: int) -> bytes:
         """The function at a kernel address, without offset."""
@@ -110,30 +110,46 @@ class Names:
             process, frames, error = value
             if error and error != _NO_STACK:
                 return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
-            return b"\n" + b"".join([line(process, frame) for frame in frames])
+            # All but the innermost are where functions return to, one instruction behind the call.
+            return b"\n" + b"".join([line(process, frame, at > 0) for at, frame in enumerate(frames)])
 
         return text
 
-    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any], bytes]:
+    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any, bool], bytes]:
         if kind.mode is StackMode.RAW:
-            return lambda _process, address: b"%x\n" % address
+            return lambda _process, address, _caller: b"%x\n" % address
         if kind.mode is StackMode.BUILD_ID:
             return _build_id_line
         perf = kind.mode is StackMode.PERF
         if kind.user:
             user = self._symbols.user
-            return lambda process, address: _symbol_lines(user(process, address), address, indent, perf)
 
-        def kernel(_process: int, address: int) -> bytes:
-            key = (address, perf, indent)
+            def in_process(process: int, address: int, caller: bool) -> bytes:
+                frames = user(process, address)
+                if caller and _in_source(frames):
+                    frames = user(process, address, caller=True)
+                return _symbol_lines(frames, address, indent, perf)
+
+            return in_process
+
+        def kernel(_process: int, address: int, caller: bool) -> bytes:
+            key = (address, caller, perf, indent)
             found = self._kernel_lines.get(key)
             if found is None:
                 if len(self._kernel_lines) >= _KEPT_LINES:
                     self._kernel_lines.clear()
-                found = self._kernel_lines[key] = _symbol_lines(self._symbols.kernel(address), address, indent, perf)
+                frames = self._symbols.kernel(address)
+                if caller and _in_source(frames):
+                    frames = self._symbols.kernel(address, caller=True)
+                found = self._kernel_lines[key] = _symbol_lines(frames, address, indent, perf)
             return found
 
         return kernel
+
+
+def _in_source(frames: Sequence[Frame]) -> bool:
+    """Whether source lines are known, and the byte before the address belongs to the same function."""
+    return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
 
 
 def _function(frames: Sequence[Frame], address: int) -> bytes:
@@ -141,7 +157,7 @@ def _function(frames: Sequence[Frame], address: int) -> bytes:
     return os.fsencode(name) if name else b"0x%x" % address
 
 
-def _build_id_line(_process: int, frame: tuple[int, bytes, int]) -> bytes:
+def _build_id_line(_process: int, frame: tuple[int, bytes, int], _caller: bool) -> bytes:
     status, identity, place = frame
     if status == 1:  # BPF_STACK_BUILD_ID_VALID
         return b"%s 0x%02x\n" % (identity.hex().encode(), place)

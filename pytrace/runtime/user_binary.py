@@ -117,6 +117,17 @@ class Binary:
                     break
         return self._debug
 
+    @property
+    def problems(self) -> list[str]:
+        """Which files with debug information former questions missed, as sentences."""
+        return self._debug.problems if self._debug is not None else []
+
+    @property
+    def files(self) -> list[str]:
+        """Other files that former answers depend on, also such that are not there."""
+        found = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if self._looked else []
+        return [*found, *(self._debug.files if self._debug is not None else ())]
+
 
 class UserBinaries:
     """Binaries by path, each opened once (again when the file was replaced)."""
@@ -195,13 +206,15 @@ class UserBinaries:
 
     def problems(self, path: str) -> list[str]:
         """Which files with debug information former questions about a binary missed, as sentences."""
-        debug = self.binary(path).debug
-        return debug.problems if debug is not None else []
+        return self.binary(path).problems
 
-    def debug_files(self, path: str) -> list[str]:
-        """Other files that former answers about a binary depend on."""
-        debug = self.binary(path).debug
-        return debug.files if debug is not None else []
+    def all_problems(self) -> list[str]:
+        """The same for all binaries that were opened."""
+        return [text for _, binary in self._opened.values() for text in binary.problems]
+
+    def files(self, path: str) -> list[str]:
+        """The files that former answers about a binary depend on, also such that are not there."""
+        return [path.partition("!/")[0], *self.binary(path).files]
 
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, named by the functions that they are in."""

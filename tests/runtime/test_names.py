@@ -70,6 +70,20 @@ def test_stack_modes(names: Names, mode: StackMode, user: bool, expected: bytes)
     assert text(FRAMES) == expected  # from the cache
 
 
+@pytest.mark.parametrize("user", [False, True])
+def test_callers_are_at_the_line_of_their_call(user: bool) -> None:
+    known = {
+        0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 30)],
+        0x4000: [Frame(0x4000, "start", 0, "/bin/prog", "b.c", 40)],
+    }
+    calls = {
+        0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 29)],
+        0x4000: [Frame(0x4000, "abort", 20, "/bin/prog", "b.c", 9)],
+    }
+    text = Names(Symbols(known, calls), Clock(), ()).stack(Stack(user, 127, StackMode.BPFTRACE), b"")
+    assert text((0, (0x2000, 0x2000, 0x4000), 0)) == b"\nmain+8@b.c:30\nmain+8@b.c:29\nstart+0@b.c:40\n"
+
+
 def test_build_ids(names: Names) -> None:
     frames = ((1, bytes(range(20)), 0x5), (2, bytes(20), 0x7F00))
     expected = b"\n000102030405060708090a0b0c0d0e0f10111213 0x05\n7f00\n"

@@ -176,8 +176,11 @@ def test_supplementary_files(form: str, tmp_path: Path) -> None:
     tool("dwz", "-m", "common.debug", "-M", "common.debug", "p", "q", folder=tmp_path)
     assert _complete(path)
     (tmp_path / "common.debug").rename(tmp_path / "other.debug")
-    with pytest.raises(TraceError, match=r"supplementary file common\.debug"):
-        UserBinaries().parameters(str(path), "deep")
+    binaries = UserBinaries()
+    assert binaries.parameters(str(path), "deep") is None
+    (problem,) = binaries.problems(str(path))
+    assert "common.debug" in problem
+    assert "not there" in problem
     (tmp_path / "symbols").mkdir()
     (tmp_path / "other.debug").rename(tmp_path / "symbols/common.debug")
     assert _complete(path, "symbols"), "--debuginfo"

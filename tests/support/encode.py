@@ -158,16 +158,20 @@ class Frame:
 
 
 class Symbols:
-    """Knows the addresses that a test tells it."""
+    """Knows the addresses that a test tells it; *calls* are those where another line is that of the call."""
 
-    def __init__(self, known: dict[int, list[Frame]] | None = None) -> None:
+    def __init__(
+        self, known: dict[int, list[Frame]] | None = None, calls: dict[int, list[Frame]] | None = None
+    ) -> None:
         self.known = known or {}
+        self.calls = calls or {}
 
-    def kernel(self, address: int) -> list[Frame]:
-        return self.known.get(address, [Frame(address, "")])
+    def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
+        found = self.known.get(address, [Frame(address, "")])
+        return self.calls.get(address, found) if caller else found
 
-    def user(self, pid: int, address: int) -> list[Frame]:
-        return self.kernel(address)
+    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
+        return self.kernel(address, caller=caller)
 
 
 class FakeReader:

@@ -238,6 +238,9 @@ class RecordedKernel:
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         return self.parameters.get((path, symbol))
 
+    def user_debug_problems(self, path: str) -> list[str]:
+        return []
+
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         return self.lines.get((file, line), [])
 

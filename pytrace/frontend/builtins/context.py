@@ -20,7 +20,9 @@ def require_args(checker: Checker, node: ast.Identifier) -> bool:
         checker.error("a function has no args", node.span, hints=["pass the value as a parameter"])
         return False
     if unit.context.args_type is None and not unit.context.arguments:
-        hints = ["arg0, arg1 … are there"] if unit.kind.name in ("kprobe", "uprobe", "usdt") else []
+        hints = [*unit.context.missing]
+        if unit.kind.name in ("kprobe", "uprobe", "usdt"):
+            hints.append("arg0, arg1 … are there")
         checker.error(f"there is no args in {unit.kind.name} probes here", node.span, hints=hints)
         return False
     return True

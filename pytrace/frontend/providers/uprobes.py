@@ -198,7 +198,9 @@ class UserProbe(Provider):
             symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
             if not symbols:
                 where = f"{parts[1].text}:{line}" + (f":{column}" if column is not None else "")
-                hints = ["the binary needs debug information (gcc -g), in it or in a separate file (--debuginfo)"]
+                hints = scope.kernel.user_debug_problems(path) or [
+                    "the binary needs debug information (gcc -g), in it or in a separate file (--debuginfo)"
+                ]
                 scope.missing(f"{path} has no code of {where}", point.span, hints)
             name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
             for symbol in symbols:
@@ -215,11 +217,20 @@ class UserProbe(Provider):
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         place = match.subject
         if match.kind.returns and "retval" in uses:
-            return contexts.user_returning(scope.kernel.user_result(place.path, place.symbol), scope.kernel)
+            result = scope.kernel.user_result(place.path, place.symbol)
+            if result is None:
+                for problem in scope.kernel.user_debug_problems(place.path):
+                    scope.diagnostics.warn(f"{problem}, so the type of retval is not known", match.span)
+            return contexts.user_returning(result, scope.kernel)
         if match.kind.returns or place.offset or not uses.args:
             return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
         parameters = scope.kernel.user_parameters(place.path, place.symbol)
-        return contexts.user_entry(match.probe, parameters, scope.kernel)
+        missing: list[str] = []
+        if parameters is None:
+            missing = scope.kernel.user_debug_problems(place.path) or [
+                f"{place.path} has no debug information about {place.symbol} (gcc -g; --debuginfo for separate files)"
+            ]
+        return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""

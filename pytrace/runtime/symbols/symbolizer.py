@@ -212,7 +212,10 @@ class Symbolizer:
         if self._lines:
             try:
                 if binary.debug is not None:
-                    return _with_lines(binary.debug, inside, last, self._demangled)
+                    frames = _with_lines(binary.debug, inside, last, self._demangled)
+                    if binary.problems:
+                        self._unreadable[f"inlined functions of {module}"] = "; ".join(binary.problems)
+                    return frames
             except TraceError as error:
                 self._unreadable[f"source lines of {module}"] = error.message
         return [last]
