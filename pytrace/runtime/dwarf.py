@@ -10,7 +10,6 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
@@ -61,6 +60,25 @@ class Place:
     line: int
 
 
+class _Reading:
+    """Turns the decoder's complaints into a message with the file's name, and keeps those about missing files."""
+
+    def __init__(self, path: str, missing: dict[str, None]) -> None:
+        self._path = path
+        self._missing = missing
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, DwarfError | IndexError | struct.error):
+            raise TraceError(f"{self._path}: its DWARF cannot be read: {error}") from error
+        if isinstance(error, MissingFileError):
+            self._missing[str(error)] = None
+            return True
+        return False
+
+
 class DebugInfo:
     """The DWARF of one file.
 
@@ -99,15 +117,8 @@ class DebugInfo:
         """Other files that answers depend on, also those that are not there."""
         return list(self._split.opened)
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn the decoder's complaints into a message with the file's name; keep those about missing files."""
-        try:
-            yield
-        except MissingFileError as error:
-            self._missing[str(error)] = None
-        except (DwarfError, IndexError, struct.error) as error:
-            raise TraceError(f"{self.path}: its DWARF cannot be read: {error}") from error
+    def _reading(self) -> _Reading:
+        return _Reading(self.path, self._missing)
 
     def _supplement(self) -> UnitTable:
         link = debug_files.supplement(self._elf, self._search, self._root)
