@@ -38,6 +38,9 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         name, text, os.getcwd(),
     ]  # fmt: skip
     for item in fields(options):
+        if item.name == "child_command":
+            # Only targets `*` look at it, whose answers are never kept (runtime.libraries).
+            continue
         value = getattr(options, item.name)
         if isinstance(value, frozenset):
             value = sorted(value)

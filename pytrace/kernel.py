@@ -193,8 +193,11 @@ class KernelInfo(Protocol):
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol (kallsyms)."""
 
-    def binaries(self, target: str, pid: int | None) -> list[str]:
-        """Paths of the user binaries that a uprobe or USDT target names: path, glob, library or program name, ``*``."""
+    def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
+        """Paths of the user binaries that a uprobe or USDT target names: path, glob, library or program name, ``*``.
+
+        ``*`` is what processes have mapped, and the program that *command* (of ``-c``) is going to run.
+        """
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary whose name matches a ``*`` pattern."""

@@ -10,7 +10,8 @@ class CompileOptions:
     """Options of one compilation.
 
     *positional* and *named* are the script's parameters (named without dashes; a flag has the value None). *pid* is
-    that of ``-p``; *child* says that ``-c`` was given. *disabled* are features that ``--no-feature`` switches off.
+    that of ``-p``; *child* says that ``-c`` was given, *child_command* what it runs. *disabled* are features that
+    ``--no-feature`` switches off.
     *checks* is the level of helper error reports: 0 none (``--no-warnings``), 1 default, 2 all (``-k``).
     *environment* holds the variables that matter (``PYTRACE_*``, ``BPFTRACE_*``, ``CPATH`` …).
     """

@@ -72,6 +72,8 @@ def test_the_key_depends_on_script_and_options() -> None:
         cache.key("a", "n", replace(options, disabled=frozenset({"kprobe_multi"}))),
     }
     assert len(keys) == 6
+    # What runs is no part of the code.
+    assert cache.key("a", "n", replace(options, child_command="ls /")) in keys
     assert cache.key("a\udcff", "n", options) != cache.key("a\udcfe", "n", options)
 
 

@@ -312,8 +312,8 @@ class LiveKernel:
 
         return UserBinaries(self._debuginfo)
 
-    def binaries(self, target: str, pid: int | None) -> list[str]:
-        found = self._libraries.find(target, pid)
+    def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
+        found = self._libraries.find(target, pid, command)
         for fact in self._libraries.dependencies(target, pid):
             self._depend(fact)
         return found

@@ -27,18 +27,19 @@ class Libraries:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
-    def find(self, target: str, pid: int | None) -> list[str]:
+    def find(self, target: str, pid: int | None, command: str = "") -> list[str]:
         """Paths that a target names, best first and each file once; empty when there is none.
 
         An empty *target* is the program that *pid* runs, ``*`` everything that *pid* (or any process) has mapped to
-        execute. Paths of a process in another mount namespace go through ``/proc/PID/root``.
+        execute, and the program that *command* will run. Paths of a process in another mount namespace go through
+        ``/proc/PID/root``.
         """
         prefix = processes.root_prefix(pid) if pid is not None else ""
         if target == "":
             program = processes.executable(pid) if pid is not None else ""
             return [program] if program else []
         if target == "*":
-            return self._mapped(pid)
+            return self._mapped(pid, self.find(command, None)[:1] if command.strip("*") else [])
         if "!/" in target:
             return [prefix + target] if os.path.isfile(prefix + target.partition("!/")[0]) else []
         if "*" in target:
@@ -59,9 +60,9 @@ class Libraries:
             return [facts.file_fact(target.partition("!/")[0])]
         return [facts.environment_fact("PATH"), facts.file_fact(LIBRARY_CACHE)]
 
-    def _mapped(self, pid: int | None) -> list[str]:
+    def _mapped(self, pid: int | None, also: list[str]) -> list[str]:
         pids = [pid] if pid is not None else processes.process_ids()
-        paths = dict.fromkeys(path for number in pids for path in processes.mapped_files(number))
+        paths = dict.fromkeys([*also, *(path for number in pids for path in processes.mapped_files(number))])
         return [path for path in _distinct(paths) if is_elf(path)]
 
     def _glob(self, target: str, prefix: str) -> list[str]:

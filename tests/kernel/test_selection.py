@@ -176,6 +176,80 @@ def test_descendants_of_descendants_that_live_already(server: Server, programs: 
         assert lines(result) == ["@[family]: 3", "@[sh]: 2"] or lines(result) == ["@[sh]: 2", "@[family]: 3"], result
 
 
+@contextmanager
+def told_to_go(tmp_path: Path, *command: str | Path) -> Iterator[tuple[int, str]]:
+    """A process that waits for a line on its standard input; its number, and the shell command that sends the line."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with open(os.open(fifo, os.O_RDWR), "wb", buffering=0) as pipe:
+        with subprocess.Popen([str(word) for word in command], stdin=pipe, stdout=subprocess.DEVNULL) as process:
+            yield process.pid, f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}"
+            process.terminate()
+
+
+LATE = """
+import ctypes, sys
+sys.stdin.readline()
+library = ctypes.CDLL(sys.argv[1])
+for number in range(4):
+    library.library_add(number, 1)
+"""
+EXECUTED_BY_A_THREAD = """
+import os, sys, threading
+sys.stdin.readline()
+threading.Thread(target=os.execv, args=(sys.argv[1], sys.argv[1:])).start()
+"""
+
+
+@pytest.mark.parametrize("target", ["libsample.so", "libs*"])
+@pytest.mark.parametrize("options", [(), ("--no-feature", "uprobe_multi"), ("--follow",)])
+def test_a_library_that_is_opened_later(
+    server: Server, programs: Path, tmp_path: Path, target: str, options: tuple[str, ...]
+) -> None:
+    need("uprobe")
+    with told_to_go(tmp_path, sys.executable, "-c", LATE, programs / "libsample.so") as (pid, go):
+        time.sleep(0.2)
+        argv = (*options, "-e", f"u:{programs}/{target}:library_* {{ @[func] = count(); }}", "-p", str(pid))
+        result = server.run(argv, when_attached=(go,), timeout=60)
+        assert lines(result) == ["@[library_add]: 4"], result
+
+
+@pytest.mark.parametrize("options", [(), ("--no-feature", "uprobe_multi"), ("--follow",)])
+def test_a_program_that_is_executed_later(
+    server: Server, programs: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    need("uprobe", "syscalls")
+    script = (
+        f"u:{programs}/family:born {{ @[arg0] = count(); }} "
+        "t:syscalls:sys_enter_exit_group { @exits = count(); } software:page-faults:1 { @faults[comm] = count(); } "
+        "end { print(has_key(@faults, \"family\")); clear(@faults); }"
+    )
+    with told_to_go(tmp_path, "sh", "-c", f"read line; exec {programs}/family 1 2") as (pid, go):
+        time.sleep(0.2)
+        result = server.run((*options, "-e", script, "-p", str(pid)), when_attached=(go,), timeout=60)
+    expected = ["@[0]: 1", "@[1]: 2", "@exits: 3"] if "--follow" in options else ["@[0]: 1", "@exits: 1"]
+    assert sorted(lines(result)) == [*expected, "true"], result
+
+
+def test_a_program_that_a_thread_executes(server: Server, programs: Path, tmp_path: Path) -> None:
+    """The thread takes over the number of its process."""
+    need("uprobe", "syscalls", "iter")
+    born = f"u:{programs}/family:born {{ @[arg0] = count(); }}"
+    script = f"{born} t:syscalls:sys_enter_exit_group {{ @exits = count(); }}"
+    command = (sys.executable, "-c", EXECUTED_BY_A_THREAD, programs / "family", "1", "2")
+    with told_to_go(tmp_path, *command) as (pid, go):
+        time.sleep(0.2)
+        result = server.run(("--follow", "-e", script, "-p", str(pid)), when_attached=(go,), timeout=60)
+    assert sorted(lines(result)) == ["@[0]: 1", "@[1]: 2", "@exits: 3"], result
+
+
+def test_all_binaries_are_also_the_program_of_the_command(server: Server, programs: Path) -> None:
+    need("uprobe")
+    script = "u:*:born { @[arg0] = count(); }"
+    result = server.run(("-q", "-e", script, "-c", f"{programs}/family 1 2"), timeout=60)
+    assert lines(result) == ["@[0]: 1", "@[1]: 2"], result
+
+
 def test_the_tracer_ends_with_the_process(server: Server, programs: Path) -> None:
     need("syscalls")
     with running(programs / "waiter") as pid:

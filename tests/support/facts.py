@@ -208,7 +208,7 @@ class RecordedKernel:
     def kernel_symbol(self, name: str) -> int | None:
         return 0xFFFFFFFF81000000 if name in self.reasons else None
 
-    def binaries(self, target: str, pid: int | None) -> list[str]:
+    def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         return self.files.get(target, [])
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pytrace.frontend.points import Part
 from pytrace.frontend.providers.base import Scope
 from pytrace.source import Span
@@ -25,7 +27,7 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
         if not found:
             scope.missing(f"the program of process {pid} cannot be found", span)
         return found
-    found = scope.kernel.binaries(target.text, pid) if "\0" not in target.text else []
+    found = scope.kernel.binaries(target.text, pid, _command(scope)) if "\0" not in target.text else []
     if not found:
         _missing(target, scope)
         return []
@@ -43,6 +45,16 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
     if not usable and not glob:
         scope.missing(f"{found[0]} is not an executable ELF file", target.span, ["--unsafe attaches to any file"])
     return usable
+
+
+def _command(scope: Scope) -> str:
+    """The program of ``-c``, which does not run yet."""
+    try:
+        words = shlex.split(scope.options.child_command)
+    except ValueError:
+        # The session says what is wrong with the command.
+        return ""
+    return words[0] if words else ""
 
 
 def _missing(target: Part, scope: Scope) -> None:
