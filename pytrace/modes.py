@@ -281,7 +281,10 @@ def _list(line: CommandLine, options: RunOptions) -> int:
         return _list_script(line, kernel, options)
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
-    sys.stdout.write(listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose))
+    text = listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose)
+    sys.stdout.flush()
+    # Names in binaries may be any bytes.
+    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
     _print_missing(kernel, options)
     return 0
 

@@ -150,8 +150,14 @@ class Btf:
 
     def names(self, *kinds: int) -> list[str]:
         """Names of all named types of some kinds that are defined here."""
-        text, names, first = self.text, self._names, self.first_id
-        return [text(names[i - first]) for i in self.ids(*kinds) if names[i - first]]
+        column, first, start = self._names, self.first_id, self.first_string
+        strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
+        find = strings.find
+        offsets = [offset for i in self.ids(*kinds) if (offset := column[i - first])]
+        return [
+            strings[offset - start : find(b"\0", offset - start)].decode() if offset >= start else self.text(offset)
+            for offset in offsets
+        ]
 
     def strings_with_prefix(self, prefix: str) -> list[str]:
         """All strings that start with *prefix*, without looking at the types that use them."""

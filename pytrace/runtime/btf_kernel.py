@@ -28,6 +28,9 @@ _SEARCH = (
 )
 """ELF files that may carry ``.BTF`` where the kernel does not show its own."""
 
+_FUNCTIONS, _RAW_TRACEPOINTS, _ITERATORS = "functions", "raw tracepoints", "iterators"
+"""What there are lists of."""
+
 _KIND_NUMBERS = {
     "struct": (Kind.STRUCT,),
     "union": (Kind.UNION,),
@@ -156,13 +159,9 @@ class KernelTypes:
                 found.append((name, reader.prototype(type_id)))
         return [prototype for _, prototype in sorted(found, key=lambda pair: (pair[0], pair[1].module))]
 
-    def function_names(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
-        """``(module, name)`` of all functions that match, without their types."""
-        return [
-            (reader.btf.name, name)
-            for reader in self.readers(module)
-            for name in dict.fromkeys(name for name, _ in self._function_ids(reader, pattern))
-        ]
+    def function_names(self, pattern: str, module: str = "") -> dict[str, list[str]]:
+        """Names of all functions that match, each once, by module, without their types."""
+        return self._listed(_FUNCTIONS, pattern, module)
 
     @staticmethod
     def _function_ids(reader: TypeReader, pattern: str) -> list[tuple[str, int]]:
@@ -178,15 +177,11 @@ class KernelTypes:
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         """``(module, event)`` of all raw tracepoints that match."""
-        found = []
-        for reader in self.readers():
-            if exact(pattern):
-                events = [pattern] if reader.btf.find(f"btf_trace_{pattern}", Kind.TYPEDEF) else []
-            else:
-                names = reader.btf.strings_with_prefix("btf_trace_")
-                events = sorted(matching(pattern, [name.removeprefix("btf_trace_") for name in names]))
-            found += [(reader.btf.name, event) for event in events]
-        return found
+        if exact(pattern):
+            readers = (reader for reader in self.readers() if reader.btf.find(f"btf_trace_{pattern}", Kind.TYPEDEF))
+            return [(reader.btf.name, pattern) for reader in readers]
+        lists = self._listed(_RAW_TRACEPOINTS, pattern)
+        return [(module, event) for module, events in lists.items() for event in events]
 
     def raw_tracepoint(self, event: str) -> tuple[TypeReader, int, list[str]] | None:
         """Who defines a raw tracepoint, its ``FUNC_PROTO``, and the names of its parameters after the context.
@@ -222,19 +217,45 @@ class KernelTypes:
         pairs = zip(names, made.parameters, strict=True)
         return replace(made, parameters=tuple((name, kind) for name, (_, kind) in pairs))
 
+    def iterator_names(self) -> list[str]:
+        """Names of all BPF iterator targets, sorted."""
+        return sorted({name for names in self._listed(_ITERATORS, "*").values() for name in names})
+
     def iterators(self) -> dict[str, Struct]:
         """BPF iterator targets by name; the context struct is what ``bpf_iter_TARGET`` points to."""
+        kinds = ((name, self.value_type("struct", f"bpf_iter__{name}")) for name in self.iterator_names())
+        return {name: kind for name, kind in kinds if isinstance(kind, Struct)}
+
+    # ---- long lists
+
+    def _listed(self, what: str, pattern: str, module: str = "") -> dict[str, list[str]]:
+        """The names of one sort that match, by module."""
         found = {}
+        for owner in matching(module or "*", ["vmlinux", *self.modules]):
+            names = self._lists.get(f"{what} {owner}")
+            if names is not None:
+                found[owner] = matching(pattern, names)
+        return found
+
+    @cached_property
+    def _lists(self) -> dict[str, list[str]]:
+        """Names by sort and module, kept for as long as the kernel and its modules have the same type information."""
+        files = (facts.file_fact(path) for path in (self.path, *self.modules.values()))
+        stamp = facts.kernel_fact(self.path) + tuple(part for fact in files for part in fact)
+        return facts.kept_lists("btf-names", stamp, self._make_lists)
+
+    def _make_lists(self) -> dict[str, list[str]]:
+        made = {}
         for reader in self.readers():
-            for name in reader.btf.strings_with_prefix("bpf_iter__"):
-                if "__" in name.removeprefix("bpf_iter__"):
-                    # `…__safe_trusted` and such are for the verifier's eyes.
-                    continue
-                type_id = reader.btf.find(name, Kind.STRUCT)
-                kind = reader.type(type_id) if type_id else None
-                if isinstance(kind, Struct):
-                    found[name.removeprefix("bpf_iter__")] = kind
-        return dict(sorted(found.items()))
+            btf = reader.btf
+            iterators = [name.removeprefix("bpf_iter__") for name in btf.strings_with_prefix("bpf_iter__")]
+            events = [name.removeprefix("btf_trace_") for name in btf.strings_with_prefix("btf_trace_")]
+            # `bpf_iter__…__safe_trusted` and such are for the verifier's eyes.
+            targets = [name for name in iterators if "__" not in name and btf.find(f"bpf_iter__{name}", Kind.STRUCT)]
+            made[f"{_FUNCTIONS} {btf.name}"] = list(dict.fromkeys(btf.names(Kind.FUNC)))
+            made[f"{_RAW_TRACEPOINTS} {btf.name}"] = sorted(events)
+            made[f"{_ITERATORS} {btf.name}"] = targets
+        return made
 
 
 def _named(kind: str) -> tuple[int, ...]:

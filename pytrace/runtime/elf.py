@@ -1,7 +1,4 @@
-"""ELF files: segments, sections, symbol tables, notes and links to debug files.
-
-A symbol table stays columns of integers that are cut out of the file in a few calls; a large library has more than
-100,000 symbols, and only those that a question is about become objects.
+"""ELF files: segments, sections, notes and links to debug files.
 
 Source: ``elf(5)``; ``/usr/include/elf.h``.
 """
@@ -10,23 +7,19 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import struct
 import zlib
-from bisect import bisect_right
 from functools import cached_property
 from typing import Self
 
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
-from pytrace.runtime.patterns import exact, within
+from pytrace.runtime.symbol_table import SymbolTable
 
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
 PT_LOAD, PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
-_CODE_TYPES = frozenset((2, 10))
-"""``STT_FUNC`` and ``STT_GNU_IFUNC``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,111 +264,6 @@ class ElfFile:
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
         return zlib.crc32(self.view)
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A function: its name, virtual address and size in bytes (0 where the table does not say)."""
-
-    name: str
-    address: int
-    size: int
-
-
-class SymbolTable:
-    """The functions of one symbol table, as parallel columns in order of address."""
-
-    def __init__(self, strings: bytes, names: list[int], addresses: list[int], sizes: list[int]) -> None:
-        self._strings = strings
-        self._names = names
-        self.addresses = addresses
-        self._sizes = sizes
-
-    @classmethod
-    def read(cls, file: ElfFile, section: Section, types: frozenset[int] | None = _CODE_TYPES) -> SymbolTable:
-        """Cut the columns of the defined symbols of some types (None for all) out of a section."""
-        wanted = types or frozenset(range(16))
-        data = file.contents(section)
-        text = file.sections[section.link]
-        strings = bytes(file.contents(text))
-        if file.wide:
-            words = data[: len(data) // 24 * 24].cast("Q")
-            heads, values, sizes = words[0::3].tolist(), words[1::3].tolist(), words[2::3].tolist()
-            keep = [i for i, word in enumerate(heads) if word >> 48 and word >> 32 & 15 in wanted]
-        else:
-            words = data[: len(data) // 16 * 16].cast("I")
-            heads, values, sizes, flags = (words[i::4].tolist() for i in range(4))
-            keep = [i for i, word in enumerate(flags) if word >> 16 and word & 15 in wanted]
-        keep.sort(key=values.__getitem__)
-        return cls(strings, [heads[i] & 0xFFFFFFFF for i in keep], [values[i] for i in keep], [sizes[i] for i in keep])
-
-    def __len__(self) -> int:
-        return len(self.addresses)
-
-    def symbol(self, index: int) -> Symbol:
-        """The symbol at a position of the columns."""
-        return Symbol(self._name(self._names[index]), self.addresses[index], self._sizes[index])
-
-    def _name(self, offset: int) -> str:
-        name = self._strings[offset : self._strings.find(b"\0", offset)]
-        # `.symtab` has versions in its names (malloc@@GLIBC_2.2.5), `.dynsym` has them elsewhere.
-        return name.partition(b"@")[0].decode(errors="surrogateescape")
-
-    def names(self) -> list[bytes]:
-        """All names, as they are in the file, in order of address."""
-        strings, find = self._strings, self._strings.find
-        return [strings[at : find(b"\0", at)] for at in self._names]
-
-    def matching_names(self, pattern: str) -> list[bytes]:
-        """Names that a ``*`` pattern accepts, without symbol versions."""
-        names = self.names()
-        if b"@" in self._strings:
-            names = [name.partition(b"@")[0] for name in names]
-        if pattern == "*":
-            return names
-        accepts = re.compile(within(pattern, rb"@")).fullmatch
-        return [name for name in names if accepts(name)]
-
-    def match(self, pattern: str) -> list[Symbol]:
-        """Functions whose name a ``*`` pattern accepts."""
-        if exact(pattern):
-            return [self.symbol(i) for i in self._named(pattern.encode(errors="surrogateescape"))]
-        accepts = re.compile(within(pattern, rb"@") + rb"(?:@.*)?").fullmatch
-        return [self.symbol(i) for i, name in enumerate(self.names()) if accepts(name)]
-
-    def _named(self, name: bytes) -> list[int]:
-        """Positions of the symbols of one name: search the strings, then the column for the places found."""
-        wanted = set()
-        for needle in (name + b"\0", name + b"@"):
-            at = self._strings.find(needle)
-            while at >= 0:
-                # Strings may share their tails, so the place before need not end another string.
-                wanted.add(at)
-                at = self._strings.find(needle, at + 1)
-        return [i for i, at in enumerate(self._names) if at in wanted] if wanted else []
-
-    def covering(self, address: int) -> Symbol | None:
-        """The function that covers an address.
-
-        One without a size reaches to the next symbol. Of aliases the one whose name comes first without leading
-        underscores is taken, so that the answer does not depend on the linker's order.
-        """
-        at = bisect_right(self.addresses, address) - 1
-        # A short function may lie inside a longer one; go back to one that reaches far enough.
-        for index in range(at, max(-1, at - 16), -1):
-            start, size = self.addresses[index], self._sizes[index]
-            if address < start + size or (not size and index == at):
-                return self._best_alias(index, address)
-        return None
-
-    def _best_alias(self, index: int, address: int) -> Symbol:
-        start = self.addresses[index]
-        first = index
-        while first and self.addresses[first - 1] == start:
-            first -= 1
-        found = [self.symbol(i) for i in range(first, index + 1)]
-        fitting = [symbol for symbol in found if address < start + symbol.size] or found
-        return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
 
 
 # ---------------------------------------------------------------------------------------------- archives

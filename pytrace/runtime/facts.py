@@ -45,6 +45,22 @@ def keep(name: str, *parts: bytes) -> None:
     kept.write(kept_directory() / name, *parts)
 
 
+def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Lists of names by title, as they were made under the same *stamp*, or made now and kept for later runs.
+
+    Neither names nor titles have line ends, and no name is empty. There is one file of each *name*: another stamp
+    replaces it.
+    """
+    head = f"pytrace lists 1 {digest(repr(stamp).encode())}"
+    first, *parts = (read_kept(name) or b"").decode(errors="surrogateescape").split("\n\n")
+    if first == head:
+        return {title: names for title, *names in (part.split("\n") for part in parts)}
+    made = make()
+    text = "\n\n".join([head, *("\n".join((title, *names)) for title, names in made.items())])
+    keep(name, text.encode(errors="surrogateescape"))
+    return made
+
+
 # ---------------------------------------------------------------------------------------------- making facts
 
 
@@ -81,10 +97,21 @@ def file_fact(path: str) -> Fact:
 
 def modules_fact() -> Fact:
     """Which kernel modules are loaded, and where."""
-    # The third column counts users of a module and changes all the time.
+    # The third column counts users of a module and changes all the time. A module that was loaded again, perhaps after
+    # a change, has another inode, even where name, size and address are the same.
     lines = [line.split() for line in read_text("/proc/modules").splitlines()]
-    text = "\n".join(f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]}" for parts in lines)
+    text = "\n".join(
+        f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {_inode(f'/sys/module/{parts[0]}')}"
+        for parts in lines
+    )
     return ("modules", digest(text.encode()))
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
 
 
 def tracepoints_fact(root: str) -> Fact:

@@ -113,6 +113,14 @@ class Kallsyms:
             return self._exact_functions(pattern, line.encode())
         return list(dict.fromkeys(re.findall(line, self.text.decode())))
 
+    def function_lists(self, without: str) -> dict[str, list[str]]:
+        """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`functions`."""
+        core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
+        found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
+        for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
+            found.setdefault(owner, []).append(name)
+        return found
+
     def _exact_functions(self, name: str, line: bytes) -> list[tuple[str, str]]:
         """The lines of one name: found by plain search, checked by the expression."""
         accepts = re.compile(line)

@@ -26,13 +26,11 @@ from pytrace.types import Enum, Struct, Type
 
 if TYPE_CHECKING:
     from pytrace.runtime.btf_kernel import KernelTypes
+    from pytrace.runtime.functions import KernelFunctions
     from pytrace.runtime.kallsyms import Kallsyms
     from pytrace.runtime.libraries import Libraries
-    from pytrace.runtime.tracefs import TraceableFunctions, Tracepoints
+    from pytrace.runtime.tracefs import Tracepoints
     from pytrace.runtime.user_binary import UserBinaries
-
-_STUBS = "__pfx_|__cfi_|__SCT__|__SCK__|__pi_"
-"""Starts of names in kallsyms that are no functions: padding, type checks, static calls, code before relocation."""
 
 
 class LiveKernel:
@@ -62,7 +60,6 @@ class LiveKernel:
         """Features that were asked for and are there."""
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
-        self._function_names: dict[tuple[str, str], list[tuple[str, str]]] = {}
 
     def dependencies(self) -> tuple[Fact, ...]:
         """The facts that the answers so far depend on."""
@@ -192,50 +189,29 @@ class LiveKernel:
         return Kallsyms()
 
     @cached_property
-    def _traceable(self) -> TraceableFunctions | None:
-        """The list of functions that can be hooked; None where the kernel does not show it."""
+    def _functions(self) -> KernelFunctions:
         from pytrace.runtime import tracefs
+        from pytrace.runtime.functions import KernelFunctions
 
         if self._traceable_file is not None:
             self._depend(facts.file_fact(self._traceable_file))
-            return tracefs.TraceableFunctions(self._traceable_file)
+            return KernelFunctions(self._traceable_file, lambda: self.kallsyms, live=False)
         path = next((f"{root}/available_filter_functions" for root in tracefs.ROOTS if os.path.isdir(root)), "")
         try:
-            return tracefs.TraceableFunctions(path) if path else None
+            return KernelFunctions(path, lambda: self.kallsyms)
         except OSError:
             # Built without ftrace, or not readable: kallsyms has the names, too.
-            return None
+            return KernelFunctions("", lambda: self.kallsyms)
 
-    @cached_property
-    def _blacklist(self) -> frozenset[str]:
-        from pytrace.runtime import tracefs
-
-        return tracefs.blacklist()
-
-    def kernel_function_names(self, pattern: str, module: str = "") -> list[tuple[str, str]]:
-        """``(name, module)`` of the functions that :meth:`kernel_functions` gives, for long lists."""
-        from pytrace.runtime import tracefs
-
-        key = (pattern, module)
-        if key in self._function_names:
-            return self._function_names[key]
-        wild = "*" in pattern
-        if wild or module:
+    def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
+        """Names of the functions that :meth:`kernel_functions` gives, by module (empty for the kernel proper)."""
+        if module or "*" in pattern:
             self._depend_on_modules()
-        if self._traceable is not None:
-            pairs = self._traceable.match(pattern, module)
-        else:
-            pairs = self.kallsyms.functions(pattern, module, without=rf"{_STUBS}|{tracefs.NEVER}")
-            pairs = [pair for pair in pairs if pair[1] != "bpf"]
-        if wild:
-            pairs = [pair for pair in pairs if ".part." not in pair[0]]
-        if self._blacklist:
-            pairs = [pair for pair in pairs if pair[0] not in self._blacklist]
-        self._function_names[key] = pairs
-        return pairs
+        return self._functions.match(pattern, module)
 
     def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
-        return [KernelFunction(name, owner) for name, owner in self.kernel_function_names(pattern, module)]
+        lists = self.kernel_function_lists(pattern, module)
+        return [KernelFunction(name, owner) for owner, names in lists.items() for name in names]
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         return self.kallsyms.function_size(name, module)
@@ -250,13 +226,13 @@ class LiveKernel:
         ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, or ``excluded``
         (by pytrace).
         """
-        from pytrace.runtime import tracefs
+        from pytrace.runtime.functions import never_traceable
 
         if self.kernel_functions(name):
             return ""
-        if tracefs.never_traceable(name):
+        if never_traceable(name):
             return "excluded"
-        if name in self._blacklist:
+        if self._functions.blacklisted(name):
             return "blacklisted"
         if self.kallsyms.functions(name):
             return "notrace"
@@ -290,6 +266,10 @@ class LiveKernel:
 
     def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
         return self.types.raw_tracepoint_prototype(event) if self.types else None
+
+    def iterator_names(self) -> list[str]:
+        """Names of the targets that :meth:`iterators` gives."""
+        return self.types.iterator_names() if self.types else []
 
     def iterators(self) -> dict[str, Struct]:
         return self.types.iterators() if self.types else {}
@@ -335,9 +315,9 @@ class LiveKernel:
         self._depend(facts.file_fact(path.partition("!/")[0]))
         return self._binaries.binary(path).variable_address(name)
 
-    def user_symbol_names(self, path: str, pattern: str) -> list[str]:
-        """Names of the functions that :meth:`user_symbols` gives, sorted, each once."""
-        found = self._binaries.binary(path).function_names(pattern)
+    def user_symbol_lines(self, path: str, pattern: str) -> str:
+        """Names of the functions that :meth:`user_symbols` gives, sorted, each once, as lines of one text."""
+        found = self._binaries.binary(path).function_lines(pattern)
         self._depend_on_debug_files(path)
         return found
 

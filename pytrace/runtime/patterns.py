@@ -33,5 +33,9 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
         return list(names)
     if exact(pattern):
         return [name for name in names if name == pattern]
+    head, *middle, tail = pattern.split("*")
+    if not middle:
+        least = len(head) + len(tail)
+        return [name for name in names if name.startswith(head) and name.endswith(tail) and len(name) >= least]
     accepts = name_pattern(pattern).fullmatch
     return [name for name in names if accepts(name)]

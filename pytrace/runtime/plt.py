@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.runtime.elf import EM_AARCH64, EM_X86_64, ElfFile, Symbol
+from pytrace.runtime.elf import EM_AARCH64, EM_X86_64, ElfFile
+from pytrace.runtime.symbol_table import Symbol
 
 _STUB = 16
 _HEADERS = {EM_X86_64: 16, EM_AARCH64: 32}

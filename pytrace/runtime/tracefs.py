@@ -1,4 +1,4 @@
-"""Tracepoints and traceable functions, from tracefs and debugfs."""
+"""Tracepoints, from tracefs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import TracepointField
-from pytrace.runtime.patterns import name_pattern, within
+from pytrace.runtime.patterns import name_pattern
 from pytrace.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 
 ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
-BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
 
 TypeLookup = Callable[[str, str], Type | None]
 """``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""
@@ -205,83 +204,3 @@ def _target_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -
     for _ in range(declared.stars):
         made = Pointer(made, space)
     return made
-
-
-# ---------------------------------------------------------------------------------------------- functions
-
-NEVER = r"(?:arch_cpu_idle|default_idle|bpf_dispatcher_xdp_func)(?!\w)|rcu_|__ftrace_invalid_address__"
-"""Source of an expression for functions that are left out although the kernel lists them: probing them harms it, or
-they are no functions.
-"""
-
-_CHUNK = 1 << 18
-
-
-class TraceableFunctions:
-    """The functions that ftrace, and so kprobes, can hook: lines ``name`` or ``name [module]``.
-
-    The kernel takes longest over the modules at the end of the list, so it is read only as far as a question needs.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._text = b"\n"
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - owned by the KernelInfo, closed when read through
-        self._complete = False
-
-    def match(self, pattern: str, module: str) -> list[tuple[str, str]]:
-        """``(name, module)`` by ``*`` patterns; *module* empty for any, ``vmlinux`` for the kernel proper."""
-        if "*" in pattern or (module and module != "vmlinux"):
-            return self._search(self._all(), pattern, module)
-        while True:
-            found = self._search(self._text, pattern, module)
-            if found or not self._read_more():
-                return found
-
-    def _all(self) -> bytes:
-        while self._read_more():
-            pass
-        return self._text
-
-    def _read_more(self) -> bool:
-        """Read on; False at the end of the list."""
-        if self._complete:
-            return False
-        parts = []
-        size = 0
-        while size < _CHUNK:
-            part = self._file.read(_CHUNK)
-            if not part:
-                self._complete = True
-                self._file.close()
-                break
-            parts.append(part)
-            size += len(part)
-        # A read may end inside a line; the search wants a line end behind every name.
-        self._text += b"".join(parts) + (b"\n" if self._complete else b"")
-        return size > 0
-
-    @staticmethod
-    def _search(text: bytes, pattern: str, module: str) -> list[tuple[str, str]]:
-        where = rb"(?:[ \t]+\[([^\]\n]*)\])?"
-        if module == "vmlinux":
-            where = rb"()"
-        elif module:
-            where = rb"[ \t]+\[(" + within(module, rb"\s\]") + rb")\]"
-        line = re.compile(rb"\n((?!" + NEVER.encode() + rb")" + within(pattern) + rb")" + where + rb"[ \t]*(?=\n)")
-        found = dict.fromkeys(match.group(1, 2) for match in line.finditer(text))
-        return [(name.decode(), (owner or b"").decode()) for name, owner in found]
-
-
-def never_traceable(name: str) -> bool:
-    """Whether a function is kept out of every list (see :data:`NEVER`)."""
-    return re.match(NEVER, name) is not None
-
-
-def blacklist(path: str = BLACKLIST) -> frozenset[str]:
-    """Functions on which the kernel refuses kprobes; empty where debugfs does not tell."""
-    try:
-        text = Path(path).read_text()
-    except OSError:
-        return frozenset()
-    return frozenset(parts[-1] for parts in (line.split() for line in text.splitlines()) if len(parts) > 1)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UsdtProbe, UserParameter, UserSymbol
 from pytrace.runtime import debug_files, plt, usdt
-from pytrace.runtime.elf import ElfFile, Symbol, SymbolTable, attach_path, is_elf
+from pytrace.runtime.elf import ElfFile, attach_path, is_elf
 from pytrace.runtime.patterns import name_pattern
+from pytrace.runtime.symbol_table import Symbol, SymbolTable
 from pytrace.types import Type
 
 if TYPE_CHECKING:
@@ -65,12 +68,12 @@ class Binary:
                 found.setdefault((symbol.name, symbol.address), symbol)
         return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
 
-    def function_names(self, pattern: str) -> list[str]:
-        """Names of functions by ``*`` pattern, sorted, each once."""
-        found: set[bytes] = set()
-        for table in self.tables:
-            found.update(table.matching_names(pattern))
-        return [name.decode(errors="surrogateescape") for name in sorted(found)]
+    def function_lines(self, pattern: str) -> str:
+        """Names of functions by ``*`` pattern, sorted, each once, as lines of one text: there may be very many."""
+        names = sorted(chain.from_iterable(table.matching_names(pattern) for table in self.tables))
+        # Far fewer comparisons than a set would make hashes.
+        first = compress(names, map(operator.ne, names, chain(("",), names)))
+        return "\n".join(first)
 
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""

@@ -315,6 +315,15 @@ def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     assert kinds >= {"kprobe", "tracepoint", "software", "hardware", "rawtracepoint"}
 
 
+@needs_btf
+def test_list_trampolines(kernel: LiveKernel) -> None:
+    found = _lines(kernel, "fentry:vfs_*")
+    assert "fentry:vmlinux:vfs_read" in found
+    assert found == list(dict.fromkeys(found))
+    assert _lines(kernel, "fentry:vfs_*,fentry:vfs_read") == found, "place by place"
+    assert _lines(kernel, "fexit:vmlinux:vfs_read") == ["fexit:vmlinux:vfs_read"]
+
+
 def test_list_user_functions(kernel: LiveKernel, programs: Path) -> None:
     path = programs / "calls"
     assert f"uprobe:{path}:add" in _lines(kernel, f"uprobe:{path}")

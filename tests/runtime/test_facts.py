@@ -74,3 +74,28 @@ def test_checking_imports_nothing_heavy() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_lists_are_kept_under_their_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made: list[dict[str, list[str]]] = []
+
+    def make() -> dict[str, list[str]]:
+        made.append({"": ["a", "b"], "mod": ["c"], "empty": [], "last": ["\udcff"]})
+        return made[-1]
+
+    first = facts.kept_lists("names", ("1",), make)
+    assert facts.kept_lists("names", ("1",), make) == first == made[0]
+    assert len(made) == 1
+    facts.kept_lists("names", ("2",), make)
+    assert len(made) == 2
+    facts.kept_lists("names", ("1",), make)
+    assert len(made) == 3, "one file holds the lists of one stamp"
+    (tmp_path / "pytrace" / "facts" / "names").write_bytes(b"")
+    assert facts.kept_lists("names", ("1",), make) == first
+
+
+def test_lists_without_a_place_to_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert facts.kept_lists("names", ("1",), lambda: {"": ["a"]}) == {"": ["a"]}

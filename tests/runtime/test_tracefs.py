@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pytrace.runtime import tracefs
-from pytrace.runtime.kernelinfo import LiveKernel
 from pytrace.types import (
     BOOL,
     INT8,
@@ -111,54 +108,3 @@ def test_places_and_declarations(fields: dict[str, tracefs.TracepointField]) -> 
 def test_print_format_is_no_field() -> None:
     names = [item.name for item in tracefs.parse_format(FORMAT, _lookup, AddressSpace.KERNEL)]
     assert "fake" not in names
-
-
-LIST = (
-    "vfs_read\nvfs_write\nrcu_note\nvfs_read.part.0\ndefault_idle\nhelper\nnf_hook [nf]\nhelper [nf]\nhelper [other]\n"
-)
-
-
-@pytest.fixture
-def listed(tmp_path: Path) -> str:
-    path = tmp_path / "functions"
-    path.write_text(LIST)
-    return str(path)
-
-
-def test_traceable_functions(listed: str) -> None:
-    functions = tracefs.TraceableFunctions(listed)
-    assert functions.match("vfs_read", "") == [("vfs_read", "")]
-    assert functions.match("vfs", "") == []
-    assert functions.match("h*", "vmlinux") == [("helper", "")]
-    assert functions.match("*", "n*") == [("nf_hook", "nf"), ("helper", "nf")]
-    assert functions.match("helper", "") == [("helper", ""), ("helper", "nf"), ("helper", "other")]
-    assert functions.match("rcu_note", "") == []
-    assert functions.match("default_idle", "") == []
-
-
-def test_an_exact_name_reads_no_further_than_needed(tmp_path: Path) -> None:
-    path = tmp_path / "functions"
-    path.write_text("first\n" + "".join(f"function_{number}\n" for number in range(200_000)))
-    functions = tracefs.TraceableFunctions(str(path))
-    assert functions.match("first", "") == [("first", "")]
-    assert len(functions._text) < path.stat().st_size / 2
-    assert functions.match("function_199999", "") == [("function_199999", "")]
-    assert len(functions.match("function_1*", "")) == 111_111
-
-
-def test_traceable_functions_option(listed: str) -> None:
-    kernel = LiveKernel(traceable_functions=listed)
-    assert [item.name for item in kernel.kernel_functions("vfs_*")] == ["vfs_read", "vfs_write"]
-    assert [item.name for item in kernel.kernel_functions("vfs_read.part.0")] == ["vfs_read.part.0"]
-    assert [item.module for item in kernel.kernel_functions("helper", "nf")] == ["nf"]
-    assert kernel.untraceable_reason("vfs_read") == ""
-    assert kernel.untraceable_reason("rcu_note") == "excluded"
-    assert kernel.untraceable_reason("no_such_function_at_all") == "missing"
-    assert any(fact[0] == "file" and fact[1] == listed for fact in kernel.dependencies())
-
-
-def test_blacklist(tmp_path: Path) -> None:
-    path = tmp_path / "blacklist"
-    path.write_text("0xffffffff81000000-0xffffffff81000010\tdo_int3\n0xffffffff81000020-0xffffffff81000030\tasm_exc\n")
-    assert tracefs.blacklist(str(path)) == {"do_int3", "asm_exc"}
-    assert tracefs.blacklist(str(tmp_path / "missing")) == frozenset()

@@ -1,0 +1,63 @@
+"""Listing of places: lists that are made in bulk say the same as lists of single places."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import listing
+from pytrace.runtime.kernelinfo import LiveKernel
+
+FUNCTIONS = "vfs_read\nvfs_write\nhelper\nnf_hook [nf]\nhelper [nf]\nhelper [other]\n"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> LiveKernel:
+    path = tmp_path / "functions"
+    path.write_text(FUNCTIONS)
+    return LiveKernel(traceable_functions=str(path))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("kprobe:vfs_*", ["kprobe:vfs_read", "kprobe:vfs_write"]),
+        ("kretprobe:vfs_read", ["kretprobe:vfs_read"]),
+        ("kprobe:helper", ["kprobe:helper"]),
+        ("k:*", ["kprobe:vfs_read", "kprobe:vfs_write", "kprobe:helper", "kprobe:nf_hook"]),
+        ("kprobe:*:helper", ["kprobe:vmlinux:helper", "kprobe:nf:helper", "kprobe:other:helper"]),
+        ("kprobe:n*:*", ["kprobe:nf:nf_hook", "kprobe:nf:helper"]),
+        ("kprobe:vmlinux:*e*", ["kprobe:vmlinux:vfs_read", "kprobe:vmlinux:vfs_write", "kprobe:vmlinux:helper"]),
+        ("kprobe:vfs_read+4", ["kprobe:vfs_read"]),
+        ("kprobe:nothing*", []),
+        ("kprobe:none:*", []),
+        ("fentry:nothing_at_all*", []),
+    ],
+)
+def test_kernel_functions(kernel: LiveKernel, pattern: str, expected: list[str]) -> None:
+    text = listing.listing(kernel, pattern)
+    assert text == "".join(f"{line}\n" for line in expected)
+    assert listing.listing(kernel, f"{pattern},{pattern}") == text, "place by place"
+
+
+def test_user_functions(kernel: LiveKernel) -> None:
+    path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in line)
+    text = listing.listing(kernel, f"uprobe:{path}:str*")
+    lines = text.splitlines()
+    assert f"uprobe:{path}:strerror" in lines
+    assert lines == sorted(set(lines))
+    assert not any("@" in line for line in lines)
+    assert listing.listing(kernel, f"uprobe:{path}:str*,uprobe:{path}:str*") == text
+    assert listing.listing(kernel, f"uprobe:{path}:no_such_function_*") == ""
+    with pytest.raises(TraceError, match="there is no binary"):
+        listing.listing(kernel, f"uprobe:{path}.missing:*")
+    with pytest.raises(TraceError, match="is not an ELF program or library"):
+        listing.listing(kernel, f"uprobe:{__file__}:*")
+    assert listing.listing(kernel, f'uprobe:{sys.executable}:cpp:"no::such*"') == ""
+
+
+def test_overlapping_patterns_list_once(kernel: LiveKernel) -> None:
+    assert listing.listing(kernel, "kprobe:vfs_*,kprobe:*read").splitlines() == ["kprobe:vfs_read", "kprobe:vfs_write"]
