@@ -54,7 +54,8 @@ def _warn_same(checker: Checker, node: ast.Cast, target: Type, given: Type) -> N
     operand = node.operand
     read = isinstance(operand, ast.MapRef | ast.MapIndex)
     # Types of literals, and of results where BTF or DWARF tells them, are no news that their writer could know.
-    unknown = isinstance(given, Flexible) or (isinstance(operand, ast.Identifier | ast.Call) and operand.name == "retval")
+    result = isinstance(operand, ast.Identifier | ast.Call) and operand.name == "retval"
+    unknown = isinstance(given, Flexible) or result
     if given != target or unknown or isinstance(node.type, ast.TypeofExpr) or read:
         return
     checker.warn(f"the value is {target} already", cast_span(node), hints=["leave the cast out"])

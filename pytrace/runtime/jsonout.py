@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pytrace import types
 from pytrace.runtime.text import STATS, Form, TextForms, boolean, stats_members, void
-from pytrace.runtime.values import named_fields
+from pytrace.runtime.values import ByType, named_fields
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
@@ -90,20 +90,17 @@ def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
 # ---------------------------------------------------------------------------------------------- values
 
 
-class JsonForms:
+class JsonForms(ByType[Form]):
     """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
 
     def __init__(self, texts: TextForms) -> None:
+        super().__init__(ROWS)
         self.texts = texts
         self._keys = TextForms(texts.names, compact=True)
-        self._made: dict[int, tuple[types.Type, Form]] = {}
 
     def form(self, kind: types.Type) -> Form:
         """The JSON form of values of type *kind*."""
-        found = self._made.get(id(kind))
-        if found is None:
-            found = self._made[id(kind)] = (kind, _ROWS[type(kind)](self, kind))
-        return found[1]
+        return self.made(kind)
 
     def key(self, kind: types.Type) -> Form:
         """The text (not yet quoted) of a map key as the name of a member."""
@@ -223,7 +220,7 @@ def series_form(series: tseries.Series) -> bytes:
     return b"[%s]" % b",".join(found)
 
 
-_ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
+ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
     types.Void: _always(void),
     types.Bool: _always(boolean),
     types.Int: _always(number),
@@ -253,8 +250,3 @@ _ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
     types.LHist: _hist,
     types.TSeries: _tseries,
 }
-
-
-def handled() -> frozenset[type[types.Type]]:
-    """The types that have a row, for the completeness test."""
-    return frozenset(_ROWS)

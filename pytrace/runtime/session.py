@@ -162,7 +162,7 @@ class LiveSession:
         unwound: Unwound | None = None,
     ) -> None:
         manifest, options = loaded.manifest, session.options
-        self._session = session
+        self.session = session
         self._stack = stack
         self.loaded = loaded
         self.output = output
@@ -226,10 +226,6 @@ class LiveSession:
 
     # ---- the run
 
-    def programs(self, kind: str) -> list[ProgramSpec]:
-        """Programs of one probe kind, in source order."""
-        return self._session.programs(kind)
-
     def run(self) -> int:
         """Begin, attach, wait, end; the exit status."""
         try:
@@ -261,7 +257,7 @@ class LiveSession:
         dry = self.options.dry_run
         # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
         # reads the output finds the number of attached probes first.
-        for program in self._session.programs("begin") if not dry else ():
+        for program in self.session.programs("begin") if not dry else ():
             self.loaded.run(program.symbol)
         attached = self._attach()
         self._announce(attached)
@@ -286,7 +282,7 @@ class LiveSession:
 
     def _run_all(self, kind: str) -> None:
         """Run the programs of *kind* one after another, and print what they sent."""
-        for program in self._session.programs(kind):
+        for program in self.session.programs(kind):
             self.loaded.run(program.symbol)
             self.drain()
             self._look_for_exit()
@@ -332,12 +328,12 @@ class LiveSession:
         by_hand = sum(
             len(program.targets)
             for kind in ("begin", "end", "self")
-            for program in self._session.programs(kind)
+            for program in self.session.programs(kind)
         )
         # A probe may have several places: a static one that was inlined, overloads of a name.
         count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
         if not count:
-            raise TraceError("nothing could be attached", hints=_mode_hints(self._session))
+            raise TraceError("nothing could be attached", hints=_mode_hints(self.session))
         self.renderer.attached(count)
         for item in attached:
             if item.note:
@@ -363,7 +359,7 @@ class LiveSession:
         for descriptor in self._symbols.descriptors:
             self._loop.watch(descriptor)
         drained = 0
-        while not self._ended and not self._session.over_at_once:
+        while not self._ended and not self.session.over_at_once:
             # What is left over from the last turn is not waited for.
             ready = self._loop.wait(0 if drained >= AT_ONCE else REPORT_EVERY, drained)
             self._symbols.poll()

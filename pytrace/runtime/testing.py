@@ -44,7 +44,7 @@ class BenchResult:
 def run(live: LiveSession) -> int:
     """Run the programs of the session's mode; the exit status is 1 when a test failed."""
     mode = live.options.mode
-    programs = live.programs(mode)
+    programs = live.session.programs(mode)
     if not programs:
         raise TraceError(f"the script has no {mode}: probes", hints=(f"a {mode} probe is written {mode}:NAME {{ … }}",))
     status = _MODES[mode](live, programs)

@@ -12,26 +12,23 @@ from typing import Any, cast
 
 from pytrace import types
 from pytrace.runtime.names import Names
-from pytrace.runtime.values import named_fields
+from pytrace.runtime.values import ByType, named_fields
 
 Form = Callable[[Any], bytes]
 
 
-class TextForms:
+class TextForms(ByType[Form]):
     """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects."""
 
     def __init__(self, names: Names, *, compact: bool = False) -> None:
+        super().__init__(ROWS)
         self.names = names
         self.compact = compact
         self.comma = b"," if compact else b", "
-        self._made: dict[int, tuple[types.Type, Form]] = {}
 
     def form(self, kind: types.Type) -> Form:
         """The text form of values of type *kind*."""
-        found = self._made.get(id(kind))
-        if found is None:
-            found = self._made[id(kind)] = (kind, _ROWS[type(kind)](self, kind))
-        return found[1]
+        return self.made(kind)
 
     def key(self, kind: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
@@ -205,7 +202,7 @@ def _tseries(_forms: TextForms, kind: types.Type) -> Form:
     return lambda value: tseries.text(tseries.whole(series, value))
 
 
-_ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Form]] = {
+ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Form]] = {
     types.Void: _always(void),
     types.Bool: _always(boolean),
     types.Int: _always(_int),
@@ -235,8 +232,3 @@ _ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Form]] = {
     types.LHist: _hist,
     types.TSeries: _tseries,
 }
-
-
-def handled() -> frozenset[type[types.Type]]:
-    """The types that have a row, for the completeness test."""
-    return frozenset(_ROWS)

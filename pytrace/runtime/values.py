@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
 
 from pytrace import types
 
@@ -48,20 +48,35 @@ def integer_code(width: int, signed: bool) -> str:
     return _CODES[width, signed]
 
 
-class Decoders:
+Made = TypeVar("Made")
+
+
+class ByType(Generic[Made]):
+    """What is made for a type by the row of its class, once: ``rows[class](self, type)``."""
+
+    def __init__(self, rows: Mapping[type[types.Type], Callable[[Any, types.Type], Made]]) -> None:
+        self._rows = rows
+        # By identity: different anonymous structs of a compiled script compare equal.
+        self._made: dict[int, tuple[types.Type, Made]] = {}
+
+    def made(self, kind: types.Type) -> Made:
+        """What belongs to *kind*."""
+        found = self._made.get(id(kind))
+        if found is None:
+            found = self._made[id(kind)] = (kind, self._rows[type(kind)](self, kind))
+        return found[1]
+
+
+class Decoders(ByType[Decode]):
     """Makes decoders. *trailer* is what a string shows behind its text when it was cut (``str_trunc_trailer``)."""
 
     def __init__(self, trailer: bytes = b"") -> None:
+        super().__init__(ROWS)
         self.trailer = trailer
-        # By identity: different anonymous structs of a compiled script compare equal.
-        self._made: dict[int, tuple[types.Type, Decode]] = {}
 
     def decoder(self, kind: types.Type) -> Decode:
         """The decoder of values of type *kind*."""
-        found = self._made.get(id(kind))
-        if found is None:
-            found = self._made[id(kind)] = (kind, _ROWS[type(kind)](self, kind))
-        return found[1]
+        return self.made(kind)
 
     def convert(self, kind: types.Type) -> tuple[str, Convert | None]:
         """How *kind* is read as one field of a :class:`struct.Struct`: code, and what remains to do with the result."""
@@ -310,7 +325,7 @@ def _tseries(_decoders: Decoders, kind: types.Type) -> Decode:
     return lambda memory, offset: tuple(one.iter_unpack(bytes(memory[offset : offset + size])))
 
 
-_ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = {
+ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = {
     types.Void: _void,
     types.Bool: _scalar,
     types.Int: _scalar,
@@ -340,8 +355,3 @@ _ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = {
     types.LHist: _buckets,
     types.TSeries: _tseries,
 }
-
-
-def handled() -> frozenset[type[types.Type]]:
-    """The types that have a row, for the completeness test."""
-    return frozenset(_ROWS)

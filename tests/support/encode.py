@@ -24,7 +24,7 @@ PLACE = Location("stdin", 1, 9, 26, 'begin { errorf("e %d", 5); }')
 
 def encode(kind: types.Type, value: Any) -> bytes:
     """The memory of *value*, padded to the size of *kind*."""
-    data = _ROWS[type(kind)](kind, value)
+    data = ROWS[type(kind)](kind, value)
     assert len(data) <= kind.size, (kind, value, len(data), kind.size)
     return data.ljust(kind.size, b"\0")
 
@@ -70,7 +70,7 @@ def _extreme(kind: Any, value: tuple[int, int]) -> bytes:
     return struct.pack("=QQ", kind.rank(value[0]) if value[1] else 0, value[1])
 
 
-_ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
+ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.Void: lambda _kind, _value: b"",
     types.Bool: lambda _kind, value: bytes((value,)),
     types.Int: _int,
@@ -102,11 +102,6 @@ _ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
         struct.pack("=QqQ" if kind.signed else "=QQQ", *item) for item in value
     ),
 }
-
-
-def handled() -> frozenset[type[types.Type]]:
-    """The types that have a row."""
-    return frozenset(_ROWS)
 
 
 # ---------------------------------------------------------------------------------------------- events
