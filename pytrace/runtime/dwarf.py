@@ -6,10 +6,9 @@ file. A function is looked for in the unit that has its code, so few units are r
 
 from __future__ import annotations
 
-import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TypeVar
 
@@ -17,35 +16,18 @@ from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UserParameter
 from pytrace.runtime import debug_files
+from pytrace.runtime.dwarf_calls import placed_parameters
 from pytrace.runtime.dwarf_constants import At, Tag
 from pytrace.runtime.dwarf_forms import DwarfError, MissingFileError
 from pytrace.runtime.dwarf_lines import LineTable
-from pytrace.runtime.dwarf_lists import locations, ranges
+from pytrace.runtime.dwarf_lists import ranges
 from pytrace.runtime.dwarf_sections import FileSections
-from pytrace.runtime.dwarf_types import DwarfTypes, type_text
+from pytrace.runtime.dwarf_types import DwarfTypes, described
 from pytrace.runtime.dwarf_units import Die, Unit, UnitTable, initial_length
-from pytrace.runtime.elf import EM_AARCH64, EM_X86_64, ElfFile
+from pytrace.runtime.elf import ElfFile
 from pytrace.runtime.split_dwarf import SplitUnits
-from pytrace.types import Array, Pointer, Struct, Type
+from pytrace.types import Type
 
-_INTEGER_REGISTERS = {
-    EM_X86_64: ("di", "si", "dx", "cx", "r8", "r9"),
-    EM_AARCH64: tuple(f"r{number}" for number in range(8)),
-}
-"""Registers of the first integer arguments."""
-
-_DWARF_REGISTERS = {
-    EM_X86_64: ("ax", "dx", "cx", "bx", "si", "di", "bp", "sp", *(f"r{number}" for number in range(8, 16))),
-    EM_AARCH64: (*(f"r{number}" for number in range(31)), "sp"),
-}
-"""Names of registers by their DWARF numbers."""
-
-_FIRST_STACK_ARGUMENT = {EM_X86_64: 8, EM_AARCH64: 0}
-"""Distance from the stack pointer at a function's entry to its first argument in memory."""
-
-_OP_REG0, _OP_REG31 = 0x50, 0x6F
-_CLONE = re.compile(r"\.(isra|constprop|part)\b")
-"""In names of functions that gcc made for some callers, with parameters of its own choice."""
 _Subject = TypeVar("_Subject")
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.CLASS_TYPE, Tag.STRUCTURE_TYPE))
 """Entries that functions with code may lie in."""
@@ -93,7 +75,6 @@ class DebugInfo:
         self._sections = FileSections(self._elf)
         self._units = UnitTable(self._sections, supplement=self._supplement)
         self._split = SplitUnits((path, *beside), self._search, root)
-        self._machine = self._elf.machine
         self._types = DwarfTypes(path, self._reading)
         self._tables: dict[Unit, LineTable] = {}
         self._functions: dict[Unit, list[tuple[int, int, Die]]] = {}
@@ -141,14 +122,14 @@ class DebugInfo:
             if die is None:
                 return None
             entry = address if address is not None else ranges(die)[0][0]
-            return tuple(self._placed_parameters(die, entry, conventional=not _CLONE.search(symbol)))
+            return tuple(placed_parameters(die, entry, symbol, self._elf.machine, self._types))
         return None
 
     def result(self, symbol: str, address: int | None) -> Type | None:
         """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it gives nothing."""
         with self._reading():
             die = self._function(symbol, address)
-            return None if die is None else self._types.of(_described(die, At.TYPE))
+            return None if die is None else self._types.of(described(die, At.TYPE))
         return None
 
     def _function(self, symbol: str, address: int | None) -> Die | None:
@@ -166,49 +147,6 @@ class DebugInfo:
         for _, _, die in self._functions_of(unit):
             if name in (_linkage_name(die), _name(die)):
                 return die
-        return None
-
-    def _placed_parameters(self, die: Die, entry: int, *, conventional: bool) -> Iterator[UserParameter]:
-        registers = iter(_INTEGER_REGISTERS.get(self._machine, ()))
-        stack = _FIRST_STACK_ARGUMENT.get(self._machine, 0)
-        for number, child in enumerate(child for child in die.children() if child.tag == Tag.FORMAL_PARAMETER):
-            kind = self._types.of(_described(child, At.TYPE))
-            name = _name(child) or f"arg{number}"
-            by_convention = ""
-            if kind.scalar:
-                register = next(registers, "")
-                by_convention = register or f"sp+{stack}"
-                stack += 0 if register else 8
-            elif isinstance(kind, Struct) and kind.size > 16 and self._machine == EM_X86_64:
-                by_convention = f"sp+{stack}"
-                stack += kind.size + 7 & ~7
-            elif isinstance(kind, Struct) and kind.size <= 16 and not _has_floats(kind):
-                for _ in range((kind.size + 7) // 8):
-                    next(registers, "")
-            location = self._register_at(child, entry)
-            if location is None and conventional:
-                location = by_convention
-            if location:
-                yield UserParameter(name, kind, location, type_text(_described(child, At.TYPE)))
-
-    def _register_at(self, die: Die, address: int) -> str | None:
-        """The register that DWARF says a parameter is in at the entry; None when it says memory, empty for nowhere.
-
-        Code without optimisation stores parameters to the stack in the prologue: DWARF then describes that place,
-        which holds nothing yet at the entry.
-        """
-        if At.LOCATION not in die:
-            return "" if At.CONST_VALUE in die else None
-        for low, high, expression in locations(die):
-            if low <= address < high:
-                return self._register(expression)
-        return None
-
-    def _register(self, expression: bytes) -> str | None:
-        names = _DWARF_REGISTERS.get(self._machine, ())
-        if len(expression) == 1 and _OP_REG0 <= expression[0] <= _OP_REG31:
-            number = expression[0] - _OP_REG0
-            return names[number] if number < len(names) else None
         return None
 
     # ---- source lines
@@ -354,30 +292,13 @@ def _covers(die: Die, address: int) -> bool:
     return any(low <= address < high for low, high in ranges(die))
 
 
-def _described(die: Die, attribute: At) -> Die:
-    """The entry that carries an attribute: itself, or what it is an instance or the definition of."""
-    while attribute not in die:
-        link = next((key for key in (At.ABSTRACT_ORIGIN, At.SPECIFICATION) if key in die), None)
-        if link is None:
-            return die
-        die = die.follow(link)
-    return die
-
-
 def _name(die: Die) -> str:
-    return _described(die, At.NAME).text(At.NAME)
+    return described(die, At.NAME).text(At.NAME)
 
 
 def _linkage_name(die: Die) -> str:
-    return _described(die, At.LINKAGE_NAME).text(At.LINKAGE_NAME)
+    return described(die, At.LINKAGE_NAME).text(At.LINKAGE_NAME)
 
 
 def _same_file(path: str, wanted: str) -> bool:
     return path == wanted or path.endswith(f"/{wanted.removeprefix('./')}")
-
-
-def _has_floats(kind: Type) -> bool:
-    """Whether a small struct has a member that is passed in a vector register (floats are bytes here)."""
-    if isinstance(kind, Struct):
-        return any(_has_floats(field.type) for field in kind.fields)
-    return isinstance(kind, Array) and not isinstance(kind.element, Pointer | Struct)

@@ -165,6 +165,16 @@ _BEHIND: dict[int, str] = {Tag.POINTER_TYPE: " *", Tag.REFERENCE_TYPE: " &", Tag
 _BEFORE: dict[int, str] = {Tag.CONST_TYPE: "const ", Tag.VOLATILE_TYPE: "volatile "}
 
 
+def described(die: Die, attribute: At) -> Die:
+    """The entry that carries an attribute: itself, or what it is an instance or the definition of."""
+    while attribute not in die:
+        link = next((key for key in (At.ABSTRACT_ORIGIN, At.SPECIFICATION) if key in die), None)
+        if link is None:
+            return die
+        die = die.follow(link)
+    return die
+
+
 def definition(die: Die) -> Die:
     """The entry that describes a type: the one in a type unit, where *die* only stands for it."""
     return die.follow(At.SIGNATURE) if At.SIGNATURE in die else die
