@@ -303,8 +303,11 @@ class Checker:
         self.program.variables[node] = state.info
         self.program.types[node] = state.slot.type
 
-    def put(self, state: VariableState, kind: Type, place: Span) -> bool:
-        """Assign a value of type *kind* to a variable; reports when it does not fit."""
+    def put(self, state: VariableState, kind: Type, place: Span, *, known: bool = True) -> bool:
+        """Assign a value of type *kind* to a variable; reports when it does not fit.
+
+        *known*: constants in *kind* are the value itself, not that of a variable that once got them.
+        """
         slot = state.slot
         mixed = slot.mixes_signs(kind)
         self._warn_spaces(slot, kind, place)
@@ -312,6 +315,9 @@ class Checker:
         if slot.takes(kind, place):
             if mixed:
                 self.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
+            return True
+        if slot.other_sign(kind if known else settle(kind)):
+            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(kind)}, is cast to it", place)
             return True
         self._misfit(f"${state.name}", slot, kind, place, state.span)
         return False

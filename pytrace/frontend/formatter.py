@@ -10,12 +10,14 @@ what is between them:
 - a line break inside a statement stays where it was, with one level of indentation more;
 - up to one empty line stays; probes, macros and functions have one around them;
 - attach points share a line of up to 100 columns, else each has its own; a long predicate has its own as well;
-- ``;`` is put behind assignments, declarations and jumps that lack it.
+- ``;`` is put between statements, and behind assignments, declarations and jumps that lack it.
 
 Comments stay where they were: alone on a line, or behind what they follow.  C parts stay as they are.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from pytrace.diagnostics import Diagnostics, InternalError
 from pytrace.frontend import ast, parser, visitor
@@ -37,11 +39,27 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
     program, pieces, comments = parser.parse_pieces(source, diagnostics)
     if len(diagnostics.errors) > known:
         return source.text
+    ended = _ended(source, pieces)
+    if ended is not None:
+        # Now it is known of more of them where statements end, and which are statements.
+        return format_source(ended, Diagnostics())
     text = _Formatter(source, program, comments).run(pieces)
     again = Diagnostics()
     if not visitor.same(parser.parse(Source(source.name, text), again), program) or again.items:
         raise InternalError("the formatted script does not mean the same")
     return text
+
+
+def _ended(source: Source, pieces: list[Piece]) -> Source | None:
+    """The script with semicolons behind the statements that another one follows; None when they are all there."""
+    structures = [piece.structure for piece in pieces if piece.structure is not None]
+    before = [found.tokens[index - 1] for found in structures for index in sorted(found.unended)]
+    if not before:
+        return None
+    # A block is the end of a statement that needs none, or of a value: that is seen once those before it have theirs.
+    places = [token.span.end for token in before if token.type != "RBRACE"] or [token.span.end for token in before]
+    bounds = [0, *places, len(source.text)]
+    return Source(source.name, ";".join(source.text[a:b] for a, b in pairwise(bounds)))
 
 
 class _Formatter:

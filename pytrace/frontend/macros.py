@@ -200,6 +200,19 @@ class _Expander:
             return ast.NamedType(given.span, given.name)
         return self.plain(node, scope)
 
+    def about(self, node: ast.Sizeof | ast.TypeofExpr, scope: _Expansion | None) -> ast.Node:
+        """A question about a type: a bare name is a parameter or the name of a type, never a macro."""
+        operand = node.operand
+        if not isinstance(operand, ast.Identifier) or (scope is not None and operand.name in scope.names):
+            return self.plain(node, scope)
+        return self.plain(node, scope, operand=self._bare(operand, scope))
+
+    def _bare(self, operand: ast.Identifier, scope: _Expansion | None) -> ast.Node:
+        """A name in the place of a type: C macros may stand for values or types, macros of the language do not."""
+        if self._choose(operand.name, (), scope) is None:
+            return self.node(operand, scope)
+        return operand if scope is None else replace(operand, span=scope.span(operand.span))
+
     def offset(self, node: ast.Offsetof, scope: _Expansion | None) -> ast.Node:
         """``offsetof``, whose path may start with a parameter that stands for members."""
         path: list[str] = []
@@ -311,6 +324,8 @@ _RULES: dict[type[ast.Node], Callable[[_Expander, Any, _Expansion | None], ast.N
     ast.MapRef: _Expander.map,
     ast.Identifier: _Expander.identifier,
     ast.NamedType: _Expander.named_type,
+    ast.Sizeof: _Expander.about,
+    ast.TypeofExpr: _Expander.about,
     ast.Offsetof: _Expander.offset,
     ast.Call: _Expander.call,
 }

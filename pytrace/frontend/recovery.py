@@ -1,7 +1,8 @@
 """What happens at a syntax error: the message, and where the parser goes on.
 
-A missing semicolon is put in. Any other mistake costs the statement that it is in: the parser goes on behind its
-semicolon or closing brace.  A mistake in an item's head costs the item.
+Statements may follow each other without a semicolon, which the grammar does not say: one is put in here.  A mistake
+costs the statement that it is in: the parser goes on behind its semicolon or closing brace.  A mistake in an item's
+head costs the item.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Item:
         self.tokens = structure.tokens
         self.depths = structure.depths
         self.direct = structure.direct
+        self.unended = structure.unended
         self.index = 0
         self.parser: Any = None
         """PLY's parser, while it runs."""
@@ -80,7 +82,7 @@ class Item:
             self.error(f"unexpected '{token.text}'", token.span, *hints_for(self.tokens, at, ""))
             return self._go_on(Token(meant, token.text, token.span), None)
         if before is not None and self._misses_semicolon(before, token, at) and self._first_time("semicolon", at):
-            self.error(f"expected ';' before {found_name(token)}", token.span, *hints_for(self.tokens, at, "SEMI"))
+            self.unended.add(at)
             return self._go_on(Token("SEMI", "", _behind(before)), token)
         if token.text:  # a bracket that was put in has been reported
             self._report(token, at)

@@ -66,6 +66,13 @@ class Slot:
         scalars = Int | Enum | Bool
         return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
 
+    def other_sign(self, kind: Type) -> bool:
+        """Whether *kind* is an integer type that would do for the fixed type but for its sign."""
+        fixed = self.fixed
+        if not isinstance(fixed, Int) or not isinstance(kind, Int):
+            return False
+        return fixed.signed is not kind.signed and kind.size <= fixed.size
+
     def lock_now(self, place: Span) -> None:
         """Remember that the type was relied on at *place*: what stands behind it must not change it."""
         if self.locked is None and not isinstance(self.known, Unknown):

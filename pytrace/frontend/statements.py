@@ -195,7 +195,11 @@ def _let(checker: Checker, node: ast.Let) -> None:
     if kind is not None and flexible_string(kind) and not isinstance(given, String | Unknown):
         checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
         return
-    checker.put(state, given, node.span)
+    checker.put(state, given, node.span, known=_known(checker, node.value))
+
+
+def _known(checker: Checker, value: ast.Expr | None) -> bool:
+    return value is not None and checker.constant(value) is not None
 
 
 def _let_head(node: ast.Let) -> Span:
@@ -236,7 +240,7 @@ def _assign_variable(checker: Checker, node: ast.Assign, target: ast.Variable) -
         return
     if state is None:
         state = checker.declare(target, node.span)
-    checker.put(state, given, node.span)
+    checker.put(state, given, node.span, known=_known(checker, node.value))
     checker.bind(target, state)
 
 

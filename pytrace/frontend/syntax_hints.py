@@ -27,17 +27,12 @@ _WORDS = {
 
 
 def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...]:
-    """Hints for an error at index *at* of an item's tokens.
-
-    *expected* says what was expected, or is ``SEMI`` where a semicolon was missed.
-    """
+    """Hints for an error at index *at* of an item's tokens; *expected* says what was expected."""
     token = tokens[at] if at < len(tokens) else None
     before = tokens[at - 1] if at else None
     for word in (token, before, _statement_start(tokens, at)):
         if word is not None and word.type == "IDENT" and word.text in _WORDS:
             return (_WORDS[word.text],)
-    if expected == "SEMI":
-        return ("add ';' at the end of the statement before it",)
     if token is None:
         return ()
     rule = _RULES.get(token.type)

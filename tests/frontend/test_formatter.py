@@ -203,6 +203,25 @@ def test_long_predicates_have_their_own_line() -> None:
     assert fmt(f"{head} /{predicate}/ {{ }}") == f"{head}\n/{predicate}/ {{}}\n"
 
 
+def test_statements_without_semicolons() -> None:
+    text = "begin { $a = { 1 } $b = 2 // two\n if ($a) { f() g() }\n"
+    text += " for ($i : 0..2) { f() } @c++ $d = if ($a) { 1 } else { 2 }\n h() }"
+    assert fmt(text).split("\n")[1:-2] == [
+        "    $a = { 1 };",
+        "    $b = 2; // two",
+        "    if ($a) {",
+        "        f();",
+        "        g()",
+        "    }",
+        "    for ($i : 0..2) {",
+        "        f()",
+        "    }",
+        "    @c++;",
+        "    $d = if ($a) { 1 } else { 2 };",
+        "    h()",
+    ]
+
+
 def test_wrong_scripts_are_not_touched() -> None:
     diagnostics = Diagnostics()
     text = "begin   { $a = ; }"

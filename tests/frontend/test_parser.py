@@ -228,7 +228,6 @@ def test_preamble_may_be_mixed() -> None:
 # ---------------------------------------------------------------------------------------------- mistakes
 
 MISTAKES = [
-    ("begin { print(1) print(2); }", "print", "expected ';' before 'print'", "add ';'"),
     ("begin { if ($a = 5) { } }", "=", "unexpected '='", "'=='"),
     ("begin { if (a) { } elif (b) { } }", "{", "unexpected '{'", "else if"),
     ("begin { unless (a) { } }", "{", "unexpected '{'", "no 'unless'"),

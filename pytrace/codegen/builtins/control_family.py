@@ -6,10 +6,11 @@ from pytrace.codegen import events, memory
 from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.symbol_family import argument
 from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Nothing, Operand, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.types import BOOL, VOID, AddressSpace, Pointer
+from pytrace.types import BOOL, VOID, AddressSpace, Pointer, Type
 
 WRITE_MOST = 4096
 """Most bytes that one write_user moves."""
@@ -32,23 +33,33 @@ def _signal(helper: str) -> Emission:
 
 
 def _write_user(e: Emitter, node: ast.Call) -> Operand:
-    """The source is read into the program's memory first: the helper takes nothing else."""
+    """The source is brought into the program's memory first: the helper takes nothing else."""
     target = argument(e, node, 0)
     source = node.args[1]
     if not isinstance(source, ast.Expr):
         raise InternalError("write_user takes a pointer")
     kind = e.type(source)
-    length = e.b.at_most(argument(e, node, 2), WRITE_MOST)
-    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
-    where = AddressSpace.KERNEL if space is AddressSpace.BPF else space
-    address = argument(e, node, 1)
     with e.temporaries():
-        copy = e.scratch(WRITE_MOST)
-        read = memory.read_helper(where)
-        events.check_helper(e, node, f"bpf_{read}", e.b.helper(read, copy, length, address))
+        if kind.scalar:
+            length = e.b.at_most(argument(e, node, 2), WRITE_MOST)
+            copy = _copied(e, node, kind, length)
+        else:
+            length = e.b.at_most(argument(e, node, 2), kind.size)
+            copy = e.scratch(kind.size)
+            memory.write(e, e.value(source), copy, kind)
         got = e.b.helper("probe_write_user", e.b.pointer(target), copy, length)
     events.check_helper(e, node, "bpf_probe_write_user", got)
     return Scalar(e.b.number(e.b.icmp("eq", got, "0")), BOOL)
+
+
+def _copied(e: Emitter, node: ast.Call, kind: Type, length: Value) -> Value:
+    """What the address that is the second argument points to, in scratch memory."""
+    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
+    read = memory.read_helper(AddressSpace.KERNEL if space is AddressSpace.BPF else space)
+    address = argument(e, node, 1)
+    copy = e.scratch(WRITE_MOST)
+    events.check_helper(e, node, f"bpf_{read}", e.b.helper(read, copy, length, address))
+    return copy
 
 
 EMIT: dict[str, Emission] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend.builtins.gates import Arguments, Node, expression, integer_argument, pointer_argument
 from pytrace.frontend.conversions import UNKNOWN
-from pytrace.types import BOOL, VOID, Type
+from pytrace.types import BOOL, VOID, Array, String, Struct, Type
 
 if TYPE_CHECKING:
     from pytrace.frontend.checker import Checker
@@ -54,9 +54,11 @@ def _by_name(checker: Checker, node: Node, name: str) -> int | None:
 
 
 def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``write_user(target, source, length)``."""
+    """``write_user(target, source, length)``; the source is an address, or a value of several bytes itself."""
     pointer_argument(checker, node, arguments[0], "the target of write_user()")
-    pointer_argument(checker, node, arguments[1], "the source of write_user()")
+    source = checker.value(expression(checker, node, arguments[1]))
+    if not isinstance(source, String | Array | Struct):
+        pointer_argument(checker, node, arguments[1], "the source of write_user()")
     integer_argument(checker, node, arguments[2], "the length of write_user()")
     if not checker.kernel.feature("probe_write_user"):
         return checker.error("this kernel does not let programs write to user memory (lockdown)", node.span)
