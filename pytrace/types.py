@@ -271,12 +271,11 @@ def _extent(kind: Type) -> tuple[int, int]:
     return kind.size, max(1, kind.align)
 
 
-@dataclass(frozen=True, slots=True)
-class Tuple(Type):
-    """Unnamed members, laid out as a C struct would be; padding is zero."""
+class _Members(Type):
+    """Members one after another, laid out as a C struct would be; padding is zero."""
 
+    __slots__ = ()
     members: tuple[Type, ...]
-    tag: ClassVar[str] = "tuple"
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -290,6 +289,14 @@ class Tuple(Type):
     @property
     def align(self) -> int:
         return _offsets(self.members)[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple(_Members):
+    """Unnamed members."""
+
+    members: tuple[Type, ...]
+    tag: ClassVar[str] = "tuple"
 
     def __str__(self) -> str:
         inner = ",".join(str(member) for member in self.members)
@@ -297,25 +304,12 @@ class Tuple(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Type):
+class Record(_Members):
     """Named members in order, laid out as a :class:`Tuple` of them."""
 
     names: tuple[str, ...]
     members: tuple[Type, ...]
     tag: ClassVar[str] = "record"
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        """Where each member starts."""
-        return _offsets(self.members)[0]
-
-    @property
-    def size(self) -> int:
-        return _offsets(self.members)[1]
-
-    @property
-    def align(self) -> int:
-        return _offsets(self.members)[2]
 
     def __str__(self) -> str:
         return "(" + ",".join(f"{name}={member}" for name, member in zip(self.names, self.members, strict=True)) + ")"

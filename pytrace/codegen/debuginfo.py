@@ -148,8 +148,12 @@ class DebugInfo:
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> str:
         """Declaration of a function of the kernel, which libbpf finds in the kernel's BTF by name."""
-        listed = ", ".join([self._kernel_type(result), *(self._kernel_type(item) for item in parameters)])
-        signature = self.add(f"!DISubroutineType(types: {self.add(f'!{{{listed}}}')})")
+        return self._declaration(name, [self._kernel_type(item) for item in (result, *parameters)])
+
+    def _declaration(self, name: str, kinds: list[str]) -> str:
+        """A function that is defined elsewhere; *kinds* are the types of its result and its parameters."""
+        listed = self.add(f"!{{{', '.join(kinds)}}}")
+        signature = self.add(f"!DISubroutineType(types: {listed})")
         file = self.file(self._main)
         return self.add(
             f'!DISubprogram(name: "{name}", scope: {file}, file: {file}, line: 1, type: {signature}, '
@@ -171,13 +175,7 @@ class DebugInfo:
 
     def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> str:
         """Declaration of a function of another object file; the linker compares its types with the definition's."""
-        listed = ", ".join(self._c_type(item) for item in (result, *parameters))
-        signature = self.add(f"!DISubroutineType(types: {self.add(f'!{{{listed}}}')})")
-        file = self.file(self._main)
-        return self.add(
-            f'!DISubprogram(name: "{name}", scope: {file}, file: {file}, line: 1, type: {signature}, '
-            "flags: DIFlagPrototyped, spFlags: DISPFlagOptimized)"
-        )
+        return self._declaration(name, [self._c_type(item) for item in (result, *parameters)])
 
     def _c_type(self, kind: Type) -> str:
         """A type as far as the linker looks: kinds, sizes and names, not signs and members."""

@@ -167,7 +167,7 @@ def write(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int =
     if kind.scalar:
         _write_scalar(e, operand, pointer, kind, align)
     elif isinstance(operand, Parts):
-        _write_parts(e, operand, pointer, kind, align)
+        _write_members(e, operand, pointer, kind, align)
     elif isinstance(kind, String | Buffer) and kind != operand.type:
         _write_text(e, operand, pointer, kind, align)
     elif isinstance(kind, Tuple | Record) and kind != operand.type:
@@ -244,16 +244,7 @@ def natural(align: int, offset: int) -> int:
     return align
 
 
-def _write_parts(e: Emitter, operand: Parts, pointer: Value, kind: Type, align: int) -> None:
-    members, offsets, _ = members_of(kind)
-    if _has_gaps(kind):
-        zero(e, pointer, kind.size, align)
-    for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = operand.members[_source_index(operand.type, kind, at)]
-        write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
-
-
-def _write_members(e: Emitter, source: Memory, pointer: Value, kind: Type, align: int) -> None:
+def _write_members(e: Emitter, source: Operand, pointer: Value, kind: Type, align: int) -> None:
     members, offsets, _ = members_of(kind)
     if _has_gaps(kind):
         zero(e, pointer, kind.size, align)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pytrace.builtin_rows import builtin
 from pytrace.frontend.lexer import LAYOUT
@@ -48,23 +49,20 @@ def is_cast(text: str, after: int) -> bool:
 
 def is_type_operand(text: str, after: int) -> bool:
     """Whether the operand of ``sizeof(`` and its kin is written as a type."""
-    if _TYPEOF.match(text, after):
-        return True
-    match = _type_at(text, after)
-    if match is None or text[match.end() : match.end() + 1] not in (")", ","):
-        return False
-    word = match.group("word")
-    if word in STRUCT_KEYWORDS or word in TYPE_NAMES:
-        return True
-    return bool(match.group("suffix")) and builtin(word) is None
+    return _whole_type(text, after, lambda word, suffix: bool(suffix) and builtin(word) is None)
 
 
 def is_type_argument(text: str, after: int) -> bool:
     """Whether an argument of a call is written as a type."""
+    return _whole_type(text, after, lambda _word, suffix: bool(_OPEN_ENDED.search(suffix)))
+
+
+def _whole_type(text: str, after: int, unknown: Callable[[str, str], bool]) -> bool:
+    """Whether an operand is a type and nothing more; *unknown* decides about a word that is no known type's name."""
     if _TYPEOF.match(text, after):
         return True
     match = _type_at(text, after)
     if match is None or text[match.end() : match.end() + 1] not in (")", ","):
         return False
     word = match.group("word")
-    return word in STRUCT_KEYWORDS or word in TYPE_NAMES or bool(_OPEN_ENDED.search(match.group("suffix")))
+    return word in STRUCT_KEYWORDS or word in TYPE_NAMES or unknown(word, match.group("suffix"))

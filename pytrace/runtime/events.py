@@ -19,7 +19,8 @@ from pytrace.runtime.values import Decoders
 from pytrace.types import String
 
 RunHandler = Callable[[bytes, int, int, int, int], None]
-"""``handler(data, offset, length, stride, count)``, see :mod:`pytrace.runtime.ringbuffer`."""
+"""``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
+each *stride* bytes after the one before.  An event starts with its header (id, tail length)."""
 
 Reader = Callable[[bytes, int], Any]
 """``read(data, offset)``: what the event at *offset* holds."""

@@ -178,26 +178,22 @@ def _character(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
     return Piece(b"%c", layout, textual=True)
 
 
-def _address(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
-    source = _number_type(kind)
-    if source is None or source.width > 8:
-        return _refused(spec, kind, forms)
-    layout, mask = _read(source, 8, False)
-    everything = mask or (1 << 64) - 1
+def _of_word(render: Callable[[int], bytes]) -> Callable[[Spec, types.Type, TextForms], Piece]:
+    """A conversion that shows a number as an unsigned word."""
 
-    def render(value: int) -> bytes:
-        return b"0x%x" % (value & everything) if value else b"0"
+    def make(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+        source = _number_type(kind)
+        if source is None or source.width > 8:
+            return _refused(spec, kind, forms)
+        layout, mask = _read(source, 8, False)
+        everything = mask or (1 << 64) - 1
+        return Piece(spec.padded("s"), layout, lambda value: render(value & everything))
 
-    return Piece(spec.padded("s"), layout, render)
+    return make
 
 
-def _flags(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
-    source = _number_type(kind)
-    if source is None or source.width > 8:
-        return _refused(spec, kind, forms)
-    layout, mask = _read(source, 8, False)
-    everything = mask or (1 << 64) - 1
-    return Piece(spec.padded("s"), layout, lambda value: gfp.names(value & everything))
+def _address(value: int) -> bytes:
+    return b"0x%x" % value if value else b"0"
 
 
 # ---------------------------------------------------------------------------------------------- texts
@@ -228,8 +224,8 @@ def _refused(spec: Spec, kind: types.Type, _forms: TextForms) -> Piece:
 _ROWS: dict[str, Callable[[Spec, types.Type, TextForms], Piece]] = {
     **dict.fromkeys(_FORMATS, _number),
     "c": _character,
-    "p": _address,
-    "gr": _flags,
+    "p": _of_word(_address),
+    "gr": _of_word(gfp.names),
     "s": _string,
     "r": _buffer(escaped),
     "rx": _buffer(hex_escaped),

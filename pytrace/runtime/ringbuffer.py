@@ -24,6 +24,7 @@ from contextlib import ExitStack
 
 from pytrace.diagnostics import InternalError
 from pytrace.runtime import bpf
+from pytrace.runtime.events import RunHandler
 
 BUSY = 1 << 31
 DISCARD = 1 << 30
@@ -40,24 +41,6 @@ _BACKLOG_SHARE = 8
 def backlog_limit(available: int) -> int:
     """Most bytes of events that wait for their output: an eighth of the *available* memory, within fixed limits."""
     return max(BACKLOG_SMALLEST, min(available // _BACKLOG_SHARE, BACKLOG_LARGEST))
-
-
-RunHandler = Callable[[bytes, int, int, int, int], None]
-"""``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
-each *stride* bytes after the one before.  An event starts with its header (id, tail length)."""
-
-EventHandler = Callable[[bytes, int, int], None]
-"""``handler(data, offset, length)``: one event."""
-
-
-def each(handler: EventHandler) -> RunHandler:
-    """A run handler that calls *handler* for every event of a run."""
-
-    def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
-        for place in range(offset, offset + stride * count, stride):
-            handler(data, place, length)
-
-    return run
 
 
 class _Chunk:

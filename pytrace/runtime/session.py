@@ -34,10 +34,8 @@ from pytrace.terminal import colour
 from pytrace.types import Stack, USym, parts
 
 if TYPE_CHECKING:
-    from pytrace.runtime.unwinding import Unwound
-
-if TYPE_CHECKING:
     from pytrace.runtime.symbols import Symbolizer
+    from pytrace.runtime.unwinding import Unwound
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""

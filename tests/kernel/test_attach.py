@@ -211,11 +211,12 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
         attach_to(loaded, stack)
         run(calls, "1")
         # The event carries the number of hits so far: 1 when its program ran first.
-        from pytrace.runtime.ringbuffer import RingReader, each
+        from pytrace.runtime.events import each
+        from pytrace.runtime.ringbuffer import RingReader
 
         seen: list[bytes] = []
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
-        reader.drain([each(lambda data, offset, length: seen.append(data[offset : offset + length]))])
+        reader.drain([each(lambda data, offset: seen.append(data[offset : offset + 16]))])
         assert loaded.hits == 2
         assert [int.from_bytes(event[8:16], "little") for event in seen] == [1]
 

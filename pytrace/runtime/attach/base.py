@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pytrace.compiled import ProgramSpec, Target
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
+from pytrace.probes import probe_kind
 from pytrace.runtime import bpf, features, perf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import LoadedScript
@@ -98,6 +99,12 @@ class Job:
     def multi(self) -> str:
         """The multi link that the program was loaded for, or nothing."""
         return self.loaded.multi(self.spec.symbol)
+
+    @property
+    def returns(self) -> bool:
+        """Whether the program runs when a function returns."""
+        kind = probe_kind(self.spec.kind)
+        return kind is not None and kind.returns
 
 
 Outcome = Attached | Failure

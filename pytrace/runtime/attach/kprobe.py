@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import cache
 
 from pytrace.compiled import Target
-from pytrace.probes import probe_kind
 from pytrace.runtime import bpf, perf
 from pytrace.runtime.attach import legacy
 from pytrace.runtime.attach.base import (
@@ -45,17 +44,12 @@ def attach(job: Job, opened: Opened) -> list[Outcome]:
     return _attach_addresses(job, opened)
 
 
-def _returns(job: Job) -> bool:
-    kind = probe_kind(job.spec.kind)
-    return kind is not None and kind.returns
-
-
 def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
     return bpf.link_kprobe_multi(
         job.program,
         symbols=[str(target.details["function"]) for target in targets],
         cookies=[target.cookie for target in targets],
-        returns=_returns(job),
+        returns=job.returns,
         session=job.multi == "kprobe_session",
     )
 
@@ -77,7 +71,7 @@ def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
             job.program,
             addresses=[found[target.cookie] for target in some],
             cookies=[target.cookie for target in some],
-            returns=_returns(job),
+            returns=job.returns,
             session=job.multi == "kprobe_session",
         )
 
@@ -113,10 +107,10 @@ def _reason(error: OSError) -> str:
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     try:
-        if job.options.has("perf_kprobe") and not (_returns(job) and _misses_untold(job)):
+        if job.options.has("perf_kprobe") and not (job.returns and _misses_untold(job)):
             event = _open(job, target)
         elif job.options.has("kprobe"):
-            event = legacy.open_kprobe(_place(target), returns=_returns(job), opened=opened, symbol=job.spec.symbol)
+            event = legacy.open_kprobe(_place(target), returns=job.returns, opened=opened, symbol=job.spec.symbol)
         else:
             raise CannotAttachError(
                 "this kernel has no kprobes (CONFIG_KPROBES)",
@@ -144,7 +138,7 @@ def _open(job: Job, target: Target) -> int:
         raise CannotAttachError("this kernel has no perf kprobes")
     attr = perf.EventAttr(
         kind,
-        config=perf.pmu_bit("kprobe", "retprobe") if _returns(job) else 0,
+        config=perf.pmu_bit("kprobe", "retprobe") if job.returns else 0,
         config1=0 if by_address else name.address,
         config2=config2,
     )

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Sequence
 
 from pytrace.compiled import Target
-from pytrace.probes import probe_kind
 from pytrace.runtime import bpf, perf
 from pytrace.runtime.attach import legacy, semaphores
 from pytrace.runtime.attach.base import (
@@ -66,16 +65,11 @@ def _linker(job: Job, path: str) -> Linker:
             cookies=[target.cookie for target in targets],
             semaphores=counters if any(counters) else (),
             pid=job.options.uprobe_pid or 0,
-            returns=_returns(job),
+            returns=job.returns,
             session=job.multi == "uprobe_session",
         )
 
     return link
-
-
-def _returns(job: Job) -> bool:
-    kind = probe_kind(job.spec.kind)
-    return kind is not None and kind.returns
 
 
 def _explain(target: Target, error: OSError) -> Failure:
@@ -93,10 +87,10 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     counted = semaphore if options.has("semaphores") else 0
     try:
         if options.has("perf_uprobe"):
-            event = _open(path, offset, counted, returns=_returns(job), pid=options.uprobe_pid)
+            event = _open(path, offset, counted, returns=job.returns, pid=options.uprobe_pid)
         elif options.has("uprobe"):
             event = legacy.open_uprobe(
-                path, offset, counted, returns=_returns(job), pid=options.uprobe_pid, opened=opened
+                path, offset, counted, returns=job.returns, pid=options.uprobe_pid, opened=opened
             )
         else:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
