@@ -1,6 +1,6 @@
 """``python -m pytrace``."""
 
-from pytrace.cli import main
+from pytrace.cli import command
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    command()

@@ -9,10 +9,8 @@ Entries are only read where nobody but the user could have written them (:mod:`p
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytrace
 from pytrace import kept
@@ -25,7 +23,7 @@ KEEP = 200
 """How many entries stay when old ones are removed."""
 
 
-def directory() -> Path:
+def directory() -> str:
     """Where the cache is: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
     return kept.directory("scripts")
 
@@ -47,13 +45,13 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         elif isinstance(value, dict):
             value = sorted(value.items())
         parts.append(f"{item.name}={value!r}")
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+    return kept.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
 
 
 def _package_stamp() -> str:
     """Newest change of the package's files, when it runs from a checkout; a released package is told by its version."""
-    root = Path(pytrace.__file__).parent
-    if not (root.parent / "pyproject.toml").exists():
+    root = os.path.dirname(pytrace.__file__)
+    if not os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")):
         return ""
     newest = 0
     for folder, names, files in os.walk(root):
@@ -64,7 +62,7 @@ def _package_stamp() -> str:
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
     """The entry *name*, when there is one that this machine can still use."""
-    data = kept.read(directory() / name)
+    data = kept.read(os.path.join(directory(), name))
     if data is None:
         return None
     try:
@@ -78,12 +76,12 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 def store(name: str, script: CompiledScript) -> None:
     """Keep *script* under *name*; a cache that cannot be written is not an error."""
     folder = directory()
-    if kept.write(folder / name, script.to_bytes()):
+    if kept.write(os.path.join(folder, name), script.to_bytes()):
         with contextlib.suppress(OSError):
             _trim(folder)
 
 
-def _trim(folder: Path) -> None:
+def _trim(folder: str) -> None:
     entries = list(os.scandir(folder))
     if len(entries) <= KEEP:
         return

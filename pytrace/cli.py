@@ -7,13 +7,35 @@ Whatever a run may not need is imported where it is used.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from pytrace.command_line import CommandLine, read
 from pytrace.diagnostics import InternalError, ScriptError, TraceError
 from pytrace.terminal import colour
+
+
+def command() -> NoReturn:
+    """The command ``pytrace``: :func:`main` in a process of its own."""
+    # A start makes many objects and hardly any garbage; sessions turn the collector on before they wait.
+    gc.disable()
+    status = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        status = 0
+    except OSError as error:
+        if not status:
+            report(TraceError(f"cannot write output: {error.strerror}"))
+            status = 1
+    # Everything that has an owner is closed. Taking the interpreter apart, object by object, would only cost time.
+    atexit._run_exitfuncs()
+    os._exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,6 @@ Two families of failure are kept apart: a mistake in a script or a limit of the 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
@@ -111,6 +110,8 @@ class Diagnostics:
 
 def similar(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
     """The names in *known* that a user may have meant by *name*, nearest first."""
+    import difflib
+
     pool = list(dict.fromkeys(known))
     return difflib.get_close_matches(name, pool, n=limit, cutoff=0.6)
 

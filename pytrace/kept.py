@@ -7,21 +7,32 @@ write to them. The file itself is checked too, as who owns a directory further u
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from pathlib import Path
+
+try:
+    # hashlib loads OpenSSL, which takes longer than all that is hashed at a start.
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 
-def directory(name: str) -> Path:
+def digest(data: bytes, size: int = 12) -> str:
+    """Text of 2 * *size* characters that stands for *data*."""
+    return blake2b(data, digest_size=size).hexdigest()
+
+
+def directory(name: str) -> str:
     """Where files of one sort are: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "pytrace" / name
+    return os.path.join(base, "pytrace", name)
 
 
-def read(path: Path) -> bytes | None:
+def read(path: str) -> bytes | None:
     """What :func:`write` stored at *path*; None where there is nothing that can be believed."""
     try:
-        if not _own(path.parent.stat()):
+        if not _own(os.stat(os.path.dirname(path))):
             return None
         with open(path, "rb", opener=_open) as file:
             return file.read() if _own(os.fstat(file.fileno())) else None
@@ -29,22 +40,24 @@ def read(path: Path) -> bytes | None:
         return None
 
 
-def write(path: Path, *parts: bytes) -> bool:
+def write(path: str, *parts: bytes) -> bool:
     """Store bytes for later runs, whole or not at all; False where it cannot be done, which only costs time."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    folder, name = os.path.split(path)
+    fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _own(path.parent.stat()):
+        os.makedirs(folder, exist_ok=True, mode=0o700)
+        if not _own(os.stat(folder)):
             return False
     except OSError:
         return False
     try:
         with open(fresh, "xb", opener=_open) as file:
             file.writelines(parts)
-        fresh.replace(path)
+        os.replace(fresh, path)
     except OSError:
         # Also one that a killed process of the same number left: the next run finds its place free.
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
         return False
     return True
 

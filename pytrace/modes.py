@@ -282,9 +282,15 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
     text = listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose)
-    sys.stdout.flush()
-    # Names in binaries may be any bytes.
-    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+    try:
+        sys.stdout.flush()
+        # Names in binaries may be any bytes.
+        sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TraceError(f"cannot write output: {error.strerror}") from None
     _print_missing(kernel, options)
     return 0
 

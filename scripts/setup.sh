@@ -154,11 +154,9 @@ make_venv() {
 write_launcher() {
     cat >"$venv/bin/pytrace" <<LAUNCHER || return 1
 #!$venv/bin/python
-import sys
+from pytrace.cli import command
 
-from pytrace.cli import main
-
-sys.exit(main())
+command()
 LAUNCHER
     chmod +x "$venv/bin/pytrace"
 }

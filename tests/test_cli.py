@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,37 @@ def test_the_formatter_needs_no_code_generator() -> None:
     rooms = imported("--fmt", "-e", "begin { }")
     assert "pytrace.frontend" in rooms
     assert not {"pytrace.codegen", "pytrace.runtime", "llvmlite"} & rooms
+
+
+SLOW_TO_IMPORT = {"dataclasses", "inspect", "hashlib", "pathlib", "difflib", "platform", "llvmlite", "ply", "clang"}
+"""Modules that would cost every start milliseconds, and that no start from the cache and no listing needs."""
+
+
+@pytest.mark.parametrize("operand", ["interval:*", "kprobe:vfs_read"])
+def test_a_listing_imports_nothing_slow(operand: str) -> None:
+    assert not SLOW_TO_IMPORT & imported("-l", operand)
+
+
+def command(*arguments: str, before: str = "", out: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """The installed command in a process of its own, after some code."""
+    code = f"import sys\nfrom pytrace import cli\n{before}\ncli.command()"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=Path(__file__).parent.parent, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        env=environment,
+    )  # fmt: skip
+
+
+def test_the_command_ends_with_its_status_and_all_that_was_printed() -> None:
+    done = command("--version", before="import atexit; atexit.register(print, 'at exit', flush=True)")
+    assert (done.returncode, done.stdout) == (0, f"pytrace {pytrace.__version__}\nat exit\n")
+    assert command("--no-such-option").returncode == 1
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        for arguments in (("--version",), ("-l", "interval:*")):
+            done = command(*arguments, out=full.fileno())
+            assert done.returncode == 1
+            assert done.stderr == "ERROR: cannot write output: No space left on device\n"

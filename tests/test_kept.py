@@ -13,59 +13,59 @@ from pytrace import kept
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return kept.directory("sort") / "one"
+    return Path(kept.directory("sort")) / "one"
 
 
 def test_what_is_written_comes_back_and_is_private(path: Path, tmp_path: Path) -> None:
     assert path == tmp_path / "pytrace" / "sort" / "one"
-    assert kept.read(path) is None
-    assert kept.write(path, b"some", b"thing")
-    assert kept.read(path) == b"something"
+    assert kept.read(str(path)) is None
+    assert kept.write(str(path), b"some", b"thing")
+    assert kept.read(str(path)) == b"something"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert kept.write(path, b"else")
-    assert kept.read(path) == b"else"
+    assert kept.write(str(path), b"else")
+    assert kept.read(str(path)) == b"else"
     assert [item.name for item in path.parent.iterdir()] == ["one"]
 
 
 @pytest.mark.parametrize("which", ["file", "folder"])
 def test_what_others_may_write_to_is_not_believed(path: Path, which: str) -> None:
-    kept.write(path, b"data")
+    kept.write(str(path), b"data")
     (path if which == "file" else path.parent).chmod(0o722)
-    assert kept.read(path) is None
+    assert kept.read(str(path)) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("which", ["file", "folder"])
 def test_what_belongs_to_others_is_not_believed(path: Path, which: str) -> None:
-    kept.write(path, b"data")
+    kept.write(str(path), b"data")
     os.chown(path if which == "file" else path.parent, 65534, 65534)
-    assert kept.read(path) is None
+    assert kept.read(str(path)) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_nothing_is_written_to_folders_of_others(path: Path) -> None:
     path.parent.mkdir(parents=True)
     os.chown(path.parent, 65534, 65534)
-    assert not kept.write(path, b"data")
+    assert not kept.write(str(path), b"data")
     assert list(path.parent.iterdir()) == []
 
 
 def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
-    kept.write(path, b"data")
+    kept.write(str(path), b"data")
     other = tmp_path / "other"
     other.write_bytes(b"precious")
     link = path.with_name("link")
     link.symlink_to(other)
-    assert kept.read(link) is None
+    assert kept.read(str(link)) is None
     path.with_name(f".one.{os.getpid()}").symlink_to(other)
-    assert not kept.write(path, b"more")
+    assert not kept.write(str(path), b"more")
     assert other.read_bytes() == b"precious"
-    assert kept.write(path, b"more"), "the next try finds its place free"
-    assert kept.read(path) == b"more"
+    assert kept.write(str(path), b"more"), "the next try finds its place free"
+    assert kept.read(str(path)) == b"more"
 
 
 def test_a_folder_that_cannot_be_made_only_costs_time(path: Path, tmp_path: Path) -> None:
     (tmp_path / "pytrace").write_text("in the way")
-    assert not kept.write(path, b"data")
-    assert kept.read(path) is None
+    assert not kept.write(str(path), b"data")
+    assert kept.read(str(path)) is None

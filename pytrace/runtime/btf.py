@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property
-from pathlib import Path
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts
@@ -260,7 +259,7 @@ def _read_index(name: str, words: int) -> tuple[array[int], array[int], bytes] |
 # ---------------------------------------------------------------------------------------------- files
 
 
-def map_file(path: str | Path) -> bytes | mmap.mmap:
+def map_file(path: str) -> bytes | mmap.mmap:
     """Contents of a file, mapped where the kernel allows it (for ``/sys/kernel/btf`` since 6.16), else read."""
     with open(path, "rb") as file:
         try:

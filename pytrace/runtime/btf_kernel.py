@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 
 from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
@@ -99,7 +98,8 @@ class KernelTypes:
             return None
         reader = self._module_readers.get(name)
         if reader is None:
-            reader = TypeReader(Btf(Path(self.modules[name]).read_bytes(), name, self.vmlinux.btf))
+            with open(self.modules[name], "rb") as file:
+                reader = TypeReader(Btf(file.read(), name, self.vmlinux.btf))
             self._module_readers[name] = reader
         return reader
 

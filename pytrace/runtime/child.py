@@ -12,8 +12,6 @@ import ctypes
 import errno
 import os
 import select
-import shlex
-import shutil
 import signal
 import struct
 import sys
@@ -193,6 +191,8 @@ def start(command: str, stack: ExitStack) -> Child:
 
 
 def _words(command: str) -> list[str]:
+    import shlex
+
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -203,6 +203,8 @@ def _words(command: str) -> list[str]:
 
 
 def _program(name: str) -> str:
+    import shutil
+
     path = shutil.which(name)
     if path is not None:
         return path

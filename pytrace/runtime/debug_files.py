@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.elf import ElfFile, is_elf
@@ -50,7 +49,7 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
             f"{inside}/.dwz/{os.path.basename(name)}",
             f"{inside}/{os.path.basename(name)}",
         ]
-    return name, next((path for path in places if os.path.isfile(path) and _has_id(path, build_id)), None)
+    return name, next((path for path in places if os.path.isfile(path) and has_build_id(path, build_id)), None)
 
 
 def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterator[tuple[str, bool]]:
@@ -72,11 +71,27 @@ def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterat
         else:
             yield os.path.join(folder, directory, link[0]), by_checksum
     if build_id:
-        cache = os.environ.get("DEBUGINFOD_CACHE_PATH") or str(Path.home() / ".cache" / "debuginfod_client")
-        yield f"{cache}/{build_id}/debuginfo", False
+        for path in cached(build_id):
+            yield path, False
 
 
-def _has_id(path: str, build_id: str) -> bool:
+def _cache_folders() -> list[str]:
+    """Where clients of debuginfod keep what they fetched (``debuginfod_find_debuginfo(3)``)."""
+    named = os.environ.get("DEBUGINFOD_CACHE_PATH")
+    if named:
+        return [named]
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    # The second was the place before elfutils 0.183, and is still used where it exists.
+    return [f"{base}/debuginfod_client", os.path.expanduser("~/.debuginfod_client_cache")]
+
+
+def cached(build_id: str) -> list[str]:
+    """Where clients of debuginfod may have the debug file of a build id; the first is where a new one is put."""
+    return [f"{folder}/{build_id}/debuginfo" for folder in _cache_folders()]
+
+
+def has_build_id(path: str, build_id: str) -> bool:
+    """Whether a file is an ELF file with a build id; any ELF file will do for an empty one."""
     try:
         with ElfFile.open(path) as file:
             return not build_id or file.build_id == build_id

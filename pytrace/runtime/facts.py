@@ -6,10 +6,8 @@ start of a cached script, so this module imports nothing heavy and each check is
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from pytrace import kept
 
@@ -17,32 +15,33 @@ Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: str) -> str:
     """Text of a small kernel file, empty when it cannot be read (facts treat that as a state of its own)."""
     try:
-        return Path(path).read_text(errors="surrogateescape")
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
     except OSError:
         return ""
 
 
 def digest(data: bytes) -> str:
     """Short text that stands for *data*."""
-    return hashlib.blake2b(data, digest_size=12).hexdigest()
+    return kept.digest(data)
 
 
-def kept_directory() -> Path:
+def kept_directory() -> str:
     """Where indexes are kept between runs: ``pytrace/facts`` under the user's cache directory."""
     return kept.directory("facts")
 
 
 def read_kept(name: str) -> bytes | None:
     """What :func:`keep` stored as *name*; only where nobody but the user could have written it."""
-    return kept.read(kept_directory() / name)
+    return kept.read(os.path.join(kept_directory(), name))
 
 
 def keep(name: str, *parts: bytes) -> None:
     """Store bytes for later runs; a cache directory that cannot be written to only costs time."""
-    kept.write(kept_directory() / name, *parts)
+    kept.write(os.path.join(kept_directory(), name), *parts)
 
 
 def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
@@ -71,7 +70,8 @@ def kernel_fact(btf_path: str = "/sys/kernel/btf/vmlinux") -> Fact:
     """
     system = os.uname()
     try:
-        build = digest(Path("/sys/kernel/notes").read_bytes())
+        with open("/sys/kernel/notes", "rb") as file:
+            build = digest(file.read())
     except OSError:
         build = digest(system.version.encode())
     try:

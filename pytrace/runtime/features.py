@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import platform
 import struct
 import sys
 from collections.abc import Callable
@@ -389,7 +388,7 @@ def forget() -> None:
 def _key() -> str:
     """Answers hold for one boot of one kernel, and for root and others apart."""
     boot = facts.read_text("/proc/sys/kernel/random/boot_id").strip()
-    return f"{boot} {platform.version()} {os.geteuid()}"
+    return f"{boot} {os.uname().version} {os.geteuid()}"
 
 
 def _read_kept() -> None:

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.runtime import facts
@@ -114,7 +113,8 @@ def never_traceable(name: str) -> bool:
 def blacklist(path: str = BLACKLIST) -> frozenset[str]:
     """Functions on which the kernel refuses kprobes; empty where debugfs does not tell."""
     try:
-        text = Path(path).read_text()
+        with open(path, encoding="ascii") as file:
+            text = file.read()
     except OSError:
         return frozenset()
     return frozenset(parts[-1] for parts in (line.split() for line in text.splitlines()) if len(parts) > 1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-from pathlib import Path
 
 from pytrace.dataclass import dataclass
 from pytrace.runtime.patterns import exact, within
@@ -38,7 +37,8 @@ class Kallsyms:
     @cached_property
     def text(self) -> bytes:
         """The whole file."""
-        return Path(self._path).read_bytes()
+        with open(self._path, "rb") as file:
+            return file.read()
 
     @cached_property
     def _core_end(self) -> int:
@@ -195,7 +195,8 @@ class Kallsyms:
     def _module_ranges(self) -> dict[str, tuple[int, int]]:
         """Start and end of each loaded module's memory."""
         try:
-            text = Path(self._modules).read_text()
+            with open(self._modules, encoding="ascii") as file:
+                text = file.read()
         except OSError:
             # A kernel without loadable modules.
             return {}

@@ -354,7 +354,7 @@ class LiveKernel:
 
     def debug_problems(self) -> list[str]:
         """Which files with debug information all questions so far missed, as sentences."""
-        return self._binaries.all_problems()
+        return self._binaries.all_problems() if "_binaries" in self.__dict__ else []
 
     def _depend_on_debug_files(self, path: str) -> None:
         for file in self._binaries.files(path):

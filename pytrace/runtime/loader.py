@@ -6,7 +6,6 @@ exception on the way leaves nothing behind once that stack unwinds.
 
 from __future__ import annotations
 
-import base64
 import ctypes
 import errno
 import mmap
@@ -210,6 +209,8 @@ def _open(lib: libbpf.Library, script: CompiledScript, options: LoadOptions, mes
         settings.btf_custom_path = options.btf_path.encode()
     data = script.elf
     if script.manifest.extra.get("objects"):
+        import base64
+
         from pytrace.runtime import bpf_objects
 
         data = bpf_objects.link(data, [base64.b64decode(item) for item in script.manifest.extra["objects"]])

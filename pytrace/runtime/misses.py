@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from pytrace.runtime import bpf, tracefs
+from pytrace.runtime import bpf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import LoadedScript
 
@@ -80,5 +80,7 @@ class MissReader:
         return [(index, missed) for index, missed in found if missed]
 
     def _profile(self) -> Mapping[str, int]:
+        from pytrace.runtime import tracefs
+
         with open(f"{tracefs.root()}/kprobe_profile", encoding="ascii") as file:
             return profile_misses(file.read())

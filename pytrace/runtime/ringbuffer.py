@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import mmap
 import select
-import threading
+from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -81,7 +81,7 @@ class RingReader:
         # Taking and releasing a lock orders memory on every machine: the kernel's stores that precede what we read
         # (position, header) must be seen before what we read next (header, payload), and our copy must be
         # done before the consumer position says so.
-        self._fence = threading.Lock()
+        self._fence = allocate_lock()
         self._guess = SLICE
         self.handling = 0
         """Events that a handler was given and has not returned from; it may have raised."""

@@ -7,6 +7,7 @@ the same way: probes are detached, end probes run, waiting events are printed, t
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import sys
@@ -356,6 +357,10 @@ class LiveSession:
                 self._loop.watch(descriptor)
         for descriptor in self._symbols.descriptors:
             self._loop.watch(descriptor)
+        if not gc.isenabled():
+            # What the start made is there to stay; from here on there may be garbage.
+            gc.freeze()
+            gc.enable()
         drained = 0
         while not self._ended and not self.session.over_at_once:
             # What is left over from the last turn is not waited for.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 from functools import cache
 from typing import Any
 
@@ -48,7 +47,7 @@ def number(name: str) -> int:
     Raises:
         OSError: (ENOSYS) the machine is not in the table.
     """
-    machine = platform.machine()
+    machine = os.uname().machine
     table = NUMBERS.get(machine)
     if table is None:
         raise OSError(38, f"no system call numbers for machine {machine}")

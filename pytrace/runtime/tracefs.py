@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
@@ -45,7 +44,8 @@ class Tracepoints:
 
     @cached_property
     def _events(self) -> list[tuple[str, str]]:
-        rows = Path(self.path, "available_events").read_text().splitlines()
+        with open(f"{self.path}/available_events", encoding="ascii") as file:
+            rows = file.read().splitlines()
         found = sorted((category, event) for category, _, event in (row.partition(":") for row in rows) if event)
         # ftrace's own records are no tracepoints, although they have formats.
         return [pair for pair in found if pair[0] != "ftrace"]
@@ -64,7 +64,8 @@ class Tracepoints:
         key = (category, event)
         if key not in self._fields:
             try:
-                text = Path(self.path, "events", category, event, "format").read_text()
+                with open(f"{self.path}/events/{category}/{event}/format", encoding="utf-8") as file:
+                    text = file.read()
             except (FileNotFoundError, NotADirectoryError):
                 self._fields[key] = None
             else:

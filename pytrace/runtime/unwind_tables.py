@@ -6,10 +6,10 @@ Sources: the Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.1.
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from array import array
 from contextlib import suppress
-from pathlib import Path
 
 from pytrace import kept
 from pytrace.dataclass import dataclass
@@ -180,7 +180,7 @@ def _compact(rows: list[int]) -> list[int]:
 # ---------------------------------------------------------------------------------------------- kept tables
 
 
-def folder() -> Path:
+def folder() -> str:
     """Where compiled tables are kept."""
     return kept.directory("unwind")
 
@@ -189,7 +189,7 @@ def table(file: ElfFile) -> array[int]:
     """As :func:`compile_table`, kept on disk for binaries that have a build id."""
     if not file.build_id:
         return compile_table(file)
-    path = folder() / f"{file.build_id}.{FORMAT}"
+    path = os.path.join(folder(), f"{file.build_id}.{FORMAT}")
     rows = array("Q")
     data = kept.read(path) or b""
     with suppress(ValueError):

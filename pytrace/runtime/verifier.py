@@ -37,22 +37,23 @@ class Finding:
 
 
 # Instruction dumps ("12: (b7) r0 = 0"), register states ("R1=ctx() R10=fp0", "; frame1: …"), and statistics.
-_NOISE = re.compile(
+# Patterns are compiled when they are first used: only what goes wrong needs them.
+_NOISE = (
     r"^(\d+: |from \d+ to \d+|R\d+(_\w+)?=|; |processed \d+ insns|verification time|stack depth|max_states|"
     r"peak_states|mark_precise|frame ?\d|last_idx|parent |regs=|caller:|callee:|returning from callee|to caller at|"
     r"func#\d+ @|arg#\d+ reference type|BPF program is too large\. Processed|reg type unsupported|-- |\s*$)"
 )
-_SOURCE = re.compile(r"^; .* @ ([^@]+:\d+)\s*$")
+_SOURCE = r"^; .* @ ([^@]+:\d+)\s*$"
 
 
 def finding(log: str) -> Finding:
     """What a verifier log of a refused program comes down to."""
     place = text = ""
     for line in log.splitlines():
-        match = _SOURCE.match(line)
+        match = re.match(_SOURCE, line)
         if match:
             place = match.group(1)
-        if line.startswith("BPF program is too large") or not _NOISE.match(line):
+        if line.startswith("BPF program is too large") or not re.match(_NOISE, line):
             text = line.strip()
     return Finding(text, place)
 
@@ -98,10 +99,8 @@ class VerifierLogs:
         return self._buffers.get(symbol, self._shared).value.decode(errors="replace")
 
 
-_REFUSED = re.compile(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
-
-
-_UNMADE = re.compile(r"map '([^']+)': failed to create")
+_REFUSED = r"prog '([^']+)': (?:BPF program load failed|failed to load)"
+_UNMADE = r"map '([^']+)': failed to create"
 
 
 def map_refused(spec: MapSpec, error: OSError) -> LoadError:
@@ -119,11 +118,11 @@ def explain(
 ) -> LoadError:
     """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found."""
     warnings = messages.warnings
-    refused = next((match.group(1) for match in map(_REFUSED.search, warnings) if match), None)
+    refused = next((match.group(1) for match in (re.search(_REFUSED, text) for text in warnings) if match), None)
     spec = next((item for item in manifest.programs if item.symbol == refused), None)
     number = error.errno or 0
     if spec is None:
-        unmade = next((match.group(1) for match in map(_UNMADE.search, warnings) if match), None)
+        unmade = next((match.group(1) for match in (re.search(_UNMADE, text) for text in warnings) if match), None)
         for item in manifest.maps:
             if item.symbol == unmade:
                 return map_refused(item, error)

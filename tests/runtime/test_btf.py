@@ -81,12 +81,12 @@ def test_index_is_kept_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     data = _base().build()
     assert Btf(data, index="sample").find("int", Kind.INT) == 1
-    kept = facts.kept_directory() / "sample"
+    kept = Path(facts.kept_directory()) / "sample"
     assert kept.stat().st_mode & 0o077 == 0
     assert Btf(data, index="sample").find("act", Kind.FUNC) == 5
     kept.write_bytes(kept.read_bytes()[:-3])
     assert Btf(data, index="sample").find("act", Kind.FUNC) == 5, "a damaged index is made again"
-    facts.kept_directory().chmod(0o777)
+    Path(facts.kept_directory()).chmod(0o777)
     assert facts.read_kept("sample") is None, "others could have written it"
 
 

@@ -139,14 +139,14 @@ class TestKept:
     def test_read_back(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
             first = unwind_tables.table(file)
-            assert len(list(unwind_tables.folder().iterdir())) == 1
+            assert len(list(Path(unwind_tables.folder()).iterdir())) == 1
             monkeypatch.setattr(unwind_tables, "compile_table", None)
             assert unwind_tables.table(file) == first
 
     def test_damaged_file_is_not_believed(self, programs: Path) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
             first = unwind_tables.table(file)
-            (kept,) = unwind_tables.folder().iterdir()
+            (kept,) = Path(unwind_tables.folder()).iterdir()
             data = bytearray(kept.read_bytes())
             data[40] ^= 1
             kept.write_bytes(data)

@@ -8,7 +8,6 @@ moment.  So links are closed by many threads at once, and then events likewise.
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -54,6 +53,8 @@ def close_all(descriptors: list[int]) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         return
+    import threading
+
     waiting = deque(reversed(descriptors))
     before = threading.stack_size(_STACK)
     try:
