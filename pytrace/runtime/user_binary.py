@@ -33,6 +33,8 @@ class Binary:
         self._looked = False
         self._stubs: dict[int, Symbol] | None = None
         self._debug: DebugInfo | None = None
+        self._asked = False
+        self._unanswered: list[str] = []
 
     @classmethod
     def open(cls, path: str, debug_directories: Iterable[str] = (), root: str = "") -> Binary:
@@ -120,10 +122,24 @@ class Binary:
                     break
         return self._debug
 
+    def ask_servers(self) -> None:
+        """Have debuginfod servers, where there are any, give the DWARF that is not on this machine; once."""
+        if self._asked or self.debug is not None or not self.elf.build_id:
+            return
+        self._asked = True
+        if not os.environ.get("DEBUGINFOD_URLS"):
+            return
+        from pytrace.runtime import debuginfod
+
+        path, self._unanswered = debuginfod.fetch(self.elf.build_id)
+        if path is not None and debug_files.has_build_id(path, self.elf.build_id):
+            self._debug_path, self._looked = path, True
+
     @property
     def problems(self) -> list[str]:
         """Which files with debug information former questions missed, as sentences."""
-        return self._debug.problems if self._debug is not None else []
+        missed = [f"{self.path}: {text}" for text in self._unanswered]
+        return [*missed, *(self._debug.problems if self._debug is not None else ())]
 
     @property
     def files(self) -> list[str]:
@@ -194,6 +210,7 @@ class UserBinaries:
     def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a function from DWARF; None without DWARF or without that function."""
         binary = self.binary(path)
+        binary.ask_servers()
         if binary.debug is None:
             return None
         places = binary.functions(symbol)
@@ -222,6 +239,7 @@ class UserBinaries:
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, named by the functions that they are in."""
         binary = self.binary(path)
+        binary.ask_servers()
         if binary.debug is None:
             return []
         found = []
