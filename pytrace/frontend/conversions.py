@@ -203,6 +203,15 @@ def signs_differ(first: Type, second: Type) -> bool:
     return a.signed != b.signed and (b if a.signed else a).width == 8
 
 
+def constant_outside(first: Type, second: Type) -> bool:
+    """True when one of two integers is a constant that only uint64 holds, and the other one may be negative."""
+    if not is_integer(first) or not is_integer(second):
+        return False
+    pair = integer_of(first), integer_of(second)
+    large = any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in pair)
+    return large and any(kind.low < 0 for kind in pair)
+
+
 def _unify_enums(first: Enum, second: Enum) -> Type:
     return first if first == second else unify_integers(first, second)
 

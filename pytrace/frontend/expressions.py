@@ -250,7 +250,11 @@ def if_value(checker: Checker, node: ast.If) -> Type:
 
 def block_value(checker: Checker, node: ast.BlockExpr) -> Type:
     """``{ …; value }``."""
-    return statements.check_block(checker, node.block, wanted=True)
+    kind = statements.check_block(checker, node.block, wanted=True)
+    known = checker.constant(node.block.value) if node.block.value is not None else None
+    if known is not None and not node.block.statements:
+        checker.set_constant(node, known)
+    return kind
 
 
 # ---------------------------------------------------------------------------------------------- tuples and records

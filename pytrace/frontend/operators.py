@@ -99,7 +99,10 @@ def _compare(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Typ
     elif isinstance(a, int) and isinstance(b, int):
         carrier = None if _free(left, right) else INT64 if signed else UINT64
         checker.set_constant(node, fold.comparison(node.operator, int(a), int(b), carrier))
-    if node.operator in _ORDER and is_integer(left) and is_integer(right) and signs_differ(left, right):
+    elif isinstance(node.left, ast.TypeInfo) and isinstance(node.right, ast.TypeInfo):
+        same = checker.program.static[node.left]["values"] == checker.program.static[node.right]["values"]
+        checker.set_constant(node, same is (node.operator == "=="))
+    if is_integer(left) and is_integer(right) and signs_differ(left, right):
         checker.warn("compares signed with unsigned 64-bit integers, as signed ones", node.span)
     return BOOL
 
@@ -318,7 +321,7 @@ def _dereference(checker: Checker, node: ast.Unary) -> Type:
     kind = checker.value(node.operand)
     if isinstance(kind, Unknown):
         return UNKNOWN
-    if isinstance(kind, Int) and kind.width == 8:
+    if (isinstance(kind, Int) and kind.width == 8) or isinstance(checker.constant(node.operand), int):
         # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
         return UINT64

@@ -94,7 +94,7 @@ def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
     span = state.span if state.span is not None else (declaration.span if declaration is not None else None)
     assert span is not None
     if not state.keyed:
-        if declaration is not None and declaration.kind.startswith("percpu") and not value.aggregate:
+        if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
             _incompatible(checker, declaration, value)
         return MapInfo(state.name, None, value, "global", 1, span)
     key, entries, kind = settle(state.key.found), checker.config.max_map_keys, "hash"

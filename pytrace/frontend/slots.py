@@ -10,7 +10,7 @@ from __future__ import annotations
 from pytrace.dataclass import dataclass, field
 from pytrace.frontend import ast
 from pytrace.frontend.checked import VariableInfo
-from pytrace.frontend.conversions import UNKNOWN, Unknown, fits, settle, signs_differ, unify
+from pytrace.frontend.conversions import UNKNOWN, Unknown, constant_outside, fits, settle, signs_differ, unify
 from pytrace.source import Span
 from pytrace.types import VOID, Bool, Enum, Int, Pointer, String, Type
 
@@ -54,7 +54,7 @@ class Slot:
             # The verifier forgets what a pointer points to once it has been stored.
             kind = Pointer(kind.target, kind.space)
         common = unify(self.found, kind)
-        if common is None or not self._keeps(kind):
+        if common is None or not self._keeps(kind) or constant_outside(self.found, kind):
             return False
         self.found = common
         if self.first is None:

@@ -192,6 +192,9 @@ def _let(checker: Checker, node: ast.Let) -> None:
         state.slot.fixed = kind
     if given is None:
         return
+    if given.aggregate or isinstance(given, Stats):
+        checker.error(f"{settle(given)} cannot be kept in a variable", node.span)
+        return
     if kind is not None and flexible_string(kind) and not isinstance(given, String | Unknown):
         checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
         return

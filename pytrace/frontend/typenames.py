@@ -219,7 +219,18 @@ def operand_type(checker: Checker, operand: ast.Expr | ast.TypeExpr) -> Type:
         found = _bare(checker, operand.name)
         if found is not None:
             return found
+    if isinstance(operand, ast.MapRef) and checker.map(operand).keyed is not False:
+        return _key_type(checker, operand)
     return settle(checker.unevaluated(operand))
+
+
+def _key_type(checker: Checker, operand: ast.MapRef) -> Type:
+    """A map with keys stands for its key here; whether it has keys may be seen further below only."""
+    state = checker.map(operand)
+    if state.keyed is None:
+        return checker.unevaluated(operand) if checker.final else UNKNOWN
+    with checker.lock(operand.span):
+        return settle(state.key.type) if checker.relies_on(state.key) else UNKNOWN
 
 
 def _bare(checker: Checker, name: str) -> Type | None:

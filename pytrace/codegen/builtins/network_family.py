@@ -10,7 +10,7 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.types import UINT64, Inet, Mac, Pointer
+from pytrace.types import UINT64, AddressSpace, Inet, Mac, Pointer
 
 AF_INET, AF_INET6 = 2, 10
 MAC = 6
@@ -39,6 +39,9 @@ def _macaddr(e: Emitter, node: ast.Call) -> Operand:
     if not isinstance(node.args[0], ast.Expr):
         raise InternalError("macaddr takes an address")
     source = _bytes_of(e, node.args[0])
+    if isinstance(source, Scalar):
+        # A number is where the six bytes are.
+        source = Remote(source.value, Mac(), memory.resolve_space(e, AddressSpace.NONE))
     return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC))
 
 

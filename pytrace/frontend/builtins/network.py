@@ -19,7 +19,7 @@ MAC_BYTES = 6
 def macaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``macaddr(address)``."""
     kind = checker.value(expression(checker, node, arguments[0]))
-    if isinstance(kind, Unknown | Pointer):
+    if isinstance(kind, Unknown | Pointer) or is_integer(kind):
         return Mac()
     if isinstance(kind, Array | String) and kind.size >= MAC_BYTES:
         return Mac()
