@@ -16,6 +16,9 @@ FOLLOWED = 4096
 UNROLLED = 64
 """Memory up to this size is compared without a loop."""
 
+ONE_BY_ONE = 8
+"""Loads from each side that LLVM may have in registers at the same time."""
+
 
 def equal(e: Emitter, left: Operand, right: Operand) -> Value:
     """``i1``: two values of comparable types are equal."""
@@ -51,7 +54,7 @@ def strings(e: Emitter, left: Memory, right: Memory) -> Value:
 def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
     """``i1``: the first *size* bytes are equal."""
     align = min(left.align, right.align)
-    if align < 8 and size > UNROLLED:
+    if align < 8 and size > ONE_BY_ONE * align:
         left, right, align = _aligned(e, left, size), _aligned(e, right, size), 8
     if size > FOLLOWED:
         return _long_equal(e, left, right, size)

@@ -29,6 +29,9 @@ from pytrace.types import INT64, AddressSpace, Type, Void
 STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
 
+SPARING_BUDGET = (32, 16, 0)
+"""The same for scripts that need the stack for what LLVM keeps there."""
+
 
 @dataclass(slots=True, eq=False)
 class Script:
@@ -49,6 +52,8 @@ class Script:
     """A program unwinds stacks by the tables of binaries."""
     ahead: Ahead | None = None
     """What an ahead-of-time file leaves open; None for a script that runs at once."""
+    sparing: bool = False
+    """Variables and large temporaries live in scratch memory, because the stack does not hold them."""
 
     def counting_callback(self) -> Value:
         """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""
@@ -365,7 +370,7 @@ class Emitter:
         return self.area(self.reserve(size))
 
     def _fits_stack(self, size: int) -> bool:
-        budget = STACK_BUDGET[min(self.depth, len(STACK_BUDGET) - 1)]
+        budget = (SPARING_BUDGET if self.script.sparing else STACK_BUDGET)[min(self.depth, len(STACK_BUDGET) - 1)]
         return size <= self.script.stack_limit and self.b.function.stack + size <= budget
 
     @property

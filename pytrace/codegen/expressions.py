@@ -52,7 +52,8 @@ def _variable(e: Emitter, node: ast.Variable) -> Operand:
         return Scalar(e.b.load(place.register), info.type)
     pointer = e.variable_pointer(info)
     if info.type.scalar:
-        return memory.load(e, pointer, info.type)
+        kind = info.type
+        return Scalar(e.b.load(pointer, memory.bits(kind), memory.is_signed(kind), again=e.script.sparing), kind)
     return Memory(pointer, info.type)
 
 

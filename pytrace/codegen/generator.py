@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, statements, target, unwind_rules
+from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, stack, statements, target, unwind_rules
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
@@ -13,11 +13,12 @@ from pytrace.codegen.layout import SESSION, Layout
 from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.operands import Operand
-from pytrace.codegen.regions import called_functions, shared_variables
+from pytrace.codegen.regions import all_variables, called_functions, shared_variables
 from pytrace.codegen.scratch import Scratch
 from pytrace.codegen.snapshots import snapshots
 from pytrace.compiled import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.dataclass import dataclass
+from pytrace.diagnostics import TraceError
 from pytrace.frontend.checked import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -40,8 +41,10 @@ _PART = "_part"
 """Behind the names of functions that make up the program of a session."""
 
 
-def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> tuple[str, Manifest]:
-    """LLVM IR text and manifest of a script."""
+def generate(
+    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool = False
+) -> tuple[str, Manifest]:
+    """LLVM IR text and manifest of a script; *sparing* of the stack when registers and stack do not hold all values."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, str(checked.config.get("license", "GPL")))
     twice = snapshots(checked)
@@ -56,6 +59,7 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
         int(checked.config.get("on_stack_limit", ON_STACK_LIMIT)),
         {name: at for at, name in enumerate(checked.maps)},
         ahead=Ahead(kernel) if options.ahead else None,
+        sparing=sparing,
     )
     services: tuple[ProgramSpec, ...] = ()
     if following.wanted(checked):
@@ -77,9 +81,10 @@ def generate(checked: CheckedProgram, kernel: KernelInfo, options: CompileOption
 def _program(script: Script, unit: ProbeUnit, at: int) -> None:
     checked = script.checked
     functions = called_functions(checked, unit.body)
-    shared: set[VariableInfo] = set(shared_variables(checked, unit.body))
+    away = all_variables if script.sparing else shared_variables
+    shared: set[VariableInfo] = set(away(checked, unit.body))
     for function in functions:
-        shared.update(shared_variables(checked, function.body))
+        shared.update(away(checked, function.body))
         shared.update(function.parameters)
     program = Program(script, unit, at, frozenset(shared))
     for function in functions:
@@ -238,10 +243,26 @@ def compile_program(
         InternalError: the generator made invalid code.
         TraceError: the machine lacks something that the script needs.
     """
-    text, manifest = generate(checked, kernel, options)
+    script, size = _compiled(checked, kernel, options, sparing=False, verify=verify)
+    if size > stack.LIMIT:
+        script, size = _compiled(checked, kernel, options, sparing=True, verify=verify)
+    if size > stack.LIMIT:
+        raise TraceError(
+            f"a program of the script needs {size} bytes of stack, and the kernel has {stack.LIMIT}",
+            hints=("keep fewer values at the same time, or split the block into several probes",),
+        )
+    return script
+
+
+def _compiled(
+    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool, verify: bool
+) -> tuple[CompiledScript, int]:
+    """The compiled script, and the stack that it needs."""
+    text, manifest = generate(checked, kernel, options, sparing=sparing)
     module = target.parse(text, verify=verify)
     target.optimise(module)
-    return CompiledScript(target.elf(module, len(text)), manifest)
+    elf = target.elf(module, len(text))
+    return CompiledScript(elf, manifest), stack.needed(elf, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ Value = str
 INLINE_BYTES = 256
 """Memory up to this size is copied and cleared by inline moves, more by a helper call."""
 
+AT_ONCE = 5
+"""Loads and stores of one copy."""
+
 _NATURAL = {8: 1, 16: 2, 32: 4, 64: 8}
 
 
@@ -225,9 +228,12 @@ class Builder:
             return pointer
         return self.define(f"getelementptr i8, ptr {pointer}, i64 {distance}")
 
-    def load(self, pointer: Value, bits: int = 64, signed: bool = False, align: int | None = None) -> Value:
-        """Load an integer of *bits* and extend it to ``i64``."""
-        got = self.define(f"load i{bits}, ptr {pointer}, align {align or _NATURAL[bits]}")
+    def load(
+        self, pointer: Value, bits: int = 64, signed: bool = False, align: int | None = None, *, again: bool = False
+    ) -> Value:
+        """Load an integer of *bits* and extend it to ``i64``; *again* although it may be in a register already."""
+        load = "load volatile" if again else "load"
+        got = self.define(f"{load} i{bits}, ptr {pointer}, align {align or _NATURAL[bits]}")
         if bits == 64:
             return got
         return self.define(f"{'sext' if signed else 'zext'} i{bits} {got} to i64")
@@ -288,11 +294,15 @@ class Builder:
             self.emit(f"call void @llvm.memset.p0.i64(ptr align {align} {pointer}, i8 0, i64 {size}, i1 false)")
 
     def copy(self, target: Value, source: Value, size: int, align: int = 8) -> None:
-        """Copy a few bytes inline; both ends have the alignment."""
-        if size:
+        """Copy a few bytes inline; both ends have the alignment.
+
+        LLVM may load all of a copy before it stores any of it, and what registers do not hold would go to the stack.
+        """
+        step = AT_ONCE * align
+        for at in range(0, size, step):
             self.emit(
-                f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {target}, ptr align {align} {source}, "
-                f"i64 {size}, i1 false)"
+                f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {self.offset(target, at)}, "
+                f"ptr align {align} {self.offset(source, at)}, i64 {min(step, size - at)}, i1 false)"
             )
 
     # ------------------------------------------------------------------ calls

@@ -26,6 +26,9 @@ declare i32 @llvm.bswap.i32(i32)
 declare i64 @llvm.bswap.i64(i64)
 """
 
+_NO_LIBRARY = '"no-builtins"'
+"""There is no C library: many small stores must not become one call of memset()."""
+
 HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, ARRAY_OF_MAPS, RINGBUF = 1, 5, 9, 10, 12, 27
 
 
@@ -68,9 +71,9 @@ class Module:
         scope = self.debug.function(name, parameters, span, local=not section)
         listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
         head = (
-            f'dso_local i64 @{name}({listed}) nounwind section "{section}" !dbg {scope}'
+            f'dso_local i64 @{name}({listed}) nounwind {_NO_LIBRARY} section "{section}" !dbg {scope}'
             if section
-            else f"internal i64 @{name}({listed}) noinline nounwind !dbg {scope}"
+            else f"internal i64 @{name}({listed}) noinline nounwind {_NO_LIBRARY} !dbg {scope}"
         )
         made = FunctionText(name, head)
         self.functions.append(made)

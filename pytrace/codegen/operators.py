@@ -32,7 +32,11 @@ def binary(e: Emitter, node: ast.Binary) -> Operand:
         predicate = ("s" if signed else "u") + _ORDER[node.operator]
         return Scalar(e.b.number(e.b.icmp(predicate, left, right)), BOOL)
     left, right = _scale(e, e.type(node.left), left, right, e.type(node.right))
-    return Scalar(arithmetic(e, node, node.operator, left, right, signed), e.type(node))
+    result = arithmetic(e, node, node.operator, left, right, signed)
+    if e.script.sparing:
+        # LLVM may not change the order of a long sum, for which it would have all operands at the same time.
+        result = e.b.opaque(result)
+    return Scalar(result, e.type(node))
 
 
 def _scale(e: Emitter, left_type: Type, left: Value, right: Value, right_type: Type) -> tuple[Value, Value]:

@@ -67,6 +67,20 @@ def shared_variables(checked: CheckedProgram, body: ast.Block) -> frozenset[Vari
     return frozenset(shared)
 
 
+def all_variables(checked: CheckedProgram, body: ast.Block) -> frozenset[VariableInfo]:
+    """All variables of *body*."""
+    found: set[VariableInfo] = set()
+
+    def visit(node: ast.Node) -> None:
+        if isinstance(node, ast.Variable) and node in checked.variables:
+            found.add(checked.variables[node])
+        for child in children(node):
+            visit(child)
+
+    visit(body)
+    return frozenset(found)
+
+
 def called_functions(checked: CheckedProgram, body: ast.Block) -> list[FunctionInfo]:
     """User functions that *body* calls, directly or not; each after those that it calls itself."""
     found: list[FunctionInfo] = []

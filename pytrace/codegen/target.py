@@ -15,11 +15,16 @@ TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
 """32-bit sub-registers and atomics with a result, which every kernel from 5.12 takes; v4 needs 6.6."""
 
+MOST_STACK = 1 << 14
+"""Bytes of one function's frame that LLVM takes for fine."""
+
 
 @cache
 def _machine() -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    # The generator looks at the stack itself (codegen.stack): LLVM would end the process.
+    llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
     target = llvm.Target.from_triple(TRIPLE)
     return target.create_target_machine(cpu=CPU, opt=2, codemodel="default")
 

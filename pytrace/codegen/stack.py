@@ -1,0 +1,89 @@
+"""How much of the BPF stack a compiled script needs.
+
+The verifier allows 512 bytes for a program and all functions that are under way (``check_max_stack_depth`` of the
+kernel). LLVM knows that limit for one function only, and ends the process at it, so it is told of a larger one.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Iterator
+
+LIMIT = 512
+"""``MAX_BPF_STACK``."""
+
+STEP = 32
+"""The verifier rounds what a function needs up to a multiple of this (of 16 where code is compiled further)."""
+
+_SECTION = struct.Struct("=IIQQQQIIQQ")
+_SYMBOL = struct.Struct("=IBBHQQ")
+_INSTRUCTION = struct.Struct("=BBhi")
+_SYMTAB, _FUNCTION = 2, 2
+_LOAD, _STORES = 1, (2, 3)
+_MOVE, _ADD = 0xBF, 0x07
+_FRAME = 10
+"""The register that points to the end of the frame."""
+
+
+def needed(elf: bytes, text: str) -> int:
+    """Bytes that the deepest chain of calls takes at most.
+
+    *text* is the IR, in which functions name each other; it is looked at when all functions together take too much.
+    """
+    frames = {name: _rounded(_frame(code)) for name, code in _functions(elf)}
+    total = sum(frames.values())
+    if total <= LIMIT:
+        return total
+    calls = _calls(text, frames)
+
+    def depth(name: str) -> int:
+        return frames[name] + max((depth(callee) for callee in calls.get(name, ())), default=0)
+
+    return max(map(depth, frames))
+
+
+def _rounded(size: int) -> int:
+    return max(STEP, -(-size // STEP) * STEP)
+
+
+def _functions(elf: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and code of each function of an object file."""
+    (start,) = struct.unpack_from("=Q", elf, 40)
+    step, count = struct.unpack_from("=HH", elf, 58)
+    sections = [_SECTION.unpack_from(elf, start + at * step) for at in range(count)]
+    table = next(section for section in sections if section[1] == _SYMTAB)
+    names = sections[table[6]][4]
+    for name, info, _, index, value, size in _SYMBOL.iter_unpack(elf[table[4] : table[4] + table[5]]):
+        if info & 15 == _FUNCTION and 0 < index < count:
+            at = names + name
+            begin = sections[index][4] + value
+            yield elf[at : elf.index(b"\0", at)].decode(), elf[begin : begin + size]
+
+
+def _frame(code: bytes) -> int:
+    """Bytes of a function's frame: how far below its end the code reaches."""
+    lowest, copied = 0, -1
+    for operation, registers, offset, number in _INSTRUCTION.iter_unpack(code):
+        low, high = registers & 15, registers >> 4
+        target, source = (low, high) if sys.byteorder == "little" else (high, low)
+        kind = operation & 7
+        if (kind == _LOAD and source == _FRAME) or (kind in _STORES and target == _FRAME):
+            lowest = min(lowest, offset)
+        elif operation == _ADD and target == copied:
+            lowest = min(lowest, number)
+        copied = target if operation == _MOVE and source == _FRAME else -1
+    return -lowest
+
+
+def _calls(text: str, frames: dict[str, int]) -> dict[str, set[str]]:
+    """What each function calls, or passes to the kernel as a callback."""
+    found: dict[str, set[str]] = {}
+    for part in text.split("\ndefine ")[1:]:
+        head, _, rest = part.partition("(")
+        body = rest.partition("\n}\n")[0]
+        name = head.rpartition("@")[2]
+        if name in frames:
+            found[name] = {callee for callee in re.findall(r"@(\w+)", body) if callee in frames}
+    return found
