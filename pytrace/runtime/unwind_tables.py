@@ -17,7 +17,7 @@ from pytrace.runtime.call_frames import Interpreter, State, signed, unsigned
 from pytrace.runtime.elf import ElfFile
 from pytrace.unwind_rows import Rule
 
-FORMAT = 1
+FORMAT = 2
 """Number of the file form of kept tables."""
 
 _POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: "<i", 0xC: "<q"}
@@ -152,13 +152,12 @@ class _Reader:
         return encoding, "S" in letters, end
 
 
-def compile_table(file: ElfFile) -> array[int]:
-    """Rows of a binary in order of address; empty when it has no ``.eh_frame``."""
-    section = file.section(".eh_frame")
-    if section is None:
-        return array("Q")
-    reader = _Reader(bytes(file.contents(section)), section.address)
-    reader.read()
+def compile_table(data: bytes, address: int) -> array[int]:
+    """Rows of an ``.eh_frame`` that is loaded at *address*, in order of address."""
+    reader = _Reader(data, address)
+    # Damaged entries end it: what is behind them cannot be told from noise.
+    with suppress(IndexError, struct.error, KeyError):
+        reader.read()
     return array("Q", _compact(reader.rows))
 
 
@@ -186,21 +185,27 @@ def folder() -> str:
 
 
 def table(file: ElfFile) -> array[int]:
-    """As :func:`compile_table`, kept on disk for binaries that have a build id."""
-    if not file.build_id:
-        return compile_table(file)
-    path = os.path.join(folder(), f"{file.build_id}.{FORMAT}")
+    """Rows of a binary; empty when it has no ``.eh_frame``.
+
+    Tables are kept on disk by what they were made of.  A build id would not do: a copy of the binary that was changed
+    or cut short afterwards still has it.
+    """
+    section = file.section(".eh_frame")
+    source = b"" if section is None else bytes(file.contents(section))
+    if section is None or not source:
+        return array("Q")
+    path = os.path.join(folder(), f"{_digest(source, section.address).hex()}.{FORMAT}")
     rows = array("Q")
     data = kept.read(path) or b""
     with suppress(ValueError):
         if _digest(data[16:]) == data[:16]:
             rows.frombytes(data[16:])
             return rows
-    rows = compile_table(file)
+    rows = compile_table(source, section.address)
     compiled = rows.tobytes()
     kept.write(path, _digest(compiled), compiled)
     return rows
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
+def _digest(data: bytes, address: int = 0) -> bytes:
+    return hashlib.blake2b(data, digest_size=16, salt=address.to_bytes(8, "little")).digest()

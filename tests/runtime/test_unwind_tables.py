@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 from array import array
 from bisect import bisect_right
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import pytest
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytrace.runtime import call_frames, unwind_tables
 from pytrace.runtime.call_frames import RBP, RETURN, RSP
@@ -29,7 +33,14 @@ def rule_at(rows: array[int], address: int) -> tuple[Rule, int, int]:
 
 def table_of(path: Path) -> array[int]:
     with ElfFile.open(str(path)) as file:
-        return unwind_tables.compile_table(file)
+        return unwind_tables.compile_table(*frames_of(file))
+
+
+def frames_of(file: ElfFile) -> tuple[bytes, int]:
+    """``.eh_frame`` and its address."""
+    section = file.section(".eh_frame")
+    assert section is not None
+    return bytes(file.contents(section)), section.address
 
 
 def expected(path: Path) -> list[tuple[int, Rule, int, int]]:
@@ -87,7 +98,7 @@ def test_rows_are_sorted_and_end(programs: Path) -> None:
 def test_function_that_aligns_its_stack(programs: Path) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         start = file.symbol_address("aligned")
-        rows = unwind_tables.compile_table(file)
+        rows = unwind_tables.compile_table(*frames_of(file))
     assert start is not None
     kinds = {rule_at(rows, start + distance)[0] for distance in range(60)}
     assert Rule.AT_RBP in kinds or Rule.RBP in kinds
@@ -96,7 +107,7 @@ def test_function_that_aligns_its_stack(programs: Path) -> None:
 def test_program_start_has_no_caller(programs: Path) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         start = file.symbol_address("_start")
-        rows = unwind_tables.compile_table(file)
+        rows = unwind_tables.compile_table(*frames_of(file))
     assert start is not None
     assert rule_at(rows, start + 4)[0] is Rule.LAST
 
@@ -131,6 +142,18 @@ def test_damaged_section_gives_no_wrong_rows(junk: bytes) -> None:
     assert all(0 <= row < 1 << 64 for row in reader.rows)
 
 
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_damaged_sections_never_raise(programs: Path, data: st.DataObject) -> None:
+    with ElfFile.open(str(programs / "frameless")) as file:
+        whole, address = frames_of(file)
+    frames = bytearray(whole)
+    for place in data.draw(st.lists(st.integers(0, len(frames) - 1), min_size=1, max_size=8)):
+        frames[place] = data.draw(st.integers(0, 255))
+    rows = unwind_tables.compile_table(bytes(frames[: data.draw(st.integers(0, len(frames)))]), address)
+    assert list(rows) == sorted(rows)
+
+
 class TestKept:
     @pytest.fixture(autouse=True)
     def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +162,7 @@ class TestKept:
     def test_read_back(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
             first = unwind_tables.table(file)
-            assert len(list(Path(unwind_tables.folder()).iterdir())) == 1
+            assert len(os.listdir(unwind_tables.folder())) == 1
             monkeypatch.setattr(unwind_tables, "compile_table", None)
             assert unwind_tables.table(file) == first
 
@@ -151,3 +174,37 @@ class TestKept:
             data[40] ^= 1
             kept.write_bytes(data)
             assert unwind_tables.table(file) == first
+
+    @pytest.mark.parametrize(
+        "flags", [("--strip-all",), ("--only-keep-debug",), ("--remove-section=.note.gnu.build-id",)]
+    )
+    def test_copies_of_a_binary(self, programs: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+        """A stripped copy shares the table; a debug file has the build id and no table; a build id is not needed."""
+        copy = tmp_path / "copy"
+        subprocess.run(["objcopy", *flags, programs / "frameless", copy], check=True)
+        with ElfFile.open(str(copy)) as file:
+            other = unwind_tables.table(file)
+        with ElfFile.open(str(programs / "frameless")) as file:
+            table = unwind_tables.table(file)
+        assert list(other) == ([] if "--only-keep-debug" in flags else list(table))
+        assert len(table) > 50
+        assert len(os.listdir(unwind_tables.folder())) == 1
+
+    @pytest.mark.parametrize("first", ["changed", "whole"])
+    def test_a_changed_copy_has_a_table_of_its_own(self, programs: Path, tmp_path: Path, first: str) -> None:
+        """It still has the build id of the original."""
+        whole, copy = programs / "frameless", tmp_path / "copy"
+        data = bytearray(whole.read_bytes())
+        with ElfFile.open(str(whole)) as file:
+            section = file.section(".eh_frame")
+            assert section is not None
+        # Zeros end the section in its middle.
+        middle = section.offset + section.size // 2
+        data[middle : section.offset + section.size] = bytes(section.offset + section.size - middle)
+        copy.write_bytes(data)
+        found = {}
+        for path in (copy, whole) if first == "changed" else (whole, copy):
+            with ElfFile.open(str(path)) as file:
+                found[path] = unwind_tables.table(file)
+        assert len(found[copy]) < len(found[whole])
+        assert found[whole] == table_of(whole)
