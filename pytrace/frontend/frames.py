@@ -15,7 +15,8 @@ class Frame:
         """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
         self.opener = opener
         self.role = role
-        """Of a block: ``item``, ``body`` (of a header), ``statement`` (a bare block), ``config``, ``operand``."""
+        """Of a block: ``item``, ``body`` (of a header), ``statement`` (a bare block), ``config``, ``operand``; of a
+        parenthesis: ``offsetof``."""
         self.start = kind in ("{", "<") and role != "config"
         """Of a block: a statement starts here."""
         self.statement = ""

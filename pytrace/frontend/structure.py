@@ -85,9 +85,10 @@ class Structure(Brackets):
     # ------------------------------------------------------------------------------------------ tokens
 
     def _take(self, token: Token) -> None:
-        if self._last in ("DOT", "ARROW") and token.text[:1].isalpha():
-            token.type = "IDENT"  # members may be named like keywords
         frame = self.stack[-1]
+        member = self._last in ("DOT", "ARROW") or (self._last == "COMMA" and frame.role == "offsetof")
+        if member and token.text[:1].isalpha():
+            token.type = "IDENT"  # members may be named like keywords
         if frame.start and token.type not in _NO_STATEMENT:
             self._start_statement(frame, token)
             if self._done:
@@ -162,6 +163,7 @@ class Structure(Brackets):
             opened.call = True
             self._mark(is_type_argument(text, after), after)
         elif last in _TYPE_CALLS:
+            opened.role = "offsetof" if last == "OFFSETOF" else ""
             self._mark(is_type_operand(text, after), after)
         elif last not in _HEADERS and last not in ("IF", "IF_STATEMENT", "IF_COMPTIME"):
             self._mark(is_cast(text, after), after)
