@@ -103,7 +103,8 @@ def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Va
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
     """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page.
 
-    The bits are a number without sign: who writes ``int open : 1`` means a flag that is 0 or 1.
+    The bits are a number without sign: who writes ``int open : 1`` means a flag that is 0 or 1. All bits of a type
+    are that type.
     """
     start = path.offset + path.bit_offset // 8
     shift = path.bit_offset % 8
@@ -113,7 +114,8 @@ def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand
     if size > 8:
         rest = _bytes(e, base, start + 8, 1)
         value = e.b.op("or", value, e.b.op("shl", rest, str(64 - shift)))
-    return Scalar(e.b.low_bits(value, path.bit_size), kind)
+    signed = memory.is_signed(kind) and path.bit_size == memory.bits(kind)
+    return Scalar(e.b.fit(value, path.bit_size, True) if signed else e.b.low_bits(value, path.bit_size), kind)
 
 
 def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:

@@ -217,12 +217,14 @@ def _bitfield(field: types.Field) -> Decode:
         shift = 8 * size - shift - field.bit_size
     mask = (1 << field.bit_size) - 1
     boolean = isinstance(field.type, types.Bool)
+    whole = field.bit_size == 8 * field.type.size and isinstance(field.type, types.Int) and field.type.signed
+    sign = 1 << (field.bit_size - 1) if whole else 0
     start = field.offset + first
     order = sys.byteorder
 
     def decode(memory: Memory, offset: int) -> int:
         raw = int.from_bytes(memory[offset + start : offset + start + size], order) >> shift & mask
-        return raw != 0 if boolean else raw
+        return raw != 0 if boolean else (raw ^ sign) - sign
 
     return decode
 
