@@ -26,13 +26,13 @@ from pytrace.types import (
     LHist,
     Pointer,
     Record,
+    Signed,
     Stack,
     String,
     TSeries,
     Tuple,
     Type,
     Void,
-    _Signed,
 )
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
@@ -264,7 +264,7 @@ def _unify_stacks(first: Stack, second: Stack) -> Type | None:
     return first if first.limit >= second.limit else second
 
 
-def _unify_signed(first: _Signed, second: _Signed) -> Type | None:
+def _unify_signed(first: Signed, second: Signed) -> Type | None:
     return type(first)(signed=True) if type(first) is type(second) else None
 
 
@@ -278,7 +278,7 @@ _RULES: tuple[tuple[Any, Callable[[Any, Any], Type | None]], ...] = (
     (Record, _unify_records),
     (Array, _unify_arrays),
     (Stack, _unify_stacks),
-    (_Signed, _unify_signed),
+    (Signed, _unify_signed),
     (Inet, lambda first, _second: first),
 )
 """(types that both are, rule); the first that applies decides."""
