@@ -45,9 +45,9 @@ def builtin(e: Emitter, node: ast.Identifier | ast.Call, row: Builtin) -> Operan
 
 def _call_function(e: Emitter, node: ast.Call, target: FunctionInfo) -> Operand:
     """Arguments go through the parameters' places in scratch memory: any number, any type, no recursion."""
-    from pytrace.codegen.expressions import settled
+    from pytrace.codegen.expressions import in_order
 
-    operands = [settled(e, e.value(item)) for item in node.args if isinstance(item, ast.Expr)]
+    operands = in_order(e, [item for item in node.args if isinstance(item, ast.Expr)])
     placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
     for info, operand in zip(target.parameters, placed, strict=True):
         memory.write(e, operand, e.variable_pointer(info), info.type)

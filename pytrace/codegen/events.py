@@ -32,7 +32,7 @@ SLACK = 8
 def send_node(e: Emitter, node: ast.Expr) -> None:
     """Send the event of a call, with its arguments."""
     from pytrace.codegen import sequence
-    from pytrace.codegen.expressions import settled
+    from pytrace.codegen.expressions import in_order
 
     if e.program.unit.pinned:
         sequence.write(e, node)
@@ -42,7 +42,7 @@ def send_node(e: Emitter, node: ast.Expr) -> None:
     if len(arguments) > IN_REGISTERS:
         _send_piecewise(e, spec, arguments)
         return
-    send(e, spec, [settled(e, e.value(item)) for item in arguments])
+    send(e, spec, in_order(e, arguments))
 
 
 def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[ast.Expr]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pytrace.codegen import access, calls, events, loadtime, maps, memory, operators
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
+from pytrace.codegen.overlap import changes
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
@@ -232,7 +233,7 @@ def as_string(operand: Operand, capacity: int) -> Operand:
 def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
     kind = e.type(node)
     if len(node.members) <= events.IN_REGISTERS:
-        return Parts(kind, tuple(settled(e, e.value(member)) for member in node.members))
+        return Parts(kind, tuple(in_order(e, node.members)))
     # So many members do not fit registers and stack.
     members, offsets, _ = memory.members_of(kind)
     pointer = e.scratch(kind.size)
@@ -246,6 +247,17 @@ def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
 def settled(e: Emitter, operand: Operand) -> Operand:
     """The operand in a form that later expressions do not change."""
     return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
+
+
+def in_order(e: Emitter, nodes: Sequence[ast.Expr]) -> list[Operand]:
+    """The values of several expressions, each as it is before the next one is evaluated."""
+    found = []
+    for at, node in enumerate(nodes):
+        operand = settled(e, e.value(node))
+        if not operand.type.scalar and any(changes(e.checked, later) for later in nodes[at + 1 :]):
+            operand = memory.copied(e, operand)
+        found.append(operand)
+    return found
 
 
 def _field(e: Emitter, node: ast.FieldAccess) -> Operand:

@@ -95,11 +95,11 @@ def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[ast.Expr]) -> Value:
 
 def key_operand(e: Emitter, _key: Type, keys: Sequence[ast.Expr]) -> Operand:
     """Key expressions as one value: several are a tuple."""
-    from pytrace.codegen.expressions import settled
+    from pytrace.codegen.expressions import in_order
 
-    if len(keys) == 1:
-        return settled(e, e.value(keys[0]))
-    members = tuple(settled(e, e.value(item)) for item in keys)
+    members = tuple(in_order(e, keys))
+    if len(members) == 1:
+        return members[0]
     return Parts(Tuple(tuple(item.type for item in members)), members)
 
 

@@ -155,8 +155,12 @@ def place(e: Emitter, operand: Operand) -> Memory:
 
 def detached(e: Emitter, operand: Operand, kind: Type) -> Memory:
     """The operand as a value of *kind* that can be copied in one go, also to where it was computed from."""
-    if isinstance(operand, Memory) and operand.type == kind:
-        return operand
+    return operand if isinstance(operand, Memory) and operand.type == kind else copied(e, operand, kind)
+
+
+def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
+    """The operand (as a value of *kind*) in memory of its own, until the end of the statement."""
+    kind = kind or operand.type
     pointer = e.temporary(kind.size)
     write(e, operand, pointer, kind)
     return Memory(pointer, kind)

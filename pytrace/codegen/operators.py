@@ -21,7 +21,9 @@ def binary(e: Emitter, node: ast.Binary) -> Operand:
     if node.operator in ("&&", "||"):
         return _logical(e, node)
     if node.operator in ("==", "!="):
-        equal = compare.equal(e, e.value(node.left), e.value(node.right))
+        from pytrace.codegen.expressions import in_order
+
+        equal = compare.equal(e, *in_order(e, (node.left, node.right)))
         if node.operator == "!=":
             equal = e.b.define(f"xor i1 {equal}, true")
         return Scalar(e.b.number(equal), BOOL)

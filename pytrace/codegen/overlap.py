@@ -1,14 +1,14 @@
-"""Whether a value is computed from the place that it is stored in.
+"""Whether a value is computed from a place that something else changes before the value is used.
 
 Large values are written where they are wanted, member by member: ``$t = ($t.1, $t.0)`` would read what it has just
-changed.
+changed, and in ``($s, { $s = "b"; 1 })`` the first member would be seen too late.
 """
 
 from __future__ import annotations
 
 from pytrace.codegen.regions import children
 from pytrace.frontend import ast
-from pytrace.frontend.checked import CheckedProgram
+from pytrace.frontend.checked import CheckedProgram, FunctionInfo
 from pytrace.types import AddressSpace, Pointer
 
 
@@ -30,3 +30,16 @@ def _owner(checked: CheckedProgram, node: ast.Expr) -> object:
     if isinstance(node, ast.Variable):
         return checked.variables.get(node, node)
     return node.name if isinstance(node, ast.MapRef) else node
+
+
+def changes(checked: CheckedProgram, node: ast.Node) -> bool:
+    """Whether evaluating *node* may assign to a variable or map of the script that is larger than a register."""
+    if isinstance(node, ast.Assign):
+        return True
+    if isinstance(node, ast.Call) and (isinstance(checked.calls.get(node), FunctionInfo) or _CHANGING & {node.name}):
+        return True
+    return any(changes(checked, child) for child in children(node))
+
+
+_CHANGING = frozenset({"find", "delete"})
+"""Builtins that change what values may lie in."""
