@@ -31,6 +31,11 @@ from pytrace.types import Type
 _Subject = TypeVar("_Subject")
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.CLASS_TYPE, Tag.STRUCTURE_TYPE))
 """Entries that functions with code may lie in."""
+_NAMED = {
+    "struct": (Tag.STRUCTURE_TYPE, Tag.CLASS_TYPE),
+    "union": (Tag.UNION_TYPE,),
+    "enum": (Tag.ENUMERATION_TYPE,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class _Reading:
         return
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if isinstance(error, DwarfError | IndexError | struct.error):
+        # A reference that leads back to where it came from ends as a recursion that is too deep.
+        if isinstance(error, DwarfError | IndexError | struct.error | RecursionError):
             raise TraceError(f"{self._path}: its DWARF cannot be read: {error}") from error
         if isinstance(error, MissingFileError):
             self._missing[str(error)] = None
@@ -147,6 +153,19 @@ class DebugInfo:
         for _, _, die in self._functions_of(unit):
             if name in (_linkage_name(die), _name(die)):
                 return die
+        return None
+
+    # ---- types
+
+    def named_type(self, kind: str, name: str) -> Type | None:
+        """The ``struct``, ``union`` or ``enum`` (*kind*) of that name; None when DWARF does not define it."""
+        tags = _NAMED[kind]
+        with self._reading():
+            for unit in self._units:
+                whole = self._split.whole(unit)
+                for die in whole.top.children() if whole is not None else ():
+                    if die.tag in tags and At.DECLARATION not in die and die.text(At.NAME) == name:
+                        return self._types.type(die)
         return None
 
     # ---- source lines
@@ -263,6 +282,8 @@ class DebugInfo:
             length, inside, offset_size = initial_length(data, at)
             unit = int.from_bytes(data[inside + 2 : inside + 2 + offset_size], "little")
             size = data[inside + 2 + offset_size]
+            if size not in (4, 8):
+                raise DwarfError(f".debug_aranges has addresses of {size} bytes")
             # Pairs of an address and a length, aligned to their size from the start of the set.
             pairs = at + -(-(inside + 4 + offset_size - at) // (2 * size)) * 2 * size
             at = inside + length

@@ -15,7 +15,7 @@ from pytrace.kernel import UserParameter
 from pytrace.runtime.dwarf_constants import At, Tag
 from pytrace.runtime.dwarf_forms import sleb128, uleb128
 from pytrace.runtime.dwarf_lists import locations
-from pytrace.runtime.dwarf_types import DwarfTypes, definition, described, type_text
+from pytrace.runtime.dwarf_types import DwarfTypes, described, plain, type_text
 from pytrace.runtime.dwarf_units import Die
 from pytrace.runtime.elf import EM_AARCH64, EM_X86_64
 from pytrace.types import UINT8, Array, Struct, Type
@@ -27,7 +27,6 @@ _PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5
 _DEFAULTED_IN_CLASS = 1
 _CLONE = re.compile(r"\.(isra|constprop|part)\b")
 """In names of functions that gcc made for some callers, with parameters of its own choice."""
-_ALIASES = frozenset((Tag.TYPEDEF, Tag.CONST_TYPE, Tag.VOLATILE_TYPE))
 _CLASSES = frozenset((Tag.CLASS_TYPE, Tag.STRUCTURE_TYPE, Tag.UNION_TYPE))
 
 
@@ -204,11 +203,7 @@ def _by_reference(die: Die) -> bool:
     """
     if At.TYPE not in die:
         return False
-    kind = definition(die.follow(At.TYPE))
-    while kind.tag in _ALIASES:
-        if At.TYPE not in kind:
-            return False
-        kind = definition(kind.follow(At.TYPE))
+    kind = plain(die.follow(At.TYPE))
     if kind.tag not in _CLASSES:
         return False
     said = kind.number(At.CALLING_CONVENTION)
@@ -244,7 +239,5 @@ def _copies(constructor: Die, owner: Die) -> bool:
     kind = given[0].follow(At.TYPE)
     if kind.tag not in (Tag.REFERENCE_TYPE, Tag.RVALUE_REFERENCE_TYPE) or At.TYPE not in kind:
         return False
-    target = definition(kind.follow(At.TYPE))
-    while target.tag in _ALIASES and At.TYPE in target:
-        target = definition(target.follow(At.TYPE))
+    target = plain(kind.follow(At.TYPE))
     return (target.unit, target.offset) == (owner.unit, owner.offset)

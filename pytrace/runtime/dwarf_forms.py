@@ -71,7 +71,8 @@ def _block(data: bytes, at: int) -> tuple[bytes, int]:
     return data[start : start + size], start + size
 
 
-def _text(data: bytes, at: int) -> tuple[bytes, int]:
+def terminated(data: bytes, at: int) -> tuple[bytes, int]:
+    """A string that ends with a zero, and the position behind it."""
     end = data.find(b"\0", at)
     if end < 0:
         raise DwarfError("a string does not end")
@@ -123,7 +124,7 @@ def forms(version: int, address_size: int, offset_size: int) -> Forms:
     readers |= dict.fromkeys(_NUMBERED, uleb128)
     readers[Form.SDATA] = sleb128
     readers |= {Form.BLOCK1: _counted(1), Form.BLOCK2: _counted(2), Form.BLOCK4: _counted(4)}
-    readers |= {Form.BLOCK: _block, Form.EXPRLOC: _block, Form.STRING: _text}
+    readers |= {Form.BLOCK: _block, Form.EXPRLOC: _block, Form.STRING: terminated}
     readers |= {Form.DATA16: _wide, Form.FLAG: _flag, Form.FLAG_PRESENT: _present}
     sizes |= {Form.DATA16: 16, Form.FLAG: 1, Form.FLAG_PRESENT: 0, Form.IMPLICIT_CONST: 0}
     return Forms(readers, sizes)

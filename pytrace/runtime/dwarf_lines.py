@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pytrace.runtime.dwarf_constants import At
-from pytrace.runtime.dwarf_forms import DwarfError, forms, sleb128, uleb128
+from pytrace.runtime.dwarf_forms import DwarfError, forms, sleb128, terminated, uleb128
 from pytrace.runtime.dwarf_units import Unit, initial_length
 
 _PATH, _DIRECTORY = 1, 2
@@ -106,6 +106,8 @@ class LineTable:
         self._is_statement = bool(self._data[at])
         self._line_base = int.from_bytes(self._data[at + 1 : at + 2], "little", signed=True)
         self._line_range, opcodes = self._data[at + 2], self._data[at + 3]
+        if not self._line_range or not opcodes:
+            raise DwarfError("the header of a line table is damaged")
         self._operands = bytes((0,)) + self._data[at + 4 : at + 3 + opcodes]
         at += 3 + opcodes
         if self._version >= 5:
@@ -134,6 +136,8 @@ class LineTable:
             form, at = uleb128(data, at)
             columns.append((kind, form))
         rows, at = uleb128(data, at)
+        if rows > len(data):
+            raise DwarfError("a table of files is longer than all line tables")
         found = []
         for _ in range(rows):
             name, folder = "", 0
@@ -153,21 +157,19 @@ class LineTable:
         # Before DWARF 5 both tables count from 1, and folder 0 is that of the compilation.
         data = self._data
         while data[at]:
-            end = data.index(0, at)
-            self._folders.append(_joined(self._folders[0], data[at:end].decode(errors="replace")))
-            at = end + 1
+            name, at = terminated(data, at)
+            self._folders.append(_joined(self._folders[0], name.decode(errors="replace")))
         at += 1
         self.files.append("")
         while data[at]:
             at = self._old_file(at)
 
     def _old_file(self, at: int) -> int:
-        end = self._data.index(0, at)
-        name = self._data[at:end].decode(errors="replace")
-        folder, at = uleb128(self._data, end + 1)
+        name, at = terminated(self._data, at)
+        folder, at = uleb128(self._data, at)
         for _ in ("time", "length"):
             _, at = uleb128(self._data, at)
-        self.files.append(self._path(name, folder))
+        self.files.append(self._path(name.decode(errors="replace"), folder))
         return at
 
     def _path(self, name: str, folder: int) -> str:

@@ -76,7 +76,7 @@ class FileSections:
             return data
         try:
             return memoryview(_expanded(kind, data[head:], size))
-        except (zlib.error, ValueError) as error:
+        except (zlib.error, ValueError, MemoryError, OverflowError) as error:
             raise TraceError(f"{self.path}: {section.name} cannot be decompressed: {error}") from error
 
 

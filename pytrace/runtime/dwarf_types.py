@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from pytrace.runtime.btf_types import place_field
 from pytrace.runtime.dwarf_constants import At, Tag
-from pytrace.runtime.dwarf_forms import uleb128
+from pytrace.runtime.dwarf_forms import DwarfError, uleb128
 from pytrace.runtime.dwarf_units import Die, Unit
 from pytrace.types import (
     BOOL,
@@ -34,6 +34,9 @@ _SIGNED_ENCODINGS = frozenset((0x05, 0x06, 0x0D))
 _BOOLEAN, _FLOAT_ENCODINGS = 0x02, frozenset((0x03, 0x04, 0x09, 0x0F))
 _CHARACTERS = frozenset((0x06, 0x08, 0x10))
 """``DW_ATE_signed_char``, ``DW_ATE_unsigned_char``, ``DW_ATE_UTF``."""
+_ALIASES = frozenset((Tag.TYPEDEF, Tag.CONST_TYPE, Tag.VOLATILE_TYPE))
+_MOST_LINKS = 64
+"""Links from an entry to what it is an instance or another name of; compilers make a handful of them at most."""
 _OP_PLUS_UCONST = b"\x23"
 
 
@@ -113,9 +116,7 @@ class DwarfTypes:
             if child.tag == Tag.SUBRANGE_TYPE
         ]
         made = self.of(die)
-        element = die.follow(At.TYPE)
-        while element.tag in (Tag.TYPEDEF, Tag.CONST_TYPE, Tag.VOLATILE_TYPE):
-            element = element.follow(At.TYPE)
+        element = plain(die.follow(At.TYPE))
         if (
             len(counts) == 1
             and counts[0]
@@ -146,6 +147,8 @@ class DwarfTypes:
 
     def _member(self, die: Die, size: int) -> Field:
         kind, bits = self.of(die), die.number(At.BIT_SIZE)
+        if bits and not kind.size:
+            raise DwarfError("a bit field has a type without a size")
         start = 8 * _location(die)
         if bits and At.DATA_BIT_OFFSET in die:
             start = die.number(At.DATA_BIT_OFFSET)
@@ -161,23 +164,33 @@ _WORDS: dict[int, str] = {
     Tag.UNION_TYPE: "union ",
     Tag.ENUMERATION_TYPE: "enum ",
 }
-_BEHIND: dict[int, str] = {Tag.POINTER_TYPE: " *", Tag.REFERENCE_TYPE: " &", Tag.RVALUE_REFERENCE_TYPE: " &&"}
+_BEHIND: dict[int, str] = {Tag.POINTER_TYPE: "*", Tag.REFERENCE_TYPE: "&", Tag.RVALUE_REFERENCE_TYPE: "&&"}
 _BEFORE: dict[int, str] = {Tag.CONST_TYPE: "const ", Tag.VOLATILE_TYPE: "volatile "}
 
 
 def described(die: Die, attribute: At) -> Die:
     """The entry that carries an attribute: itself, or what it is an instance or the definition of."""
-    while attribute not in die:
+    for _ in range(_MOST_LINKS):
         link = next((key for key in (At.ABSTRACT_ORIGIN, At.SPECIFICATION) if key in die), None)
-        if link is None:
+        if attribute in die or link is None:
             return die
         die = die.follow(link)
-    return die
+    raise DwarfError("entries describe each other in a circle")
 
 
 def definition(die: Die) -> Die:
     """The entry that describes a type: the one in a type unit, where *die* only stands for it."""
     return die.follow(At.SIGNATURE) if At.SIGNATURE in die else die
+
+
+def plain(die: Die) -> Die:
+    """The type behind names and qualifiers."""
+    for _ in range(_MOST_LINKS):
+        die = definition(die)
+        if die.tag not in _ALIASES or At.TYPE not in die:
+            return die
+        die = die.follow(At.TYPE)
+    raise DwarfError("a type is an alias of itself")
 
 
 def _location(die: Die) -> int:
@@ -190,7 +203,7 @@ def _location(die: Die) -> int:
 
 
 def type_text(die: Die) -> str:
-    """The type of what a DIE describes, as C text: ``const char *``."""
+    """The type of what a DIE describes, as C text: ``const char*``."""
     if At.TYPE not in die:
         return "void"
     target = definition(die.follow(At.TYPE))

@@ -190,8 +190,8 @@ class Unit:
         known = self._ends.get(die.offset)
         if known is None:
             if _SIBLING in die:
-                known = int(die.values[_SIBLING][1])
-                if not die.offset < known <= self.size:
+                known = die.values[_SIBLING][1]
+                if not isinstance(known, int) or not die.offset < known <= self.size:
                     raise DwarfError(f"the entry at {die.offset:#x} has a sibling outside its unit")
             else:
                 known = self._past(die.end)

@@ -9,7 +9,9 @@ Source: the DWARF 5 standard, 3.1.2, 3.1.3 and 7.3.2; https://gcc.gnu.org/wiki/D
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.dwarf_constants import At, UnitKind
@@ -32,6 +34,10 @@ def _identity(unit: Unit) -> int | None:
     if unit.dwo_id is not None:
         return unit.dwo_id
     return unit.top.number(At.GNU_DWO_ID) if At.GNU_DWO_ID in unit.top else None
+
+
+def _unit_of(table: UnitTable, identity: int) -> Unit | None:
+    return next((unit for unit in table if _identity(unit) == identity), None)
 
 
 class SplitUnits:
@@ -71,17 +77,29 @@ class SplitUnits:
             self.problems[f"{unit.table.sections.path}: a unit names {name} and has no id to know it by"] = None
             return None
         for package in self._dwp_files():
-            found = package.unit(identity)
+            found = self._reading(package.path, partial(package.unit, identity))
             if found is not None:
                 return found
         stale = ""
         for path in self._places(unit, name):
             table = self._table(path)
-            for other in table if table is not None else ():
-                if _identity(other) == identity:
-                    return other
-            stale = stale or (path if table is not None else "")
+            if table is None:
+                continue
+            found = self._reading(path, partial(_unit_of, table, identity))
+            if found is not None:
+                return found
+            stale = stale or path
         self.problems[_complaint(unit, name, stale)] = None
+        return None
+
+    def _reading(self, path: str, look: Callable[[], Unit | None]) -> Unit | None:
+        """What *look* finds in a file; nothing in one that is damaged, which does not keep others from being found."""
+        try:
+            return look()
+        except TraceError as error:
+            self.problems[error.message] = None
+        except (DwarfError, IndexError, struct.error) as error:
+            self.problems[f"{path}: its DWARF cannot be read: {error}"] = None
         return None
 
     # ---- .dwo files
@@ -128,7 +146,7 @@ class SplitUnits:
                 if sections is not None:
                     try:
                         self._packages.append(Package(sections))
-                    except (DwarfError, IndexError, ValueError) as error:
+                    except (DwarfError, IndexError, struct.error) as error:
                         self.problems[f"{path}: it cannot be read as a package: {error}"] = None
         return self._packages
 

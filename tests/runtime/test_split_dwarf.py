@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.dwarf import DebugInfo
+from pytrace.runtime.elf import ElfFile
 from pytrace.runtime.user_binary import UserBinaries
-from pytrace.types import INT32, INT64
+from pytrace.types import INT32, INT64, Pointer, Struct, Type
 from tests.support.compile import compiled, tool
 
 SHARED = "struct point { int x; char tag[8]; struct { long far; } inner; };\n"
@@ -184,6 +188,49 @@ def test_supplementary_files(form: str, tmp_path: Path) -> None:
     (tmp_path / "symbols").mkdir()
     (tmp_path / "other.debug").rename(tmp_path / "symbols/common.debug")
     assert _complete(path, "symbols"), "--debuginfo"
+
+
+@pytest.mark.parametrize(("form", "file"), [
+    ("-gdwarf-5", "p"), ("-gdwarf-5", "first.dwo"), ("-gdwarf-5", "p.dwp"), ("-gdwarf-4", "p"), ("-gdwarf-4", "p.dwp"),
+])  # fmt: skip
+def test_damage_anywhere_is_an_answer_or_a_message(form: str, file: str, tmp_path: Path) -> None:
+    path = _build(tmp_path, f"{form} -fdebug-types-section")
+    if file == "p.dwp":
+        tool("llvm-dwp", "-e", "p", "-o", "p.dwp", folder=tmp_path)
+        (tmp_path / "first.dwo").unlink()
+    victim = tmp_path / file
+    whole = victim.read_bytes()
+    sections = [section for section in ElfFile.open(str(victim)).sections if "debug" in section.name and section.size]
+    chosen = random.Random(20)
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(chosen.choice((1, 2, 8))):
+            section = chosen.choice(sections)
+            data[section.offset + chosen.randrange(section.size)] = chosen.choice((0, 0x7F, 0x80, 0xFF))
+        victim.write_bytes(data)
+        _ask_everything(UserBinaries(), str(path))
+
+
+def _ask_everything(binaries: UserBinaries, path: str) -> None:
+    debug = binaries.binary(path).debug
+    assert debug is not None
+    address = binaries.binary(path).address_of("work") or 0
+    questions: list[Callable[[], object]] = [
+        lambda: [_members(item.type) for item in binaries.parameters(path, "work") or ()],
+        lambda: binaries.result(path, "work"),
+        lambda: binaries.lines(path, "first.c", 3, None),
+        lambda: [debug.frames(address + step) for step in range(16)],
+    ]
+    for question in questions:
+        with contextlib.suppress(TraceError):
+            question()
+
+
+def _members(kind: Type, depth: int = 3) -> list[object]:
+    """What a type is made of, so that it is read."""
+    if isinstance(kind, Pointer) and depth:
+        return _members(kind.target, depth - 1)
+    return [_members(field.type, depth - 1) for field in (kind.fields if isinstance(kind, Struct) and depth else ())]
 
 
 def test_sections_compressed_with_zstd(tmp_path: Path) -> None:
