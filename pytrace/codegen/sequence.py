@@ -14,11 +14,12 @@ from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
 from pytrace.diagnostics import TraceError
 from pytrace.frontend import ast
+from pytrace.late_patterns import late
 from pytrace.types import String
 
 MOST = 12
 
-_CONVERSION = re.compile(r"%(?:%|(?P<head>[-+ 0]*\d*)(?:hh|h|ll|l|j|z|t|L)?(?P<letter>[diuxXpcs]))")
+_CONVERSION = late(r"%(?:%|(?P<head>[-+ 0]*\d*)(?:hh|h|ll|l|j|z|t|L)?(?P<letter>[diuxXpcs]))")
 
 
 def write(e: Emitter, node: ast.Expr) -> None:

@@ -11,17 +11,18 @@ import re
 from enum import Enum
 
 from pytrace.frontend.lexer import LAYOUT, skip_layout
+from pytrace.late_patterns import late
 
 _OPERAND_CHARS = frozenset('$@("!~{0123456789')
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BEHIND_WORD = re.compile(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
-_WILD_POINT = re.compile(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
-_CONDITION_BLOCK = re.compile(
+_WORD = late(r"[A-Za-z_][A-Za-z0-9_]*")
+_BEHIND_WORD = late(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
+_WILD_POINT = late(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
+_CONDITION_BLOCK = late(
     r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b"
 )
-_BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
-_ASSIGNMENT = re.compile(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
-_TARGET = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")
+_BRACKETS = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
+_ASSIGNMENT = late(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
+_TARGET = late(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")
 
 _NO_OPERAND = frozenset(
     {"else", "for", "while", "unroll", "let", "return", "break", "continue", "macro", "fn", "import", "config",

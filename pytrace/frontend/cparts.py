@@ -6,16 +6,17 @@ import re
 
 from pytrace.frontend import ast
 from pytrace.frontend.lexer import LAYOUT, Lexer
+from pytrace.late_patterns import late
 from pytrace.source import Span
 
-_LINE = re.compile(r"#(?:[^\n\\]|\\(?:\r?\n|.|\Z))*", re.DOTALL)
-_OPEN_COMMENT = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/")
+_LINE = late(r"#(?:[^\n\\]|\\(?:\r?\n|.|\Z))*", re.DOTALL)
+_OPEN_COMMENT = late(r"/\*(?:[^*]|\*(?!/))*\*/")
 _GROUP = r"(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[\[[^\]]*\]\]|\[[^\]]*\])"
 _DEFINITION = re.compile(rf"(?:struct|union|enum)\b(?:{LAYOUT}(?:[A-Za-z_][A-Za-z0-9_]*+|{_GROUP}))*+{LAYOUT}(?=[{{])")
 _FORWARD = re.compile(rf"(?:struct|union|enum){LAYOUT}[A-Za-z_][A-Za-z0-9_]*{LAYOUT};")
 _TYPEDEF = re.compile(r"typedef\b(?=\s+[A-Za-z_])")
-_TRAILER = re.compile(rf"(?:{LAYOUT}__attribute__{LAYOUT}{_GROUP})*(?:{LAYOUT};)?")
-_PIECE = re.compile(
+_TRAILER = late(rf"(?:{LAYOUT}__attribute__{LAYOUT}{_GROUP})*(?:{LAYOUT};)?")
+_PIECE = late(
     r"""[^{}()/"';]+|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|.""", re.DOTALL
 )
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 from pytrace.dataclass import dataclass, field, replace
@@ -150,6 +148,9 @@ def _script(path: str, node: ast.Import, state: _State) -> None:
 
 def _compile(path: str, node: ast.Import, state: _State) -> None:
     """Compile BPF C with the clang of the machine; its warnings become one warning at the import."""
+    import shutil
+    import subprocess
+
     clang = shutil.which("clang")
     if clang is None:
         state.diagnostics.error(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pytrace.diagnostics import Diagnostics
+from pytrace.late_patterns import late
 from pytrace.source import Span
 
 _MAX = (1 << 64) - 1
@@ -20,7 +21,7 @@ _DURATIONS = {
     "d": 86_400 * 1_000_000_000,
 }
 _C_LIMITS = {"u": (1 << 32) - 1, "l": (1 << 63) - 1, "ll": (1 << 63) - 1, "ul": _MAX, "ull": _MAX}
-_C_SUFFIX = re.compile(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
+_C_SUFFIX = late(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
 _MAX_DIGITS = 64
 
 

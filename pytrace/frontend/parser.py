@@ -17,6 +17,7 @@ from pytrace.frontend.lexer import LAYOUT, Lexer
 from pytrace.frontend.recovery import AbandonedItem, Item
 from pytrace.frontend.structure import Structure
 from pytrace.frontend.tokens import Token
+from pytrace.late_patterns import late
 from pytrace.source import Source, Span
 
 _SHEBANG = re.compile(r"#![^\n]*")
@@ -24,8 +25,8 @@ _ITEM = re.compile(
     rf"(?:(?P<config>config)(?={LAYOUT}=)|(?P<import>import)(?={LAYOUT}\")|(?P<macro>macro)(?={LAYOUT}[A-Za-z_$@(])"
     rf"|(?P<fn>fn)(?={LAYOUT}[A-Za-z_(])|(?P<let>let)(?=[\s$@]))"
 )
-_WORD = re.compile(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
-_BODY = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
+_WORD = late(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
+_BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
 """Levels of nesting that the passes behind the parser are made for."""

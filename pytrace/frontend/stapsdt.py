@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Container
 
 from pytrace.frontend.checked import RegisterLocation
+from pytrace.late_patterns import late
 
 _X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 
@@ -28,9 +29,9 @@ def _x86_names() -> dict[str, str]:
 _X86 = _x86_names()
 
 _NUMBER = r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
-_X86_REGISTER = re.compile(r"%([a-z0-9]+)")
-_X86_CONSTANT = re.compile(rf"\$({_NUMBER})")
-_X86_MEMORY = re.compile(
+_X86_REGISTER = late(r"%([a-z0-9]+)")
+_X86_CONSTANT = late(rf"\$({_NUMBER})")
+_X86_MEMORY = late(
     rf"""(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
     (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<behind>(?:{_NUMBER})?))?
     \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)""",
@@ -76,7 +77,7 @@ def locations(
     return tuple(found)
 
 
-_WORD = re.compile(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
+_WORD = late(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
 
 
 def _words(text: str) -> list[str]:
@@ -135,11 +136,11 @@ def _sum(text: str) -> int:
     return sum(int(part, 0) for part in re.findall(_NUMBER, text or ""))
 
 
-_ARM_MEMORY = re.compile(
+_ARM_MEMORY = late(
     rf"\[\s*(?P<base>[a-z0-9]+)\s*(?:,\s*(?:#?(?P<offset>{_NUMBER})"
     r"|(?P<index>[a-z0-9]+)\s*(?:,\s*(?:lsl|sxtw|uxtw|sxtx)\s*(?:#?(?P<shift>[0-9]+))?)?))?\s*\]"
 )
-_ARM_REGISTER = re.compile(r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)")
+_ARM_REGISTER = late(r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)")
 _ARM_SPECIAL = {"sp": "sp", "wsp": "sp", "lr": "r30", "fp": "r29"}
 
 

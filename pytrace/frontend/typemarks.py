@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pytrace.builtin_rows import builtin
 from pytrace.frontend.lexer import LAYOUT
 from pytrace.frontend.tokens import STRUCT_KEYWORDS, TYPE_NAMES
+from pytrace.late_patterns import late
 
 _SUFFIXES = rf"(?P<suffix>(?:{LAYOUT}(?:\*|\[{LAYOUT}[A-Za-z0-9_]*{LAYOUT}\]))*)"
 _TYPE = re.compile(
     rf"{LAYOUT}(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:{LAYOUT}(?P<tag>[A-Za-z_][A-Za-z0-9_]*))?{_SUFFIXES}{LAYOUT}"
 )
-_EXPRESSION_START = re.compile(rf'{LAYOUT}(?:[0-9A-Za-z_$@"(~]|!(?!=)|\*(?!=)|-(?![=>-])|&(?![&=])|\+\+|--[$@])')
+_EXPRESSION_START = late(rf'{LAYOUT}(?:[0-9A-Za-z_$@"(~]|!(?!=)|\*(?!=)|-(?![=>-])|&(?![&=])|\+\+|--[$@])')
 _TYPEOF = re.compile(rf"{LAYOUT}typeof{LAYOUT}\(")
 _OPEN_ENDED = re.compile(rf"(?:\*|\[{LAYOUT}\]){LAYOUT}$")
 

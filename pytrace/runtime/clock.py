@@ -6,6 +6,8 @@ import re
 import time
 from functools import lru_cache
 
+from pytrace.late_patterns import late
+
 BOOT, TAI, SOFTWARE_TAI = 0, 1, 2
 """Clocks of a :class:`pytrace.types.Timestamp`."""
 
@@ -13,7 +15,7 @@ _SECOND = 1_000_000_000
 _FRACTIONS = {"f": (6, 1_000), "k": (9, 1), "l": (3, 1_000_000)}
 """Conversions that ``strftime`` of the C library lacks or means otherwise: digits, and nanoseconds of the last one."""
 
-_CONVERSION = re.compile(r"%(?:%|[-_0^#+]*[0-9]*[EO]?.)", re.DOTALL)
+_CONVERSION = late(r"%(?:%|[-_0^#+]*[0-9]*[EO]?.)", re.DOTALL)
 
 
 class Clock:

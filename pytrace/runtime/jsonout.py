@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pytrace import types
+from pytrace.late_patterns import late
 from pytrace.runtime.text import STATS, Form, TextForms, boolean, stats_members, void
 from pytrace.runtime.values import ByType, named_fields
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
 _SPECIAL = re.compile(rb'[\x00-\x1f"\\\x80-\xff]').search
-_TO_ESCAPE = re.compile(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
+_TO_ESCAPE = late(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
 _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)},
     **{chr(0xDC00 + code): f"\\uffffff{code:02x}" for code in range(0x80, 0x100)},

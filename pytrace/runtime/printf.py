@@ -7,7 +7,6 @@ without a length modifier numbers are cut to 32 bits.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +14,12 @@ from typing import Any
 from pytrace import types
 from pytrace.dataclass import dataclass, replace
 from pytrace.diagnostics import InternalError
+from pytrace.late_patterns import late
 from pytrace.runtime import gfp
 from pytrace.runtime.text import TextForms, escaped, hex_escaped, hex_spaced
 from pytrace.runtime.values import integer_code
 
-_SPEC = re.compile(
+_SPEC = late(
     rb"%(?P<flags>[-+ #0]*)(?P<width>\*|[0-9]+)?(?:\.(?:\*|[0-9]*))?(?P<length>hh|h|ll|l|j|z|t|L)?"
     rb"(?P<conversion>gr|rx|rh|r|[diouxXcpsn%eEfFgGaA])"
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -12,6 +11,7 @@ from pytrace.frontend.points import Part, Point
 from pytrace.frontend.providers.base import Match, Provider, Scope, nearest, number_of
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import FunctionPrototype, KernelFunction
+from pytrace.late_patterns import late
 from pytrace.numerals import parse_integer
 
 UNTRACEABLE = {
@@ -226,8 +226,8 @@ def _whole(match: Match) -> bool:
     return "function" in match.details and not match.details["offset"]
 
 
-_SYSCALL = re.compile(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
-_AROUND = re.compile(r"^(?:__|do_|vfs_|ksys_|sys_)+")
+_SYSCALL = late(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
+_AROUND = late(r"^(?:__|do_|vfs_|ksys_|sys_)+")
 
 
 def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:

@@ -1,0 +1,32 @@
+"""Regular expressions that are compiled when they are first used.
+
+Compiling one takes 0.1 ms and more, and most scripts need less than half of them. Expressions that every start needs,
+or that are asked for every token, are better compiled at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, AnyStr, cast
+
+_METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern", "search", "split", "sub")
+
+
+class _Late:
+    """Stands for an expression; the first use puts the methods of the compiled one in its place."""
+
+    def __init__(self, source: Any, flags: int) -> None:
+        self._source = source
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _METHODS:
+            raise AttributeError(name)
+        compiled = re.compile(self._source, self._flags)
+        self.__dict__.update((method, getattr(compiled, method)) for method in _METHODS)
+        return self.__dict__[name]
+
+
+def late(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """What ``re.compile`` gives, compiled when one of its methods is first asked for."""
+    return cast("re.Pattern[AnyStr]", _Late(source, flags))
