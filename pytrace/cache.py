@@ -33,7 +33,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     uname = os.uname()
     parts = [
         pytrace.__version__, str(FORMAT), _package_stamp(), uname.release, uname.version, uname.machine,
-        name, text, os.getcwd(),
+        name, text, _working_directory(),
     ]  # fmt: skip
     for item in fields(options):
         if item.name == "child_command":
@@ -46,6 +46,14 @@ def key(text: str, name: str, options: CompileOptions) -> str:
             value = sorted(value.items())
         parts.append(f"{item.name}={value!r}")
     return kept.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
+
+
+def _working_directory() -> str:
+    """Where relative names begin; empty when that directory was removed, in which nothing can be found."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 def _package_stamp() -> str:

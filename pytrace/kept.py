@@ -45,6 +45,9 @@ def write(path: str, *parts: bytes) -> bool:
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
+        # Whoever's home directory is not there (/nonexistent of system users) shall not get one.
+        if not os.path.isdir(os.path.dirname(os.path.dirname(os.path.dirname(folder)))):
+            return False
         os.makedirs(folder, exist_ok=True, mode=0o700)
         if not _own(os.stat(folder)):
             return False

@@ -69,3 +69,12 @@ def test_a_folder_that_cannot_be_made_only_costs_time(path: Path, tmp_path: Path
     (tmp_path / "pytrace").write_text("in the way")
     assert not kept.write(str(path), b"data")
     assert kept.read(str(path)) is None
+
+
+def test_a_home_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    assert not kept.write(os.path.join(kept.directory("sort"), "one"), b"data")
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "nonexistent").mkdir()
+    assert kept.write(os.path.join(kept.directory("sort"), "one"), b"data")

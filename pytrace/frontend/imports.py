@@ -6,6 +6,7 @@ once. Files that anybody may write to are refused: what they say would run with 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -80,8 +81,11 @@ def _inside_blocks(program: ast.Program, state: _State) -> None:
 
 def _import(node: ast.Import, state: _State) -> None:
     base = node.span.source.path
-    folder = os.path.dirname(os.path.abspath(base)) if base is not None else os.getcwd()
-    path = os.path.join(folder, node.path)
+    # Names in a script without a file are relative to where it is run.
+    path = node.path if base is None else os.path.join(os.path.dirname(os.path.abspath(base)), node.path)
+    with contextlib.suppress(FileNotFoundError):
+        # That directory may have been removed.
+        path = os.path.join(os.getcwd(), path)
     if os.path.isdir(path):
         _directory(path, node, state)
     elif not os.path.exists(path):

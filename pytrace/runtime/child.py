@@ -224,6 +224,8 @@ def _become(path: str, words: list[str], gate: int, report: int, others: list[in
         # A tracer that is killed outright cannot send the signal itself.
         syscalls.libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
         # Handlers of Python would run in here; and what it ignores would stay ignored in the program.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])

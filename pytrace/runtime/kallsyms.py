@@ -151,7 +151,7 @@ class Kallsyms:
                 high = start
             else:
                 low = start
-        if text[low : low + 16] > key:
+        if not text or text[low : low + 16] > key:
             return None
         return self._core_line(low, address)
 

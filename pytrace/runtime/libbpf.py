@@ -8,6 +8,7 @@ by themselves.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
@@ -128,7 +129,10 @@ def library() -> Library:
     """
     try:
         handle = ctypes.CDLL(LIBRARY, use_errno=True)
-    except OSError:
+    except OSError as error:
+        # dlopen(3) only has words for it.
+        if os.strerror(errno.ENOENT) not in str(error):
+            raise TraceError(f"the library {LIBRARY} cannot be loaded: {error}") from None
         raise TraceError(
             f"the library {LIBRARY} is not installed",
             hints=("Debian and Ubuntu: apt-get install libbpf1", "Fedora: dnf install libbpf"),

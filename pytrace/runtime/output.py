@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -137,7 +138,9 @@ class Output:
             self._held.append(text)
             return
         self.flush()
-        _write(self._messages, text.encode("utf-8", "surrogateescape"), [])
+        # Nobody could be told that a message cannot be written.
+        with contextlib.suppress(TraceError):
+            _write(self._messages, text.encode("utf-8", "surrogateescape"), [])
 
     def close(self) -> None:
         """Write what waits, and close a file that was opened here.
@@ -187,7 +190,7 @@ def _write(descriptor: int, data: bytes, done: list[int]) -> bool:
             # Somebody who shares the terminal or pipe made it non-blocking.
             select.select([], [descriptor], [])
         except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EBADF, errno.EIO):
+            if error.errno in (errno.EPIPE, errno.EIO):
                 return False
             raise TraceError(f"cannot write output: {error.strerror}") from error
     return True

@@ -29,6 +29,8 @@ def check(*, need_tracefs: bool = False) -> list[str]:
     Raises:
         TraceError: rights, BPF or (with *need_tracefs*) tracefs are missing, or the kernel is locked down.
     """
+    if not os.path.exists("/proc/self/status"):
+        raise TraceError("/proc is not mounted", hints=("run as root: mount -t proc proc /proc",))
     check_capabilities(effective_capabilities())
     check_lockdown(_read(_LOCKDOWN))
     check_bpf()

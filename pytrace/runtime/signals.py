@@ -6,15 +6,15 @@ import os
 import signal
 from types import FrameType, TracebackType
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1,)
 
 
 class Signals:
-    """While entered, SIGINT and SIGTERM ask for the end of the run, and SIGUSR1 is handed on.
+    """While entered, SIGINT, SIGTERM and SIGHUP ask for the end of the run, and SIGUSR1 is handed on.
 
-    A second SIGINT or SIGTERM breaks off whatever is going on (``KeyboardInterrupt``); what is open is closed all the
-    same.
+    A second one breaks off whatever is going on (``KeyboardInterrupt``); what is open is closed all the same. SIGHUP
+    stays ignored where it was (``nohup``).
     """
 
     def __init__(self) -> None:
@@ -29,6 +29,8 @@ class Signals:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in (*_ENDING, *_FORWARDED):
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             self._before[number] = signal.signal(number, self._handle)
         return self
 

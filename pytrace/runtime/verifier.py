@@ -118,6 +118,8 @@ def explain(
 ) -> LoadError:
     """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found."""
     warnings = messages.warnings
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return LoadError("the script cannot be loaded: no more files can be opened", hints=["see ulimit -n"])
     refused = next((match.group(1) for match in (re.search(_REFUSED, text) for text in warnings) if match), None)
     spec = next((item for item in manifest.programs if item.symbol == refused), None)
     number = error.errno or 0

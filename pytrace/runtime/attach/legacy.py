@@ -1,14 +1,17 @@
 """Probes through ``kprobe_events`` and ``uprobe_events`` of tracefs, for kernels without the perf probe events.
 
 A probe is made by writing its definition, is a tracepoint from then on, and is removed by name. The names have the
-process id in them, so what a killed tracer left behind can be told from what is in use.
+process id in them, so what a killed tracer left behind can be told from what is in use: the next one that makes such a
+probe removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from functools import partial
+import re
+from functools import cache, partial
 
 from pytrace.runtime import perf, tracefs
 from pytrace.runtime.attach.opened import Opened
@@ -16,6 +19,9 @@ from pytrace.runtime.attach.opened import Opened
 GROUP = "pytrace"
 
 _numbers = itertools.count()
+
+_LEFT = re.compile(rf"^[pr]\d*:(({GROUP}_(\d+))/p\3_\d+) ", re.MULTILINE)
+"""A definition of ours: name with group, group, process."""
 
 
 def open_kprobe(place: str, *, returns: bool, opened: Opened, symbol: str = "") -> int:
@@ -39,6 +45,7 @@ def _open(
     # kprobe_profile shows names without their group, so they have the process id too.
     event = f"p{os.getpid()}_{next(_numbers)}"
     name = f"{GROUP}_{os.getpid()}/{event}"
+    sweep(f"{base}/{file}")
     _write(f"{base}/{file}", f"{'r' if returns else 'p'}:{name} {place}\n")
     opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))
     if symbol:
@@ -49,6 +56,18 @@ def _open(
     if pid is not None:
         return perf.open_event(attr, pid=pid)
     return perf.open_event(attr, cpu=perf.online_cpus()[0])
+
+
+@cache
+def sweep(path: str) -> None:
+    """Remove what tracers that are gone have left in a file of definitions; once in a process."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        found = _LEFT.findall(file.read())
+    for name, _, process in found:
+        if not os.path.exists(f"/proc/{process}"):
+            # In use all the same (EBUSY) when the number is one of another pid namespace; or somebody else was faster.
+            with contextlib.suppress(OSError):
+                _write(path, f"-:{name}\n")
 
 
 def _write(path: str, text: str) -> None:

@@ -1,0 +1,238 @@
+"""Poor surroundings: streams that are closed or full, no home, no locale, few descriptors, signals, killed tracers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime import tracefs
+from pytrace.runtime.attach import legacy
+from pytrace.runtime.attach.opened import Opened
+from tests.support.machine import need
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTRACE = f"{shlex.quote(sys.executable)} -m pytrace"
+HELLO = "begin { printf(\"hello\\n\"); @x[1] = count(); exit(); }"
+PRINTED = "hello\n\n\n@x[1]: 1\n"
+
+
+def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell command in which ``$P`` is pytrace and ``$S`` a script that prints something."""
+    return subprocess.run(
+        ["sh", "-c", command.replace("$P", PYTRACE)], capture_output=True, text=True, timeout=60, check=False, cwd=cwd,
+        stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT), "S": HELLO, **environment},
+    )  # fmt: skip
+
+
+FULL = "ERROR: cannot write output: No space left on device"
+STREAMS = [
+    pytest.param('$P -q -e "$S" <&-', 0, PRINTED, "", id="stdin_closed"),
+    pytest.param("$P - <&-", 1, "", "no probes", id="script_from_closed_stdin"),
+    pytest.param('$P -e "$S" >&-', 1, "", "ERROR: cannot write output: Bad file descriptor", id="stdout_closed"),
+    pytest.param('$P -q -o out -e "$S" >&-; cat out', 0, PRINTED, "", id="stdout_closed_but_not_used"),
+    pytest.param('$P -e "$S" 2>&-', 0, PRINTED, "", id="stderr_closed"),
+    pytest.param('$P -e "$S" 2>/dev/full', 0, PRINTED, "", id="stderr_full"),
+    pytest.param("$P -e 'begin { nosuch(); }' 2>/dev/full", 1, "", "", id="error_on_full_stderr"),
+    pytest.param('$P -e "$S" >/dev/full', 1, "", FULL, id="stdout_full"),
+    pytest.param('$P -B full -e "$S" >/dev/full', 1, "", FULL, id="stdout_full_in_blocks"),
+    pytest.param('$P -o /dev/full -e "$S"', 1, "", FULL, id="file_full"),
+    pytest.param("$P --help >/dev/full", 1, "", FULL, id="help_full"),
+    pytest.param("$P --version >&-", 1, "", "Bad file descriptor", id="version_closed"),
+    pytest.param('$P -e "$S" <&- >&- 2>&-', 1, "", "", id="all_closed"),
+    pytest.param('$P -q -e "$S" -c "cat" <&- 2>&-', 0, PRINTED, "", id="command_of_closed_streams"),
+    pytest.param("$P -q -e 'i:ms:2 { print(1); }' | head -n 1", 0, "1\n", "", id="reader_goes_away"),
+    pytest.param("trap '' PIPE; $P -q -e 'i:ms:2 { print(1); }' | head -n 1", 0, "1\n", "", id="pipe_signal_ignored"),
+    pytest.param("$P -l 't:*' | head -n 1 | wc -l", 0, "1\n", "", id="listing_reader_goes_away"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "status", "printed", "said"), STREAMS)
+def test_standard_streams(tmp_path: Path, command: str, status: int, printed: str, said: str) -> None:
+    done = shell(command, tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (status, printed.strip()), done
+    assert said in done.stderr
+    assert bool(said) or not done.stderr
+    assert "BUG" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_file_gets_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    """What is meant for standard error must not end up in a file that was opened instead of it."""
+    script = 'begin { warnf("a warning"); printf("text\\n"); exit(); }'
+    done = shell("$P -o out -e \"$S\" 2>&-; cat out", tmp_path, S=script)
+    assert done.stdout.strip() == "text"
+
+
+HOMES = {
+    "missing": {"HOME": "/nonexistent", "XDG_CACHE_HOME": ""},
+    "file": {"HOME": "/dev/null", "XDG_CACHE_HOME": ""},
+    "proc": {"HOME": "/proc", "XDG_CACHE_HOME": ""},
+    "cache_is_a_file": {"XDG_CACHE_HOME": "/etc/passwd"},
+}
+
+
+@pytest.mark.parametrize("home", list(HOMES))
+def test_no_place_for_the_cache(tmp_path: Path, home: str) -> None:
+    for _ in range(2):
+        done = shell('$P -q -e "$S"', tmp_path, **HOMES[home])
+        assert (done.returncode, done.stdout.strip(), done.stderr) == (0, PRINTED.strip(), "")
+    assert not os.path.exists("/nonexistent")
+
+
+def test_no_environment(tmp_path: Path) -> None:
+    done = shell(f"env -i PYTHONPATH={ROOT} $P -q -e \"$S\" -c /bin/true", tmp_path)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, PRINTED.strip(), "")
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+                                    {"PYTHONIOENCODING": "ascii:strict", "LC_ALL": "C"}])  # fmt: skip
+def test_no_locale(tmp_path: Path, locale: dict[str, str]) -> None:
+    text = 'begin { printf("ä€ %s\\n", "ü"); @["ß"] = 1; errorf("é"); exit(); }'
+    done = shell('$P -q -e "$S"', tmp_path, S=text, **locale)
+    assert done.stdout.strip() == "ä€ ü\n\n\n@[ß]: 1"
+    assert "ERROR: é" in done.stderr
+    assert text in done.stderr
+    done = shell('$P -q -e "$S"', tmp_path, S='begin { nosuch("€"); }', **locale)
+    assert 'begin { nosuch("€"); }' in done.stderr
+
+
+@pytest.mark.parametrize("limit", [64, 24, 12, 8, 6])
+def test_few_descriptors(tmp_path: Path, limit: int) -> None:
+    done = shell(f"ulimit -n {limit}; $P -e 'u:libc:str* {{ @[func] = count(); }} i:ms:50 {{ exit(); }}'", tmp_path)
+    assert done.returncode == (0 if limit == 64 else done.returncode & 1), done
+    assert done.returncode == 0 or "files" in done.stderr
+    assert "BUG" not in done.stderr
+    assert "verifier" not in done.stderr
+
+
+REMOVED = [
+    pytest.param('$P -q -e "$S"', 0, "", id="script"),
+    pytest.param('$P -q -e "$S" -c true', 0, "", id="command"),
+    pytest.param("$P -q -o x -e 'begin { }'", 1, "cannot write output to 'x': No such file", id="output"),
+    pytest.param("$P -q script.bt", 1, "cannot read script 'script.bt'", id="file"),
+    pytest.param("$P -q -I . --include x.h -e 'begin { }'", 1, "there is no header 'x.h'", id="header"),
+    pytest.param("$P -q -e 'import \"x.bt\"; begin { }'", 1, "cannot import 'x.bt': there is no x.bt", id="import"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "status", "said"), REMOVED)
+def test_working_directory_that_was_removed(tmp_path: Path, command: str, status: int, said: str) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    done = shell(f"rmdir {folder}; {command}", folder)
+    assert done.returncode == status, done
+    assert said in done.stderr
+    assert "BUG" not in done.stderr
+
+
+def test_long_command_lines(tmp_path: Path) -> None:
+    script = "begin { print(str($1)); print($#); exit(); } //" + "x" * 100_000
+    done = shell('$P -q -e "$S" $(for i in $(seq 1000); do echo aaaaaaaaaaaaaaaaaaaa$i; done)', tmp_path, S=script)
+    assert done.stdout.split() == ["aaaaaaaaaaaaaaaaaaaa1", "1000"]
+    assert done.stderr == ""
+
+
+def test_no_kernel_symbols(tmp_path: Path) -> None:
+    script = "begin { print(kstack); print(ksym(0xffffffff81000000)); exit(); }"
+    done = shell('unshare -m sh -c "mount --bind /dev/null /proc/kallsyms; $P -q -e \\"$S\\""', tmp_path, S=script)
+    assert done.returncode == 0, done
+    assert "0xffffffff81000000" in done.stdout
+    assert done.stderr == ""
+
+
+def test_no_proc(tmp_path: Path) -> None:
+    done = shell("unshare -m sh -c \"umount -l /proc; $P -e 'begin { }'\"", tmp_path)
+    assert done.returncode == 1
+    assert "/proc is not mounted" in done.stderr
+
+
+# ---------------------------------------------------------------------------------------------- signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", [(), ("-c", "sleep 60")])
+def test_signals_end_a_run_in_order(tmp_path: Path, number: signal.Signals, command: tuple[str, ...]) -> None:
+    script = 'interval:s:60 { } begin { @x = 1; } end { printf("over\\n"); }'
+    tracer = started("-B", "full", "-o", str(tmp_path / "out"), "-e", script, *command)
+    tracer.send_signal(number)
+    tracer.communicate(timeout=30)
+    assert tracer.returncode == 0
+    assert (tmp_path / "out").read_text().split() == ["over", "@x:", "1"]
+
+
+def test_nohup_is_heeded(tmp_path: Path) -> None:
+    tracer = started("-o", str(tmp_path / "out"), "-e", "interval:s:60 { } end { }", "-c", "sleep 60", nohup=True)
+    child = int(Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()[0])
+    tracer.send_signal(signal.SIGHUP)
+    os.kill(child, signal.SIGHUP)
+    time.sleep(0.3)
+    assert tracer.poll() is None
+    tracer.send_signal(signal.SIGINT)
+    tracer.communicate(timeout=30)
+    assert tracer.returncode == 0
+
+
+def test_a_killed_tracer_takes_its_command_along(tmp_path: Path) -> None:
+    tracer = started("-o", str(tmp_path / "out"), "-e", "interval:s:60 { }", "-c", "sleep 60")
+    child = int(Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()[0])
+    tracer.kill()
+    tracer.communicate(timeout=30)
+    deadline = time.monotonic() + 10
+    while os.path.exists(f"/proc/{child}") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not os.path.exists(f"/proc/{child}")
+
+
+def started(*arguments: str, nohup: bool = False) -> subprocess.Popen[bytes]:
+    """A tracer that has attached everything."""
+    command = [*(["nohup"] if nohup else []), sys.executable, "-m", "pytrace", *arguments]
+    tracer = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=ROOT,
+        env={**os.environ, "__PYTRACE_NOTIFY_PROBES_ATTACHED": "1"},
+    )  # fmt: skip
+    assert tracer.stdout is not None
+    assert tracer.stdout.readline() == b"__PYTRACE_NOTIFY_PROBES_ATTACHED\n"
+    return tracer
+
+
+# -------------------------------------------------------------------------------------------- what killed tracers leave
+
+
+@pytest.fixture
+def definitions() -> Iterator[Path]:
+    """The file of user probes in tracefs; what a test defines there is removed."""
+    need("uprobe")
+    path = Path(tracefs.root()) / "uprobe_events"
+    before = set(path.read_text().splitlines())
+    yield path
+    for line in set(path.read_text().splitlines()) - before:
+        legacy._write(str(path), f"-:{line.split()[0].partition(':')[2]}\n")
+
+
+def test_definitions_of_killed_tracers_are_removed(definitions: Path, programs: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    place = f"{programs}/calls:0x1000"
+    for process in (ended.pid, os.getppid()):
+        legacy._write(str(definitions), f"p:pytrace_{process}/p{process}_0 {place}\n")
+    legacy._write(str(definitions), f"p:pytrace_other/p{ended.pid}_0 {place}\n")
+    opened = Opened()
+    legacy.sweep.cache_clear()
+    event = legacy.open_uprobe(str(programs / "calls"), 0x1000, 0, returns=False, pid=None, opened=opened)
+    os.close(event)
+    left = definitions.read_text()
+    assert f"pytrace_{ended.pid}/" not in left
+    assert f"pytrace_{os.getppid()}/" in left
+    assert f"pytrace_other/p{ended.pid}_0" in left
+    opened.close()
+    assert f"pytrace_{os.getpid()}/" not in definitions.read_text()
