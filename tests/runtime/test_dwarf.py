@@ -64,7 +64,7 @@ def test_parameters_and_where_they_are_at_the_entry(program: Binary) -> None:
         ("name", "di"), ("p", "si"), ("c", "dx"), ("a4", "cx"), ("a5", "r8"), ("a6", "r9"), ("a7", "sp+8"),
         ("b", "sp+16"),
     ]  # fmt: skip
-    assert [item.declaration for item in found[:3]] == ["const char *", "struct point *", "enum colour"]
+    assert [item.declaration for item in found[:3]] == ["const char*", "struct point*", "enum colour"]
     assert found[0].type == Pointer(INT8, AddressSpace.USER)
     assert (found[3].type, found[6].type) == (INT64, INT32)
     colour = cast(Enum, found[2].type)

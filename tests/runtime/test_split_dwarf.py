@@ -131,7 +131,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     (place,) = debug.frames(address)
     assert (place.function, Path(place.file).name, place.line) == ("", "second.c", 3), "lines are in the binary"
     assert [symbol.name for symbol in binaries.lines(str(path), "second.c", 3, None)] == ["deep"]
-    assert _names(path, "work") == ["struct point * p di", "int how si"], "the other unit is there"
+    assert _names(path, "work") == ["struct point* p di", "int how si"], "the other unit is there"
 
 
 @pytest.mark.parametrize("form", ["-gdwarf-5", "-gdwarf-4"])
