@@ -1,0 +1,37 @@
+"""What a start from the compile cache does without, and that it does the same as the first start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.test_cli import SLOW_TO_IMPORT
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCRIPT = 'begin { printf("%d %s\\n", 40 + 2, "x"); @n = 3; exit(); }'
+SHOW_MODULES = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))"
+
+
+def start(cache: Path) -> tuple[str, set[str]]:
+    """Output of the script, and the modules that its process imported."""
+    code = f"{SHOW_MODULES}\nfrom pytrace import cli\ncli.command()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-e", SCRIPT],
+        cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    line = next(line for line in done.stderr.splitlines() if line.startswith("MODULES "))
+    return done.stdout, set(line.split()[1:])
+
+
+def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_path: Path) -> None:
+    compiled, all_of_it = start(tmp_path)
+    cached, imported = start(tmp_path)
+    assert "llvmlite" in all_of_it
+    assert cached == compiled
+    assert "42 x" in cached
+    assert not SLOW_TO_IMPORT & imported
+    rooms = {name for name in imported if name.startswith(("pytrace.frontend", "pytrace.codegen"))}
+    assert not rooms
