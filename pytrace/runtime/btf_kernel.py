@@ -240,9 +240,10 @@ class KernelTypes:
     @cached_property
     def _lists(self) -> dict[str, list[str]]:
         """Names by sort and module, kept for as long as the kernel and its modules have the same type information."""
-        files = (facts.file_fact(path) for path in (self.path, *self.modules.values()))
-        stamp = facts.kernel_fact(self.path) + tuple(part for fact in files for part in fact)
-        return facts.kept_lists("btf-names", stamp, self._make_lists)
+        own = () if self.path == SYSTEM_BTF else facts.file_fact(self.path)
+        # Times of files in sysfs are those of the kernel's cache; a module that is loaded again has another inode.
+        modules = (f"{path} {fact[2]} {fact[-1]}" for path in self.modules.values() for fact in (facts.file_fact(path),))
+        return facts.kept_lists("btf-names", (*facts.kernel_fact(self.path), *own, *modules), self._make_lists)
 
     def _make_lists(self) -> dict[str, list[str]]:
         made = {}
