@@ -242,7 +242,7 @@ class KernelTypes:
         """Names by sort and module, kept for as long as the kernel and its modules have the same type information."""
         own = () if self.path == SYSTEM_BTF else facts.file_fact(self.path)
         # Times of files in sysfs are those of the kernel's cache; a module that is loaded again has another inode.
-        modules = (f"{path} {fact[2]} {fact[-1]}" for path in self.modules.values() for fact in (facts.file_fact(path),))
+        modules = (f"{path} {size} {rest[-1:]}" for _, path, size, *rest in map(facts.file_fact, self.modules.values()))
         return facts.kept_lists("btf-names", (*facts.kernel_fact(self.path), *own, *modules), self._make_lists)
 
     def _make_lists(self) -> dict[str, list[str]]:
