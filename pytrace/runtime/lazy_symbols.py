@@ -29,6 +29,10 @@ class LazySymbols:
         """Functions of an address of a process."""
         return self._symbols().user(pid, address, caller=caller)
 
+    def trampoline(self, pid: int, address: int) -> bool:
+        """Whether handlers of signals return to that address of a process."""
+        return self._symbols().trampoline(pid, address)
+
     def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
         """Follow mappings from now on."""
         self._symbols().start(pids, prompt=prompt)

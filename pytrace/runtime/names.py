@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, Protocol
 
 from pytrace.runtime.cgroups import Cgroups
@@ -51,6 +52,9 @@ class Symbols(Protocol):
 
     def user(self, pid: int, address: int, *, caller: bool = False) -> Sequence[Frame]:
         """Functions of an address of a process, inlined ones first; *caller*: of the call before it."""
+
+    def trampoline(self, pid: int, address: int) -> bool:
+        """Whether an address of a process is where handlers of signals return to."""
 
 
 _NO_STACK = -14
@@ -110,29 +114,34 @@ class Names:
             process, frames, error = value
             if error and error != _NO_STACK:
                 return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
-            # All but the innermost are where functions return to, one instruction behind the call.
-            return b"\n" + b"".join([line(process, frame, at > 0) for at, frame in enumerate(frames)])
+            return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
 
         return text
 
-    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any, bool], bytes]:
+    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any, Any], bytes]:
+        """``line(process, frame, inner)``, where *inner* is the frame before.
+
+        All but the innermost are where functions return to, one instruction behind the call; but what a signal
+        interrupted, which stands behind the place that its handler returns to, called nothing.
+        """
         if kind.mode is StackMode.RAW:
-            return lambda _process, address, _caller: b"%x\n" % address
+            return lambda _process, address, _inner: b"%x\n" % address
         if kind.mode is StackMode.BUILD_ID:
             return _build_id_line
         perf = kind.mode is StackMode.PERF
         if kind.user:
-            user = self._symbols.user
+            user, trampoline = self._symbols.user, self._symbols.trampoline
 
-            def in_process(process: int, address: int, caller: bool) -> bytes:
+            def in_process(process: int, address: int, inner: int | None) -> bytes:
                 frames = user(process, address)
-                if caller and _in_source(frames):
+                if inner is not None and _in_source(frames) and not trampoline(process, inner):
                     frames = user(process, address, caller=True)
                 return _symbol_lines(frames, address, indent, perf)
 
             return in_process
 
-        def kernel(_process: int, address: int, caller: bool) -> bytes:
+        def kernel(_process: int, address: int, inner: int | None) -> bytes:
+            caller = inner is not None
             key = (address, caller, perf, indent)
             found = self._kernel_lines.get(key)
             if found is None:
@@ -157,7 +166,7 @@ def _function(frames: Sequence[Frame], address: int) -> bytes:
     return os.fsencode(name) if name else b"0x%x" % address
 
 
-def _build_id_line(_process: int, frame: tuple[int, bytes, int], _caller: bool) -> bytes:
+def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
     status, identity, place = frame
     if status == 1:  # BPF_STACK_BUILD_ID_VALID
         return b"%s 0x%02x\n" % (identity.hex().encode(), place)

@@ -70,6 +70,20 @@ def test_through_a_signal(server: Server, programs: Path) -> None:
     assert found[found.index("interrupted") :] == ["interrupted", "main", *START]
 
 
+def test_lines_of_what_a_signal_interrupted(server: Server, programs: Path) -> None:
+    """Callers have the line of their call; a function that was interrupted called nothing."""
+    program = CONFIG.replace("false", "true") + f"u:{programs}/faults:handled {{ print(dw_ustack(5)); }}"
+    result = server.run(("-q", "-e", program, "-c", f"{programs}/faults"), timeout=60)
+    found = dict(re.findall(r"(?m)^\s+(\w+)\+\d+@\S*/faults\.c:(\d+)$", result.stdout))
+    text = (Path(__file__).resolve().parents[1] / "programs" / "faults.c").read_text().splitlines()
+
+    def line(what: str) -> str:
+        return str(next(number for number, row in enumerate(text, 1) if what in row))
+
+    del found["handled"]
+    assert found == {"handler": line("    handled();"), "fault": line("/* here */"), "main": line("return fault(")}
+
+
 def test_library_that_is_opened_later(server: Server, programs: Path, tmp_path: Path) -> None:
     copy = shutil.copy(programs / "libframeless.so", tmp_path / "libcopy.so")
     result = run(server, CALL + "{ print(dw_ustack); }", f"{programs}/frameless load {copy}")

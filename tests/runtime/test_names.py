@@ -84,6 +84,16 @@ def test_callers_are_at_the_line_of_their_call(user: bool) -> None:
     assert text((0, (0x2000, 0x2000, 0x4000), 0)) == b"\nmain+8@b.c:30\nmain+8@b.c:29\nstart+0@b.c:40\n"
 
 
+def test_what_a_signal_interrupted_is_where_it_was() -> None:
+    known = {0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 30)]}
+    symbols = Symbols(known, {0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 29)]})
+    symbols.trampolines = {0x7000}
+    text = Names(symbols, Clock(), ()).stack(Stack(True, 127, StackMode.BPFTRACE), b"")
+    assert text((0, (0x2000, 0x7000, 0x2000, 0x2000), 0)).split() == [
+        b"main+8@b.c:30", b"0x7000", b"main+8@b.c:30", b"main+8@b.c:29",
+    ]  # fmt: skip
+
+
 def test_build_ids(names: Names) -> None:
     frames = ((1, bytes(range(20)), 0x5), (2, bytes(20), 0x7F00))
     expected = b"\n000102030405060708090a0b0c0d0e0f10111213 0x05\n7f00\n"

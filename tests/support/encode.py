@@ -159,6 +159,7 @@ class Symbols:
         self, known: dict[int, list[Frame]] | None = None, calls: dict[int, list[Frame]] | None = None
     ) -> None:
         self.known = known or {}
+        self.trampolines: set[int] = set()
         self.calls = calls or {}
 
     def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
@@ -167,6 +168,9 @@ class Symbols:
 
     def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
         return self.kernel(address, caller=caller)
+
+    def trampoline(self, _pid: int, address: int) -> bool:
+        return address in self.trampolines
 
 
 class FakeReader:

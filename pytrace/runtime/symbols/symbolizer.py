@@ -30,6 +30,8 @@ _SPACES = 4096
 """Processes whose mappings are remembered."""
 _NAMED_UNKNOWN = 6
 """How many processes without known mappings are remembered for the notice at the end, and one more."""
+_TRAMPOLINES = (bytes.fromhex("48c7c00f0000000f05"), bytes.fromhex("681180d2010000d4"))
+"""What handlers of signals return to: ``rt_sigreturn(2)`` in x86-64 (in libc) and arm64 (in the vdso)."""
 _KERNEL_REREAD = 1.0
 """Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
 
@@ -67,6 +69,7 @@ class Symbolizer:
         self._programs: dict[tuple[int, int], AddressSpace] = {}
         self._user_frames: dict[tuple[int, int, bool], list[Frame]] = {}
         self._recorder: MappingRecorder | None = None
+        self._trampolines: dict[tuple[int, int], bool] = {}
         self._unknown: dict[int, None] = {}
         self._unreadable: dict[str, str] = {}
 
@@ -200,6 +203,32 @@ class Symbolizer:
             return [Frame(address, "", module=mapping.path)]
         inside = binary.elf.address_at(address - mapping.start + mapping.offset)
         return self._in_image(binary, mapping.path, address, inside)
+
+    def trampoline(self, pid: int, address: int) -> bool:
+        """Whether signal handlers return to that address: the frame behind it was interrupted and called nothing."""
+        space = self._space(pid)
+        key = (space.serial, address)
+        known = self._trampolines.get(key)
+        if known is None:
+            known = self._code(space, address).startswith(_TRAMPOLINES)
+            if len(self._trampolines) >= _KEPT:
+                self._trampolines.clear()
+            self._trampolines[key] = known
+        return known
+
+    def _code(self, space: AddressSpace, address: int) -> bytes:
+        """Some bytes of machine code at an address, from the file that is mapped there; empty when there is none."""
+        mapping = space.find(address)
+        if mapping is None:
+            return b""
+        vdso = mapping.path == "[vdso]"
+        if not vdso and not mapping.inode:
+            return b""
+        binary = vdso_image() if vdso else self._binary(space, mapping)
+        if binary is None:
+            return b""
+        start = address - mapping.start + (0 if vdso else mapping.offset)
+        return bytes(binary.elf.view[start : start + 16])
 
     def _in_image(self, binary: Binary | None, module: str, address: int, inside: int | None) -> list[Frame]:
         if binary is None or inside is None:
