@@ -223,6 +223,9 @@ class KernelInfo(Protocol):
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a user function, from DWARF."""
 
+    def user_type(self, path: str, kind: str, name: str) -> Type | None:
+        """The ``struct``, ``union`` or ``enum`` (*kind*) that a user binary's DWARF has under a name."""
+
     def user_result(self, path: str, symbol: str) -> Type | None:
         """Type of a user function's result, from DWARF; void when it has none."""
 

@@ -37,6 +37,8 @@ def analyse(
     diagnostics: Diagnostics,
 ) -> CheckedProgram:
     """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
+    traced = (target.details.get("path") for unit in units if unit.kind.user for target in unit.targets)
+    definitions.binaries = tuple(dict.fromkeys(path for path in traced if isinstance(path, str)))
     checker = Checker(options, kernel, definitions, config, diagnostics)
     return run_deep(lambda: _analyse(checker, units, program), checker.program, diagnostics, program.span)
 

@@ -15,7 +15,7 @@ from pytrace.types import Enum, Struct, Type
 
 @dataclass(slots=True)
 class Definitions:
-    """Names of C that a script may use: its own definitions first, then those of the kernel."""
+    """Names of C that a script may use: its own definitions, those of the kernel, those of the binaries it traces."""
 
     kernel: KernelInfo
     structs: dict[tuple[str, str], Struct] = field(default_factory=dict)
@@ -28,14 +28,22 @@ class Definitions:
     """Headers that were read."""
     absent: list[str] = field(default_factory=list)
     """Kernel headers that the machine does not have, in whose place the types of BTF stand."""
+    binaries: tuple[str, ...] = ()
+    """Files of user probes, whose DWARF has types."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
-        return self.structs.get((kind, name)) or self.kernel.struct(kind, name)
+        found = self.structs.get((kind, name)) or self.kernel.struct(kind, name) or self._of_binaries(kind, name)
+        return found if isinstance(found, Struct) else None
 
     def enum(self, name: str) -> Enum | None:
         """The enumeration of that name."""
-        return self.enums.get(name) or self.kernel.enum(name)
+        found = self.enums.get(name) or self.kernel.enum(name) or self._of_binaries("enum", name)
+        return found if isinstance(found, Enum) else None
+
+    def _of_binaries(self, kind: str, name: str) -> Type | None:
+        found = (self.kernel.user_type(path, kind, name) for path in self.binaries)
+        return next((item for item in found if item is not None), None)
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
         """The enumeration that has a member of that name, and the member's value."""

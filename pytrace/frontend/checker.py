@@ -52,6 +52,8 @@ class Definitions(Protocol):
 
     absent: list[str]
     """Kernel headers that the machine does not have."""
+    binaries: tuple[str, ...]
+    """Files of user probes, whose DWARF has types."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""

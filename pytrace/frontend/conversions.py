@@ -253,7 +253,12 @@ def _unify_records(first: Record, second: Record) -> Type | None:
 
 
 def _unify_arrays(first: Array, second: Array) -> Type | None:
-    if first.count != second.count or not isinstance(first.element, Int) or not isinstance(second.element, Int):
+    if first.count != second.count:
+        return None
+    if isinstance(first.element, Pointer) and isinstance(second.element, Pointer):
+        element = _unify_pointers(first.element, second.element)
+        return None if element is None else Array(element, first.count)
+    if not isinstance(first.element, Int) or not isinstance(second.element, Int):
         return None
     return first if first.element.width == second.element.width else None
 

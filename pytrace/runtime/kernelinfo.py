@@ -339,6 +339,11 @@ class LiveKernel:
         self._depend_on_debug_files(path)
         return found
 
+    def user_type(self, path: str, kind: str, name: str) -> Type | None:
+        found = self._binaries.named_type(path, kind, name)
+        self._depend_on_debug_files(path)
+        return found
+
     def user_result(self, path: str, symbol: str) -> Type | None:
         found = self._binaries.result(path, symbol)
         self._depend_on_debug_files(path)

@@ -216,6 +216,12 @@ class UserBinaries:
         places = binary.functions(symbol)
         return binary.debug.parameters(symbol, places[0].address if places else None)
 
+    def named_type(self, path: str, kind: str, name: str) -> Type | None:
+        """The ``struct``, ``union`` or ``enum`` of that name from DWARF; None without DWARF or without that type."""
+        binary = self.binary(path)
+        binary.ask_servers()
+        return binary.debug.named_type(kind, name) if binary.debug is not None else None
+
     def result(self, path: str, symbol: str) -> Type | None:
         """Type of a function's result from DWARF; None without DWARF or without that function."""
         binary = self.binary(path)

@@ -232,6 +232,9 @@ class RecordedKernel:
     def user_offset(self, path: str, address: int) -> int | None:
         return address - 0x400000 if 0x401000 <= address < 0x402000 else None
 
+    def user_type(self, path: str, kind: str, name: str) -> Type | None:
+        return None
+
     def user_result(self, path: str, symbol: str) -> Type | None:
         return INT32 if (path, symbol) in self.parameters else None
 
