@@ -237,6 +237,14 @@ def assign(e: Emitter, node: ast.Expr, operand: Operand) -> None:
     store_key(e, node, info, key_pointer(e, info, keys), operand)
 
 
+def recompute(e: Emitter, node: ast.MapIndex, new: Callable[[Value], Operand]) -> None:
+    """Replace the integer of a key by what *new* makes of it; the key is evaluated once."""
+    info, keys = info_of(e, node)
+    key = key_pointer(e, info, keys)
+    old = memory.number(e, read_key(e, node, info, key))
+    store_key(e, node, info, key, new(old))
+
+
 def store_key(e: Emitter, node: ast.Node, info: MapInfo, key: Value, operand: Operand) -> None:
     """Store the value of a key: scalars in place when the key is there, which spares the element's replacement."""
     if not info.value.scalar:

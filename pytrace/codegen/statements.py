@@ -8,6 +8,7 @@ from typing import Any
 from pytrace.codegen import aggregates, loops, maps, memory, operators
 from pytrace.codegen.emitter import Emitter, Loop
 from pytrace.codegen.expressions import store_variable
+from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Operand, Scalar
 from pytrace.codegen.overlap import overlaps
 from pytrace.diagnostics import InternalError
@@ -76,8 +77,14 @@ def _assign(e: Emitter, node: ast.Assign) -> None:
             maps.change(e, target, step, change, kind)
             return
     signed = bool(e.checked.static.get(node, {}).get("signed", False))
-    value = operators.arithmetic(e, node, operator, e.number(target), by, signed)
-    _store(e, target, Scalar(memory.fit(e, value, kind), kind))
+
+    def new(old: Value) -> Scalar:
+        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), kind), kind)
+
+    if isinstance(target, ast.MapIndex):
+        maps.recompute(e, target, new)
+    else:
+        _store(e, target, new(e.number(target)))
 
 
 def _slot_type(e: Emitter, target: ast.Expr) -> Type:
