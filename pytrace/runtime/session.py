@@ -1,13 +1,11 @@
-"""The live side of a run: load, begin, attach, read, end — and leave nothing behind.
+"""The live side of a run: what it needs is opened and loaded, and nothing is left behind.
 
 Everything that a session opens is closed by one :class:`ExitStack`, in order, also on Ctrl-C, on SIGTERM and when
-attaching fails.  However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends
-the same way: probes are detached, end probes run, waiting events are printed, then the maps.
+attaching fails.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import struct
 import sys
@@ -15,34 +13,19 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pytrace.compiled import CompiledScript, Manifest, ProgramSpec
-from pytrace.diagnostics import TraceError
+from pytrace.compiled import CompiledScript, ProgramSpec
 from pytrace.request import RunOptions
-from pytrace.runtime import attach, child, notify, privileges
-from pytrace.runtime.attach import Attached, AttachOptions
+from pytrace.runtime import child, privileges
 from pytrace.runtime.child import Child
 from pytrace.runtime.clock import Clock
-from pytrace.runtime.counters import CounterReader, Key
-from pytrace.runtime.lazy_symbols import LazySymbols
-from pytrace.runtime.loader import LoadedScript, LoadOptions, available_memory, load
-from pytrace.runtime.maps import MapReader
-from pytrace.runtime.misses import MissReader
+from pytrace.runtime.live import LiveSession
+from pytrace.runtime.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.output import Flush, Output
-from pytrace.runtime.renderer import Renderer, RenderOptions
-from pytrace.runtime.ringbuffer import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.signals import Signals
 from pytrace.terminal import colour
-from pytrace.types import Stack, USym, parts
 
 if TYPE_CHECKING:
-    from pytrace.runtime.symbols import Symbolizer
     from pytrace.runtime.unwinding import Unwound
-
-REPORT_EVERY = 1.0
-"""Seconds between two looks at the counters of lost events."""
-
-AT_ONCE = 1 << 15
-"""Most events between two looks at signals and at the traced process: a flood must not keep a run from ending."""
 
 _OVER_AT_ONCE = frozenset({"begin", "end", "iter"})
 """Probe kinds that have done all they will ever do once everything is attached."""
@@ -147,336 +130,9 @@ class Session:
         return self._options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
 
 
-class LiveSession:
-    """A session whose programs are loaded."""
-
-    def __init__(
-        self,
-        session: Session,
-        stack: ExitStack,
-        loaded: LoadedScript,
-        output: Output,
-        traced: Child | None,
-        signals: Signals,
-        unwound: Unwound | None = None,
-    ) -> None:
-        manifest, options = loaded.manifest, session.options
-        self.session = session
-        self._stack = stack
-        self.loaded = loaded
-        self.output = output
-        self._child = traced
-        self._signals = signals
-        self.options = options
-        self._counters = CounterReader(loaded)
-        self._symbols = _symbols(loaded, options, stack)
-        self._unwinder = None if unwound is None else unwound.start(loaded, stack, self._warn)
-        self._follow_mappings()
-        render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
-        self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
-        self.renderer.state.hurry = lambda: signals.ending
-        stack.callback(self.renderer.close)
-        limit = backlog_limit(available_memory())
-        self._ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=limit)
-        self._misses: MissReader | None = None
-        self._loop = EventLoop(self._ring, stack)
-        self._links = stack.enter_context(ExitStack())
-        self._next_report = 0.0
-        self._maps_begun = False
-        self._target = self._open_target()
-
-    def _open_target(self) -> int | None:
-        """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
-        if self._child is not None:
-            return self._child.fileno()
-        if self.options.pid is None:
-            return None
-        try:
-            descriptor = os.pidfd_open(self.options.pid)
-        except OSError as error:
-            raise TraceError(f"cannot trace process {self.options.pid}: {error.strerror}") from error
-        self._stack.callback(os.close, descriptor)
-        return descriptor
-
-    def _warn(self, text: str) -> None:
-        if self.options.warnings:
-            self.output.message(f"WARNING: {text}\n")
-
-    def _release_child(self, child: Child) -> None:
-        """Let the child run; the libraries that its program starts with are known before their code runs."""
-        if self._unwinder is not None and child.run_to_entry():
-            self._unwinder.add(child.pid)
-        child.release()
-
-    def _follow_mappings(self) -> None:
-        """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
-        unwinds = self._unwinder is not None
-        if not unwinds and not _shows_user_addresses(self.loaded.manifest):
-            return
-        pid = self._child.pid if self._child is not None else self.options.pid
-        # Followed processes that run already are not known yet: any may be one.
-        if self.options.follow and self._child is None:
-            pid = None
-        try:
-            self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
-        except TraceError as error:
-            if self.options.warnings:
-                self.output.message(f"WARNING: {error.message}\n")
-
-    # ---- the run
-
-    def run(self) -> int:
-        """Begin, attach, wait, end; the exit status."""
-        try:
-            return self._run()
-        except KeyboardInterrupt:
-            self._break_off()
-            raise
-
-    def _break_off(self) -> None:
-        """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
-        totals = self._detach()
-        if self._maps_begun:
-            self.output.drop()
-            self._warn("the maps were not printed, or not all of them, as you interrupted")
-            return
-        # A handler may have printed some of its events before the signal came.
-        rest = max(0, self._ring.handling - (self.output.accepted - self._ring.position))
-        totals["unprinted", 0] = self._ring.discard() + rest + self.output.drop()
-        self.renderer.broken_off(totals)
-
-    def _detach(self) -> dict[Key, int]:
-        """Detach all probes; gives what was lost, as far as no end probe can lose more."""
-        missed = self._misses.totals() if self._misses is not None else {}
-        self._misses = None
-        self._links.close()
-        return {**self._counters.totals(), **missed}
-
-    def _run(self) -> int:
-        dry = self.options.dry_run
-        # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
-        # reads the output finds the number of attached probes first.
-        for program in self.session.programs("begin") if not dry else ():
-            self.loaded.run(program.symbol)
-        attached = self._attach()
-        self._announce(attached)
-        if not dry:
-            self._go_on(attached)
-        return self._finish()
-
-    def _go_on(self, attached: list[Attached]) -> None:
-        """All is attached: let things happen until something ends the run."""
-        self.drain()
-        self._look_for_exit()
-        if self._ended:
-            return
-        if self._child is not None:
-            self._release_child(self._child)
-        self._read_iterators(attached)
-        self._wait()
-
-    @property
-    def _ended(self) -> bool:
-        return self.renderer.state.exit_requested or self._signals.ending or self.output.broken
-
-    def _run_all(self, kind: str) -> None:
-        """Run the programs of *kind* one after another, and print what they sent."""
-        for program in self.session.programs(kind):
-            self.loaded.run(program.symbol)
-            self.drain()
-            self._look_for_exit()
-
-    def _attach(self) -> list[Attached]:
-        config, options = self.loaded.manifest.config, self.options
-        pid = self._child.pid if self._child is not None else options.pid
-        attach_options = AttachOptions(
-            pid=pid if options.pid is not None or options.follow else None,
-            follow=options.follow,
-            child=self._child.pid if self._child is not None else None,
-            missing_probes=str(config.get("missing_probes", "error")),
-            disabled=options.disabled,
-            file_activation=options.usdt_file_activation,
-        )
-        done = attach.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
-        self._misses = MissReader(self.loaded, done.opened)
-        self._follow_descendants(done)
-        if done.failures and attach_options.missing_probes == "warn" and options.warnings:
-            for failure in done.failures:
-                self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
-        return list(done.attached)
-
-    def _follow_descendants(self, done: attach.Attachments) -> None:
-        """With ``-p`` and ``--follow``: the processes that the process forked before."""
-        facts, pid = self.loaded.manifest.extra.get("follow"), self.options.pid
-        if facts is None or pid is None:
-            return
-        lister = next((item.iterator for item in done.services if item.iterator is not None), None)
-        if lister is None:
-            self._warn(f"what {pid} has forked before is not followed: the kernel has no iterator over tasks")
-            return
-        from pytrace.runtime import following
-
-        found, left_out = following.include(pid, lister, self.loaded.map_fd(facts["map"]))
-        if left_out:
-            self._warn(f"{left_out} processes that {pid} has forked before are not followed: they are too many")
-        if self._unwinder is not None:
-            for number in found:
-                self._unwinder.add(number)
-
-    def _announce(self, attached: list[Attached]) -> None:
-        by_hand = sum(
-            len(program.targets)
-            for kind in ("begin", "end", "self")
-            for program in self.session.programs(kind)
-        )
-        # A probe may have several places: a static one that was inlined, overloads of a name.
-        count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
-        if not count:
-            raise TraceError("nothing could be attached", hints=_mode_hints(self.session))
-        self.renderer.attached(count)
-        for item in attached:
-            if item.note:
-                self.output.message(f"{item.note}\n")
-        notify.attached_hooks()
-        notify.systemd("READY=1")
-
-    def _read_iterators(self, attached: list[Attached]) -> None:
-        from pytrace.runtime.attach import iterator
-
-        for item in attached:
-            if item.iterator is None:
-                continue
-            for text in iterator.read(item.iterator):
-                self.output.write(text)
-            self.drain()
-
-    def _wait(self) -> None:
-        """Handle events until something ends the run."""
-        for descriptor in (self._signals.fileno(), self._target):
-            if descriptor is not None:
-                self._loop.watch(descriptor)
-        for descriptor in self._symbols.descriptors:
-            self._loop.watch(descriptor)
-        if not gc.isenabled():
-            # What the start made is there to stay; from here on there may be garbage.
-            gc.freeze()
-            gc.enable()
-        drained = 0
-        while not self._ended and not self.session.over_at_once:
-            # What is left over from the last turn is not waited for.
-            ready = self._loop.wait(0 if drained >= AT_ONCE else REPORT_EVERY, drained)
-            self._symbols.poll()
-            if self._unwinder is not None:
-                self._unwinder.update(self._symbols.changes())
-            drained = self.drain(AT_ONCE)
-            for _ in self._signals.take():
-                self._run_all("self")
-            if self._target is not None and self._target in ready:
-                return
-            self._look_for_exit()
-            self._report_losses()
-
-    def _look_for_exit(self) -> None:
-        """An ``exit()`` in a flood, for whose event there was no room."""
-        place = self.loaded.manifest.extra.get("session")
-        if place is not None:
-            (word,) = struct.unpack_from("=Q", self.loaded.section(place["section"]), place["exit"])
-            if word:
-                self.renderer.exit(word - 1)
-
-    def drain(self, limit: int | None = None) -> int:
-        """Handle all events that wait (or about *limit*), and let their output be seen; gives their number."""
-        count = self._ring.drain(self.renderer.handlers, limit, lambda: self.output.accepted)
-        self.renderer.end_batch()
-        return count
-
-    def report_losses(self) -> None:
-        """Tell at the end of a run by hand what was lost."""
-        totals = self._totals()
-        self.renderer.losses(totals, ended=True)
-        self.renderer.summary(totals)
-
-    def _report_losses(self) -> None:
-        now = time.monotonic()
-        if now >= self._next_report:
-            self._next_report = now + REPORT_EVERY
-            self.renderer.losses(self._totals())
-
-    def _totals(self) -> dict[Key, int]:
-        """All that was lost so far, as programs and the kernel count it."""
-        missed = self._misses.totals() if self._misses is not None else {}
-        return {**self._counters.totals(), **missed}
-
-    # ---- the end
-
-    def _tell_child(self) -> None:
-        """With ``-v``: how the process of ``-c`` ended."""
-        status = self._child.poll() if self._child is not None and self.options.verbose else None
-        if status is not None:
-            self.output.message(f"the command {_status_text(status)}\n")
-
-    def _finish(self) -> int:
-        notify.systemd("STOPPING=1")
-        before = self._detach()
-        if self.options.dry_run:
-            self._ring.discard()
-        else:
-            self.drain()
-            self.renderer.resume()
-            self._run_all("end")
-        totals = {**before, **self._counters.totals()}
-        self.renderer.losses(totals, ended=True)
-        self.output.flush()
-        self._maps_begun = True
-        # A run that a failed assertion ended has nothing more to say.
-        if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
-            self.renderer.print_maps()
-        self.renderer.summary(totals)
-        self._tell_child()
-        for text in self._symbols.notices():
-            self.output.message(f"WARNING: {text}\n")
-        return self.renderer.state.exit_code
-
-
-def _status_text(status: int) -> str:
-    return f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
-
-
 def _to_stderr(text: str) -> None:
     sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def _show_verifier(symbol: str, text: str) -> None:
     sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
-
-
-def _shows_user_addresses(manifest: Manifest) -> bool:
-    roots = [kind for event in manifest.events for kind in event.args]
-    roots += [kind for item in manifest.maps for kind in (item.key, item.value) if kind is not None]
-    return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
-
-
-def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:
-    """The symboliser that the config asks for."""
-
-    def make() -> Symbolizer:
-        from pytrace.runtime.symbols import Symbolizer
-
-        config = loaded.manifest.config
-        return Symbolizer(
-            cache=str(config.get("cache_user_symbols") or "PER_PID"),
-            demangled=bool(config.get("cpp_demangle", True)),
-            lines=bool(config.get("show_debug_info", False)),
-            debuginfo=options.debuginfo,
-            vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
-        )
-
-    symbols = LazySymbols(make)
-    stack.callback(symbols.close)
-    return symbols
-
-
-def _mode_hints(session: Session) -> tuple[str, ...]:
-    return tuple(
-        f"{kind}: probes run with --{kind}" for kind in ("test", "bench") if session.programs(kind)
-    )

@@ -13,7 +13,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, jsonout
 
 if TYPE_CHECKING:
-    from pytrace.runtime.session import LiveSession
+    from pytrace.runtime.live import LiveSession
 
 _LEAST_NS = 1_000_000
 """A benchmark is repeated until its runs take this long together."""
