@@ -34,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run case files only compiled, on this kernel, or as in the test machine (default: compile and host)",
     )  # fmt: skip
     parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every case and program")
+    parser.addoption("--random-programs", type=int, default=8, help="random programs for each way to run them")
+    parser.addoption("--random-seed", type=int, default=0, help="which is the first of them")
     parser.addoption("--rest", action="store_true", help="leave out tests that the report has results of")
 
 
