@@ -151,7 +151,12 @@ def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Valu
 
 
 def count_word(e: Emitter, length: Value, limit: int) -> Value:
-    """The count of a tail string; one that fills its capacity is marked as cut."""
+    """The count of a tail string; one that fills the greatest capacity is marked as cut.
+
+    A shorter one that is full is an array of characters.
+    """
+    if limit < memory.longest_string(e):
+        return length
     cut = e.b.icmp("eq", length, str(limit))
     count_cut(e, cut)
     return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))

@@ -295,10 +295,18 @@ def fit(e: Emitter, value: Value, kind: Type) -> Value:
 # ---------------------------------------------------------------------------------------------- strings
 
 
+def longest_string(e: Emitter) -> int:
+    """Bytes of a string (``max_strlen``)."""
+    return int(e.checked.config.get("max_strlen", 1024))
+
+
 def read_string(
     e: Emitter, pointer: Value, capacity: int, address: Value, space: AddressSpace, align: int = 8
 ) -> None:
-    """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL."""
+    """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
+
+    Only one of the greatest length was cut then: a shorter one is an array of characters that is full.
+    """
     from pytrace.codegen import events
 
     zero(e, pointer, capacity, align)
@@ -311,7 +319,8 @@ def read_string(
     last = str(capacity - 1)
     end = e.b.offset(pointer, last)
     e.b.helper(read_helper(where), end, "1", e.b.add(address, last))
-    events.count_cut(e, e.b.truth(e.b.load(end, 8)))
+    if capacity >= longest_string(e):
+        events.count_cut(e, e.b.truth(e.b.load(end, 8)))
     e.b.jump(done)
     e.b.start(done)
 

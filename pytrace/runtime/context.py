@@ -71,7 +71,8 @@ class Context:
         self.on_exit: Callable[[], None] = lambda: None
         """What else happens when the script calls ``exit()``."""
         trailer = str(self.config.get("str_trunc_trailer", ".."))
-        self.decoders = Decoders(trailer.encode("utf-8", "surrogateescape"))
+        longest = int(self.config.get("max_strlen", 1024))
+        self.decoders = Decoders(trailer.encode("utf-8", "surrogateescape"), longest)
         self.texts = TextForms(Names(symbols, clock, manifest.strings))
         self.writers: dict[str, PcapWriter] = {}
         self._reader = reader

@@ -28,8 +28,9 @@ Reader = Callable[[bytes, int], Any]
 _RECORD_HEADER = 8
 _LENGTH = CUT - 1
 
-# A string ends at its first NUL; one without was cut, and gets the trailer.
+# A string ends at its first NUL; one of the greatest length without was cut, and gets the trailer.
 _INLINE_STRING = "(p[0] if (p := {0}.partition(NUL))[1] else {0} + TRAILER)"
+_INLINE_ARRAY = "{0}.partition(NUL)[0]"
 
 
 def each(handle: Callable[[bytes, int], None]) -> RunHandler:
@@ -76,7 +77,7 @@ class Plan:
             code, convert = decoders.convert(kind)
             self.codes.append(code)
             if isinstance(kind, String):
-                value = _INLINE_STRING.format(value)
+                value = (_INLINE_STRING if decoders.trailer_of(kind) else _INLINE_ARRAY).format(value)
             elif convert is not None:
                 self.names[f"decode{index}"] = convert
                 value = f"decode{index}({value})"

@@ -68,11 +68,15 @@ class ByType(Generic[Made]):
 
 
 class Decoders(ByType[Decode]):
-    """Makes decoders. *trailer* is what a string shows behind its text when it was cut (``str_trunc_trailer``)."""
+    """Makes decoders. *trailer* is what a string shows behind its text when it was cut (``str_trunc_trailer``).
 
-    def __init__(self, trailer: bytes = b"") -> None:
+    A string was cut when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
+    """
+
+    def __init__(self, trailer: bytes = b"", max_strlen: int = 0) -> None:
         super().__init__(ROWS)
         self.trailer = trailer
+        self.max_strlen = max_strlen
 
     def decoder(self, kind: types.Type) -> Decode:
         """The decoder of values of type *kind*."""
@@ -84,14 +88,23 @@ class Decoders(ByType[Decode]):
         if row is not None and kind.size <= 8:
             return row(kind), None
         if isinstance(kind, types.String):
-            return f"{kind.capacity}s", self.string
+            return f"{kind.capacity}s", self.string(kind)
         decode = self.decoder(kind)
         return f"{kind.size}s", lambda data: decode(data, 0)
 
-    def string(self, data: bytes) -> bytes:
+    def trailer_of(self, kind: types.String) -> bytes:
+        """What is shown behind a string of this type that has no NUL."""
+        return self.trailer if kind.capacity >= self.max_strlen else b""
+
+    def string(self, kind: types.String) -> Callable[[bytes], bytes]:
         """The text of a string's memory."""
-        text, end, _ = data.partition(b"\0")
-        return text if end else text + self.trailer
+        trailer = self.trailer_of(kind)
+
+        def convert(data: bytes) -> bytes:
+            text, end, _ = data.partition(b"\0")
+            return text if end else text + trailer
+
+        return convert
 
     def members(self, kinds: tuple[types.Type, ...], offsets: tuple[int, ...]) -> Decode:
         """A decoder of members that start at *offsets*, giving a tuple."""
@@ -166,7 +179,7 @@ def _void(_decoders: Decoders, _kind: types.Type) -> Decode:
 
 
 def _string(decoders: Decoders, kind: types.Type) -> Decode:
-    size, string = kind.size, decoders.string
+    size, string = kind.size, decoders.string(cast(types.String, kind))
     return lambda memory, offset: string(bytes(memory[offset : offset + size]))
 
 

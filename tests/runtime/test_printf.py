@@ -86,7 +86,7 @@ def test_parsing() -> None:
         ("%s", Enum("e", 4, True, (("A", -1),)), -1, b"A"),
         ("%s", Enum("e", 4, True, (("A", -1),)), 3, b"3"),
         ("%d", Enum("e", 4, True, (("A", -1),)), -1, b"-1"),
-        ("%s", String(4), b"abcd", b"abcd.."),
+        ("%s", String(4), b"abcd", b"abcd"),
         ("%s", String(100), b"x" * 99, b"x" * 99),
         ("%10.2s|", String(100), b"hello", b"     hello|"),
         ("%s", Buffer(100), b"a\xff", b"a\\xff"),
@@ -102,6 +102,11 @@ def test_parsing() -> None:
 )  # fmt: skip
 def test_conversions(layout: str, kind: types.Type, value: Any, expected: bytes) -> None:
     assert printed(layout, (kind, value)) == expected
+
+
+def test_a_string_that_was_cut_shows_the_trailer() -> None:
+    assert printed("%s", (String(4), b"abcd"), max_strlen=4) == b"abcd.."
+    assert printed("%s", (String(4), b"abc"), max_strlen=4) == b"abc"
     # Behind something that shifts it, and in JSON.
     assert printed("%d " + layout, (UINT8, 7), (kind, value)) == b"7 " + expected
     line = printed(layout, (kind, value), as_json=True)

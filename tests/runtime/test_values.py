@@ -106,6 +106,12 @@ def test_a_type_that_went_through_a_file_decodes_the_same(case: tuple[types.Type
     assert Decoders().decoder(again)(encode(kind, value), 0) == value
 
 
+def test_only_the_longest_string_can_have_been_cut() -> None:
+    decoders = Decoders(b"..", max_strlen=5)
+    assert decoders.decoder(types.String(4))(b"abcd", 0) == b"abcd"
+    assert decoders.decoder(types.String(5))(b"abcde", 0) == b"abcde.."
+
+
 def test_a_string_without_end_shows_the_trailer() -> None:
     decode = Decoders(b"..").decoder(types.String(4))
     assert decode(b"abcd", 0) == b"abcd.."

@@ -138,7 +138,7 @@ def _text(e: Emitter, node: ast.Expr) -> Memory:
     if isinstance(kind, Array):
         return e.place(compare_view(operand, kind.size))
     address, space = source_of(e, operand)
-    capacity = int(e.checked.config.get("max_strlen", 1024))
+    capacity = memory.longest_string(e)
     pointer = e.scratch(capacity)
     memory.read_string(e, pointer, capacity, address, space)
     return Memory(pointer, String(capacity))
@@ -154,7 +154,7 @@ def compare_view(operand: Operand, capacity: int) -> Operand:
 def _strlen(e: Emitter, node: ast.Call) -> Operand:
     operand = e.value(_expr(node, 0))
     kind = operand.type
-    capacity = kind.size if isinstance(kind, String | Array) else int(e.checked.config.get("max_strlen", 1024))
+    capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
     address, space = source_of(e, operand)
     with e.temporaries():
         room = e.scratch(capacity + events.SLACK)
@@ -163,7 +163,7 @@ def _strlen(e: Emitter, node: ast.Call) -> Operand:
 
 def _strcap(e: Emitter, node: ast.Call) -> Operand:
     kind = e.type(_expr(node, 0))
-    capacity = kind.size if isinstance(kind, String | Array) else int(e.checked.config.get("max_strlen", 1024))
+    capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
     return Scalar(str(capacity), UINT64)
 
 
