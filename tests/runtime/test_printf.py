@@ -102,15 +102,15 @@ def test_parsing() -> None:
 )  # fmt: skip
 def test_conversions(layout: str, kind: types.Type, value: Any, expected: bytes) -> None:
     assert printed(layout, (kind, value)) == expected
+    # Behind something that shifts it, and in JSON.
+    assert printed("%d " + layout, (UINT8, 7), (kind, value)) == b"7 " + expected
+    line = printed(layout, (kind, value), as_json=True)
+    assert jsonout.unquoted(json.loads(line)["data"]) == expected
 
 
 def test_a_string_that_was_cut_shows_the_trailer() -> None:
     assert printed("%s", (String(4), b"abcd"), max_strlen=4) == b"abcd.."
     assert printed("%s", (String(4), b"abc"), max_strlen=4) == b"abc"
-    # Behind something that shifts it, and in JSON.
-    assert printed("%d " + layout, (UINT8, 7), (kind, value)) == b"7 " + expected
-    line = printed(layout, (kind, value), as_json=True)
-    assert jsonout.unquoted(json.loads(line)["data"]) == expected
 
 
 def test_bytes_that_are_no_text_pass_through() -> None:
