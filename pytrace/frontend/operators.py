@@ -321,7 +321,8 @@ def _dereference(checker: Checker, node: ast.Unary) -> Type:
     kind = checker.value(node.operand)
     if isinstance(kind, Unknown):
         return UNKNOWN
-    if (isinstance(kind, Int) and kind.width == 8) or isinstance(checker.constant(node.operand), int):
+    word = isinstance(kind, Int) and kind.width == 8
+    if word or (isinstance(checker.constant(node.operand), int) and not isinstance(kind, Pointer)):
         # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
         return UINT64
