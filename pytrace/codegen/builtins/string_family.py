@@ -17,6 +17,9 @@ from pytrace.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int,
 FOLLOWED = 1024
 """Bytes that a loop in the program itself goes over: the verifier follows each round."""
 
+NEEDLE_FOLLOWED = 64
+"""The same for needles: the verifier follows each round several times, and scripts search often."""
+
 NEEDLE_INLINE = 32
 """Needles up to this size are compared without an inner loop."""
 
@@ -268,7 +271,7 @@ def _search(e: Emitter, node: ast.Call) -> Value:
         def hit() -> None:
             _hit(inner, inner.area(found), at)
 
-        if wanted <= FOLLOWED:
+        if wanted <= NEEDLE_FOLLOWED:
             _match(inner, start, inner.area(needle_at), constant, wanted, hit)
         else:
             _match_long(inner, node, (hay_at, needle_at), at, (room, wanted), hit)
