@@ -65,23 +65,37 @@ LARGE_TEXT = 250_000
 """Characters of IR that cannot hold so many instructions: counting them takes its time."""
 
 
+_LAYOUTS = ((), ("-disable-block-placement",))
+"""LLVM's options for large modules, one after the other until the branches reach.
+
+Placed by likelihood, what happens seldom lies behind everything else; in order, it lies where it is branched to.
+"""
+
+
 def elf(module: llvm.ModuleRef, characters: int = LARGE_TEXT) -> bytes:
     """ELF object bytes of a module that was parsed from so many characters of text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
     """
-    if characters >= LARGE_TEXT and _is_large(module):
-        return _in_a_child(module)
-    return bytes(_machine().emit_object(module))
+    if characters < LARGE_TEXT or not _is_large(module):
+        return bytes(_machine().emit_object(module))
+    for options in _LAYOUTS:
+        data = _in_a_child(module, options)
+        if data is not None:
+            return data
+    raise TraceError(
+        "a program of the script is too long: BPF branches reach 32767 instructions",
+        hints=("split the probe's block in several, or unroll less",),
+    )
 
 
 def _is_large(module: llvm.ModuleRef) -> bool:
     return any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions)
 
 
-def _in_a_child(module: llvm.ModuleRef) -> bytes:
-    """ELF bytes made in a process of its own: that one ends when LLVM gives up."""
+def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | None:
+    """ELF bytes made in a process of its own, which ends when LLVM gives up; its *options* go with it."""
     _machine()
     read, write = os.pipe()
     child = os.fork()
@@ -89,6 +103,8 @@ def _in_a_child(module: llvm.ModuleRef) -> bytes:
         os.close(read)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        for option in options:
+            llvm.set_option("pytrace", option)
         with open(write, "wb") as file:
             file.write(_machine().emit_object(module))
         os._exit(0)
@@ -96,12 +112,7 @@ def _in_a_child(module: llvm.ModuleRef) -> bytes:
     with open(read, "rb") as file:
         data = file.read()
     _, status = os.waitpid(child, 0)
-    if status:
-        raise TraceError(
-            "a program of the script is too long: BPF branches reach 32767 instructions",
-            hints=("split the probe's block in several, or unroll less",),
-        )
-    return data
+    return None if status else data
 
 
 def llvm_version() -> str:

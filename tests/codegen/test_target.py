@@ -26,6 +26,19 @@ def test_large_programs_are_made_in_a_process_of_their_own(monkeypatch: pytest.M
     assert here.startswith(b"\x7fELF")
 
 
+def test_branches_reach_in_a_long_program_with_many_unlikely_blocks() -> None:
+    """Laid out by likelihood, the last instruction's branch would go past 32767 others."""
+    lines = ['target triple = "bpfel"', 'define i64 @f(ptr %p) section "text" {', "  br label %b0"]
+    for at in range(steps := 7000):
+        lines += [f"b{at}:", f"  %v{at} = load volatile i64, ptr %p", f"  %c{at} = icmp eq i64 %v{at}, {at}"]
+        lines += [f"  br i1 %c{at}, label %seldom{at}, label %often{at}, !prof !0"]
+        lines += [f"often{at}:", *("  store volatile i64 1, ptr %p" for _ in range(4)), f"  br label %b{at + 1}"]
+        lines += [f"seldom{at}:", f"  store volatile i64 {at}, ptr %p", f"  br label %b{at + 1}"]
+    lines += [f"b{steps}:", "  ret i64 0", "}", '!0 = !{!"branch_weights", i32 1, i32 2000}']
+    text = "\n".join(lines)
+    assert target.elf(target.parse(text), len(text)).startswith(b"\x7fELF")
+
+
 def test_a_program_that_llvm_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch that is too far makes LLVM end its process."""
 
@@ -42,6 +55,6 @@ def test_a_program_that_llvm_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 def test_short_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "LARGE", 1)
-    monkeypatch.setattr(target, "_in_a_child", lambda _module: b"child")
+    monkeypatch.setattr(target, "_in_a_child", lambda _module, _options: b"child")
     assert target.elf(target.parse(TEXT), 10) != b"child"
     assert target.elf(target.parse(TEXT), target.LARGE_TEXT) == b"child"
