@@ -52,13 +52,18 @@ def boolean(checker: Checker, node: ast.BoolLiteral) -> Type:
 
 def string(checker: Checker, node: ast.StringLiteral) -> Type:
     """``"text"``."""
-    size = len(node.value) + 1
+    return constant_text(checker, node, node.value)
+
+
+def constant_text(checker: Checker, node: ast.Expr, value: bytes) -> Type:
+    """A text that is known now."""
+    size = len(value) + 1
     # A literal may always be as long as a default string: a small max_strlen is about str(), not about literals.
     limit = max(checker.config.max_strlen, 1024)
     if size > limit:
         hint = f"raise max_strlen in the config block to {size} or more"
         return checker.error(f"the string takes {size} bytes, the limit is {limit}", node.span, hints=[hint])
-    checker.set_constant(node, node.value)
+    checker.set_constant(node, value)
     return String(size)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
 
 from pytrace.frontend.conversions import INT64_MIN, UINT64_MAX
-from pytrace.types import Int
+from pytrace.types import INT64, UINT64, Int
 
 
 class FoldError(Exception):
@@ -30,7 +32,8 @@ def _modulo(a: int, b: int) -> int:
 
 
 def _left(a: int, b: int) -> int:
-    return a << (b & 63)
+    # Bits that leave the word are gone, as at run time.
+    return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
 
 
 def _right(a: int, b: int) -> int:
@@ -50,13 +53,13 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     ">>": _right,
 }
 
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "==": int.__eq__,
-    "!=": int.__ne__,
-    "<": int.__lt__,
-    ">": int.__gt__,
-    "<=": int.__le__,
-    ">=": int.__ge__,
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    ">": gt,
+    "<=": le,
+    ">=": ge,
 }
 
 
@@ -80,10 +83,9 @@ def comparison(operator: str, left: int, right: int, kind: Int | None) -> bool:
     """``left operator right`` of integers of *kind*, or by value for literals (*kind* None)."""
     if kind is not None:
         left, right = wrap(left, kind), wrap(right, kind)
-    return _COMPARISONS[operator](left, right)
+    return _ORDERS[operator](left, right)
 
 
 def compare_bytes(operator: str, left: bytes, right: bytes) -> bool:
-    """``==`` or ``!=`` of two strings, up to their first NUL."""
-    equal = left.split(b"\0", 1)[0] == right.split(b"\0", 1)[0]
-    return equal if operator == "==" else not equal
+    """A comparison of two strings, up to their first NUL."""
+    return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])

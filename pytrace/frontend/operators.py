@@ -60,7 +60,7 @@ def binary(checker: Checker, node: ast.Binary) -> Type:
     if compares:
         return _compare(checker, node, left, right)
     if isinstance(left, String) and node.operator == "+":
-        return _skip(checker, node)
+        return _text(checker, node)
     return _arithmetic(checker, node, left, right)
 
 
@@ -83,7 +83,9 @@ def _logic(checker: Checker, node: ast.Binary) -> Type:
 
 
 def _compare(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Type:
-    if not comparable(left, right, ordered=node.operator in _ORDER):
+    a, b = checker.constant(node.left), checker.constant(node.right)
+    texts = isinstance(a, bytes) and isinstance(b, bytes)
+    if not comparable(left, right, ordered=node.operator in _ORDER and not texts):
         checker.error(
             f"cannot compare {settle(left)} with {settle(right)} by {node.operator}",
             node.span,
@@ -93,8 +95,7 @@ def _compare(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Typ
     _warn_pointers(checker, node, left, right)
     signed = _signed_comparison(left, right)
     checker.program.static[node] = {"signed": signed}
-    a, b = checker.constant(node.left), checker.constant(node.right)
-    if isinstance(a, bytes) and isinstance(b, bytes) and node.operator in _EQUALITY:
+    if isinstance(a, bytes) and isinstance(b, bytes):
         checker.set_constant(node, fold.compare_bytes(node.operator, a, b))
     elif isinstance(a, int) and isinstance(b, int):
         carrier = None if _free(left, right) else INT64 if signed else UINT64
@@ -166,10 +167,16 @@ def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
 # ---------------------------------------------------------------------------------------------- arithmetic
 
 
-def _skip(checker: Checker, node: ast.Binary) -> Type:
+def _text(checker: Checker, node: ast.Binary) -> Type:
+    """Two constants: a text and another one, which are joined, or how many of its characters are skipped."""
     text, count = checker.constant(node.left), checker.constant(node.right)
+    if isinstance(text, bytes) and isinstance(count, bytes):
+        from pytrace.frontend.expressions import constant_text
+
+        return constant_text(checker, node, text + count)
     if not isinstance(text, bytes) or not isinstance(count, int):
-        return checker.error("only a string literal can have characters skipped, by a constant", node.span)
+        message = "a string has + only when it is a constant: to skip characters, by a constant, or to join another one"
+        return checker.error(message, node.span)
     if count < 0:
         return checker.error("cannot skip a negative number of characters", node.right.span)
     if count > len(text):
