@@ -134,11 +134,48 @@ def _ternary(e: Emitter, node: ast.Ternary) -> Operand:
     if known is not None:
         chosen = node.other if not known else (node.then or node.condition)
         return memory.convert(e, e.value(chosen), e.type(node))
+    if e.type(node).scalar and _continues(e, node, node.other):
+        return _chain(e, node)
     first = e.value(node.condition)
     held = Scalar(memory.number(e, first), first.type) if node.then is None else None
     condition = e.b.truth(held.value) if held is not None else memory.truth(e, first)
     then = (lambda: held) if held is not None else (lambda: e.value(node.then) if node.then else None)
     return choose(e, condition, then, lambda: e.value(node.other), e.type(node))
+
+
+def _continues(e: Emitter, node: ast.Ternary, other: ast.Expr) -> bool:
+    """Whether *other*, of ``a ? b : other``, goes on with a choice of the same type."""
+    return (
+        isinstance(other, ast.Ternary)
+        and node.then is not None
+        and other.then is not None
+        and not {other, other.condition} & e.checked.constants.keys()
+        and e.type(other) == e.type(node)
+    )
+
+
+def _chain(e: Emitter, node: ast.Ternary) -> Operand:
+    """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
+    kind, done = e.type(node), e.b.block()
+    ways: list[tuple[str, Any]] = []
+
+    def meet(value: ast.Expr) -> None:
+        ways.append((memory.number(e, memory.convert(e, e.value(value), kind)), e.b.current))
+        e.b.jump(done)
+
+    link: ast.Expr = node
+    while isinstance(link, ast.Ternary) and link.then is not None:
+        first, second = e.b.block(), e.b.block()
+        e.b.branch(memory.truth(e, e.value(link.condition)), first, second)
+        e.b.start(first)
+        meet(link.then)
+        e.b.start(second)
+        if not _continues(e, link, link.other):
+            break
+        link = link.other
+    meet(link.other if isinstance(link, ast.Ternary) else link)
+    e.b.start(done)
+    return Scalar(e.b.phi("i64", ways), kind)
 
 
 def choose(

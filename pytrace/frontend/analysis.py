@@ -53,11 +53,25 @@ def _analyse(checker: Checker, units: list[ProbeUnit], program: ast.Program) -> 
             break
         _check_all(checker, functions, declarations)
     else:
-        raise InternalError("type inference does not end")
+        checker.make_final()
+        _endless(checker)
+        return checker.program
     checker.make_final()
     _report_functions(checker, program)
     _check_all(checker, functions, declarations)
     return _finish(checker, program)
+
+
+def _endless(checker: Checker) -> None:
+    """Report the places whose types each pass makes larger: ``@a = (@a, 1)``."""
+    named = [(name, state.slots, state.span) for name, state in checker.maps.items()]
+    named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in checker.variables.values()]
+    growing = [(name, span) for name, slots, span in named if any(slot.found != slot.known for slot in slots)]
+    if not growing:
+        raise InternalError("type inference does not end")
+    for name, span in growing:
+        if span is not None:
+            checker.error(f"the type of {name} contains itself", span)
 
 
 # ---------------------------------------------------------------------------------------------- functions

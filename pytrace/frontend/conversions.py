@@ -129,6 +129,11 @@ def contains_unknown(kind: Type) -> bool:
     return isinstance(kind, Unknown)
 
 
+def nesting(kind: Type) -> int:
+    """How many tuples and records are inside each other."""
+    return 1 + max(map(nesting, kind.members), default=0) if isinstance(kind, Tuple | Record) else 0
+
+
 def is_integer(kind: Type) -> bool:
     """True for integers, constants and enums."""
     return isinstance(kind, Int | Flexible | Enum)

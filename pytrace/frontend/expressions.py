@@ -8,7 +8,7 @@ from pytrace.builtin_rows import builtin, builtin_names
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast, calls, statements
 from pytrace.frontend.checked import LoadTime
-from pytrace.frontend.conversions import INT64_MIN, UINT64_MAX, UNKNOWN, Unknown, literal, settle, unify
+from pytrace.frontend.conversions import INT64_MIN, UINT64_MAX, UNKNOWN, Unknown, literal, nesting, settle, unify
 from pytrace.frontend.scopes import unknown_variable
 from pytrace.types import (
     BOOL,
@@ -264,10 +264,21 @@ def block_value(checker: Checker, node: ast.BlockExpr) -> Type:
 
 # ---------------------------------------------------------------------------------------------- tuples and records
 
+MOST_NESTED = 64
+"""Tuples and records inside each other: what the other passes, the manifest and the output have room for."""
+
 
 def tuple_literal(checker: Checker, node: ast.TupleLiteral) -> Type:
     """``(a, b)``."""
-    return Tuple(tuple(_member(checker, member) for member in node.members))
+    return _shallow(checker, node, Tuple(tuple(_member(checker, member) for member in node.members)))
+
+
+def _shallow(checker: Checker, node: ast.Expr, kind: Tuple | Record) -> Type:
+    """The type; an error where one value is nested in others too deeply, from where on the type does not grow."""
+    depth = nesting(kind)
+    if depth == MOST_NESTED + 1:
+        checker.error(f"values cannot be nested more than {MOST_NESTED} deep", node.span)
+    return kind if depth <= MOST_NESTED + 1 else max(kind.members, key=nesting)
 
 
 def _member(checker: Checker, node: ast.Expr) -> Type:
@@ -281,7 +292,7 @@ def record_literal(checker: Checker, node: ast.RecordLiteral) -> Type:
     for at, name in enumerate(node.names):
         if name in node.names[:at]:
             return checker.error(f"the field {name!r} appears twice", node.members[at].span)
-    return Record(node.names, members)
+    return _shallow(checker, node, Record(node.names, members))
 
 
 # ---------------------------------------------------------------------------------------------- compile time
