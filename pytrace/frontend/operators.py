@@ -333,6 +333,9 @@ def _dereference(checker: Checker, node: ast.Unary) -> Type:
         # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
         return UINT64
+    if _is_marked_number(checker, node.operand) and isinstance(kind, Pointer):
+        checker.retyped[node.operand] = Pointer(UINT64, kind.space)
+        return UINT64
     if not isinstance(kind, Pointer):
         return checker.error(f"{settle(kind)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
     if isinstance(kind.target, Void):
@@ -340,6 +343,13 @@ def _dereference(checker: Checker, node: ast.Unary) -> Type:
     from pytrace.frontend.access import inherit, loaded
 
     return loaded(inherit(kind.target, kind))
+
+
+def _is_marked_number(checker: Checker, node: ast.Expr) -> bool:
+    """Whether *node* is ``kptr(…)`` or ``uptr(…)`` of a number."""
+    if not (isinstance(node, ast.Call) and node.name in ("kptr", "uptr")):
+        return False
+    return all(isinstance(item, ast.Expr) and is_integer(checker.settled(item)) for item in node.args)
 
 
 def _address(checker: Checker, node: ast.Unary) -> Type:
