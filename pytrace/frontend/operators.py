@@ -328,8 +328,8 @@ def _dereference(checker: Checker, node: ast.Unary) -> Type:
     kind = checker.value(node.operand)
     if isinstance(kind, Unknown):
         return UNKNOWN
-    word = isinstance(kind, Int) and kind.width == 8
-    if word or (isinstance(checker.constant(node.operand), int) and not isinstance(kind, Pointer)):
+    known = isinstance(kind, Int | Flexible) and checker.constant(node.operand) is not None
+    if known or (isinstance(kind, Int) and kind.width == 8):
         # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
         return UINT64

@@ -173,6 +173,7 @@ REFUSED = [
      "1:16-17", "syntax: '&' needs a variable or a map"),
     ("begin { print(1 + \"a\"); }",
      "1:15-22", "operator + needs integers, not string[2]"),
+    ("begin { print(*true); }", "1:15-20", "bool is not a pointer"),
     ("begin { print(comm < \"b\"); }",
      "1:15-25", "cannot compare string[16] with string[2] by <"),
     ("begin { print((1,2) == (1,2,3)); }",
