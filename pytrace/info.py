@@ -13,7 +13,7 @@ import pytrace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import features
 
-_PACKAGES = ("llvmlite", "ply", "pyroute2", "libclang")
+_PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
 
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Kernel helpers", (

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime.elf import ElfFile, is_elf
+from pytrace.runtime.elf import SHT_NOBITS, ElfFile, is_elf
 
 DEFAULT_DIRECTORIES = ("", ".debug", "/usr/lib/debug")
 
@@ -28,6 +28,14 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
         if os.path.isfile(path) and is_elf(path) and _belongs(binary, path, by_checksum):
             return path
     return None
+
+
+def has_dwarf(path: str) -> bool:
+    """Whether a file has DWARF with functions and lines."""
+    with ElfFile.open(path) as file:
+        return any(
+            section.name in (".debug_info", ".zdebug_info") and section.type != SHT_NOBITS for section in file.sections
+        )
 
 
 def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[str, str | None] | None:

@@ -1,40 +1,41 @@
 """DWARF of user binaries (and of a kernel image): parameters, source lines, inlined functions.
 
-What probes and stacks ask of it; `dwarf_units` and its neighbours decode. All addresses are virtual addresses of the
-file. A function is looked for in the unit that has its code, so few units are read, and of split ones only their files.
+What probes and stacks ask of it; pyelftools decodes, with additions in `dwarf_units` and its neighbours. All addresses
+are virtual addresses of the file. A function is looked for in the unit that has its code, so few units are read, and of
+split ones only their files.
 """
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TypeVar
+
+from elftools.common.exceptions import DWARFError
 
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UserParameter
 from pytrace.runtime import debug_files
 from pytrace.runtime.dwarf_calls import placed_parameters
-from pytrace.runtime.dwarf_constants import At, Tag
-from pytrace.runtime.dwarf_forms import DwarfError, MissingFileError
+from pytrace.runtime.dwarf_forms import Shape
 from pytrace.runtime.dwarf_lines import LineTable
 from pytrace.runtime.dwarf_lists import ranges
 from pytrace.runtime.dwarf_sections import FileSections
 from pytrace.runtime.dwarf_types import DwarfTypes, described
-from pytrace.runtime.dwarf_units import Die, Unit, UnitTable, initial_length
+from pytrace.runtime.dwarf_units import COMPLAINTS, Die, MissingFileError, Unit, UnitTable, explained
 from pytrace.runtime.elf import ElfFile
 from pytrace.runtime.split_dwarf import SplitUnits
 from pytrace.types import Type
 
 _Subject = TypeVar("_Subject")
-_SCOPES = frozenset((Tag.NAMESPACE, Tag.CLASS_TYPE, Tag.STRUCTURE_TYPE))
+_SCOPES = frozenset(("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type"))
 """Entries that functions with code may lie in."""
 _NAMED = {
-    "struct": (Tag.STRUCTURE_TYPE, Tag.CLASS_TYPE),
-    "union": (Tag.UNION_TYPE,),
-    "enum": (Tag.ENUMERATION_TYPE,),
+    "struct": ("DW_TAG_structure_type", "DW_TAG_class_type"),
+    "union": ("DW_TAG_union_type",),
+    "enum": ("DW_TAG_enumeration_type",),
 }
 
 
@@ -48,7 +49,7 @@ class Place:
 
 
 class _Reading:
-    """Turns the decoder's complaints into a message with the file's name, and keeps those about missing files."""
+    """Turns pyelftools' complaints into a message with the file's name, and keeps those about missing files."""
 
     def __init__(self, path: str, missing: dict[str, None]) -> None:
         self._path = path
@@ -58,9 +59,8 @@ class _Reading:
         return
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        # A reference that leads back to where it came from ends as a recursion that is too deep.
-        if isinstance(error, DwarfError | IndexError | struct.error | RecursionError):
-            raise TraceError(f"{self._path}: its DWARF cannot be read: {error}") from error
+        if isinstance(error, COMPLAINTS):
+            raise TraceError(f"{self._path}: its DWARF cannot be read: {explained(error)}") from error
         if isinstance(error, MissingFileError):
             self._missing[str(error)] = None
             return True
@@ -78,21 +78,12 @@ class DebugInfo:
         self.path = path
         self._search, self._root = tuple(search), root
         self._elf = ElfFile.open(path)
-        self._sections = FileSections(self._elf)
-        self._units = UnitTable(self._sections, supplement=self._supplement)
+        self._units = UnitTable(FileSections(self._elf), supplement=self._supplement)
         self._split = SplitUnits((path, *beside), self._search, root)
         self._types = DwarfTypes(path, self._reading)
         self._tables: dict[Unit, LineTable] = {}
         self._functions: dict[Unit, list[tuple[int, int, Die]]] = {}
         self._missing: dict[str, None] = {}
-
-    @staticmethod
-    def present(path: str) -> bool:
-        """Whether a file has DWARF with functions and lines."""
-        with ElfFile.open(path) as file:
-            return any(
-                section.name in (".debug_info", ".zdebug_info") and section.type != 8 for section in file.sections
-            )
 
     @property
     def problems(self) -> list[str]:
@@ -110,7 +101,7 @@ class DebugInfo:
     def _supplement(self) -> UnitTable:
         link = debug_files.supplement(self._elf, self._search, self._root)
         if link is None:
-            raise DwarfError("it refers to a supplementary file and does not name one")
+            raise DWARFError("it refers to a supplementary file and does not name one")
         name, path = link
         if path is None:
             raise MissingFileError(f"{self.path}: its debug information goes on in {name}, which is not there")
@@ -135,7 +126,7 @@ class DebugInfo:
         """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it gives nothing."""
         with self._reading():
             die = self._function(symbol, address)
-            return None if die is None else self._types.of(described(die, At.TYPE))
+            return None if die is None else self._types.of(described(die, "DW_AT_type"))
         return None
 
     def _function(self, symbol: str, address: int | None) -> Die | None:
@@ -163,8 +154,8 @@ class DebugInfo:
         with self._reading():
             for unit in self._units:
                 whole = self._split.whole(unit)
-                for die in whole.top.children() if whole is not None else ():
-                    if die.tag in tags and At.DECLARATION not in die and die.text(At.NAME) == name:
+                for die in whole.top.children(lambda shape: shape.tag in tags) if whole is not None else ():
+                    if "DW_AT_declaration" not in die and die.text("DW_AT_name") == name:
                         return self._types.type(die)
         return None
 
@@ -188,7 +179,7 @@ class DebugInfo:
                     if wanted and (column is None or row.column == column):
                         die = self._covering(unit, row.address)
                         # A function may be in several pieces; what no function has stands for itself.
-                        owner = (die.unit, die.offset) if die is not None else start(row.address) or row
+                        owner = (die.cu, die.offset) if die is not None else start(row.address) or row
                         found[owner] = min(found.get(owner, row.address), row.address)
         return sorted(set(found.values()))
 
@@ -227,7 +218,7 @@ class DebugInfo:
         found = []
         for die in reversed(chain):
             found.append(Place(_linkage_name(die) or _name(die), file, line))
-            file, line = table.file(die.number(At.CALL_FILE, -1)), die.number(At.CALL_LINE)
+            file, line = table.file(die.number("DW_AT_call_file", -1)), die.number("DW_AT_call_line")
         return found
 
     def _chain(self, unit: Unit, address: int) -> list[Die]:
@@ -237,11 +228,11 @@ class DebugInfo:
             return []
         chain, inner = [function], function
         while True:
-            below = next((child for child in inner.children() if _covers(child, address)), None)
+            below = next((child for child in inner.children(_inside) if _covers(child, address)), None)
             if below is None:
                 return chain
             inner = below
-            if inner.tag == Tag.INLINED_SUBROUTINE:
+            if inner.tag == "DW_TAG_inlined_subroutine":
                 chain.append(inner)
 
     def _functions_of(self, unit: Unit) -> list[tuple[int, int, Die]]:
@@ -252,10 +243,10 @@ class DebugInfo:
             whole = self._split.whole(unit)
             waiting = [whole.top] if whole is not None else []
             while waiting:
-                for die in waiting.pop().children():
-                    if die.tag == Tag.SUBPROGRAM and die.row.code:
+                for die in waiting.pop().children(_leads_to_code):
+                    if die.tag == "DW_TAG_subprogram":
                         known += [(low, high, die) for low, high in ranges(die)]
-                    elif die.tag in _SCOPES:
+                    else:
                         waiting.append(die)
             known.sort(key=lambda row: row[0])
             self._functions[unit] = known
@@ -268,36 +259,20 @@ class DebugInfo:
 
     def _unit_at(self, address: int) -> Unit | None:
         """The unit of an address: by ``.debug_aranges``, else by asking the units that it leaves out."""
-        start = _found(self._aranges, address)
+        start = _found(self._units.code, address)
         if start is None:
             start = _found(self._unit_ranges, address)
         return self._units.unit(start) if start is not None else None
 
     @cached_property
-    def _aranges(self) -> list[tuple[int, int, int]]:
-        """Start, end and unit of pieces of code, in order."""
-        data, at = self._sections.section("aranges"), 0
-        found = []
-        while at < len(data):
-            length, inside, offset_size = initial_length(data, at)
-            unit = int.from_bytes(data[inside + 2 : inside + 2 + offset_size], "little")
-            size = data[inside + 2 + offset_size]
-            if size not in (4, 8):
-                raise DwarfError(f".debug_aranges has addresses of {size} bytes")
-            # Pairs of an address and a length, aligned to their size from the start of the set.
-            pairs = at + -(-(inside + 4 + offset_size - at) // (2 * size)) * 2 * size
-            at = inside + length
-            layout = "<QQ" if size == 8 else "<II"
-            body = data[pairs : at - (at - pairs) % (2 * size)]
-            found += [(low, low + span, unit) for low, span in struct.iter_unpack(layout, body) if span]
-        return sorted(found)
-
-    @cached_property
     def _unit_ranges(self) -> list[tuple[int, int, int]]:
-        """The same for the units that ``.debug_aranges`` does not have (those of clang), from the units themselves."""
-        known = {unit for _, _, unit in self._aranges}
+        """Start, end and unit of code of the units that ``.debug_aranges`` does not have (those of clang)."""
+        known = {unit for _, _, unit in self._units.code}
         return sorted(
-            (low, high, unit.start) for unit in self._units if unit.start not in known for low, high in ranges(unit.top)
+            (low, high, unit.cu_offset)
+            for unit in self._units
+            if unit.cu_offset not in known
+            for low, high in ranges(unit.top)
         )
 
 
@@ -307,18 +282,24 @@ def _found(rows: list[tuple[int, int, _Subject]], address: int) -> _Subject | No
     return rows[at][2] if at >= 0 and address < rows[at][1] else None
 
 
+def _leads_to_code(shape: Shape) -> bool:
+    return shape.tag in _SCOPES or (shape.tag == "DW_TAG_subprogram" and shape.code)
+
+
+def _inside(shape: Shape) -> bool:
+    return shape.tag in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block") and shape.code
+
+
 def _covers(die: Die, address: int) -> bool:
-    if die.tag not in (Tag.INLINED_SUBROUTINE, Tag.LEXICAL_BLOCK):
-        return False
     return any(low <= address < high for low, high in ranges(die))
 
 
 def _name(die: Die) -> str:
-    return described(die, At.NAME).text(At.NAME)
+    return described(die, "DW_AT_name").text("DW_AT_name")
 
 
 def _linkage_name(die: Die) -> str:
-    return described(die, At.LINKAGE_NAME).text(At.LINKAGE_NAME)
+    return described(die, "DW_AT_linkage_name").text("DW_AT_linkage_name")
 
 
 def _same_file(path: str, wanted: str) -> bool:

@@ -10,24 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
+
 from pytrace.dataclass import dataclass
 from pytrace.kernel import UserParameter
-from pytrace.runtime.dwarf_constants import At, Tag
-from pytrace.runtime.dwarf_forms import sleb128, uleb128
+from pytrace.runtime.dwarf_forms import Shape
 from pytrace.runtime.dwarf_lists import locations
 from pytrace.runtime.dwarf_types import DwarfTypes, described, plain, type_text
 from pytrace.runtime.dwarf_units import Die
 from pytrace.runtime.elf import EM_AARCH64, EM_X86_64
 from pytrace.types import UINT8, Array, Struct, Type
 
-_OP_DEREF, _OP_FBREG = 0x06, 0x91
-_OP_REG0, _OP_REG31, _OP_BREG0, _OP_BREG31 = 0x50, 0x6F, 0x70, 0x8F
+_IN_REGISTER = {DW_OP_name2opcode[f"DW_OP_reg{number}"]: number for number in range(32)}
+_AT_REGISTER = {DW_OP_name2opcode[f"DW_OP_breg{number}"]: number for number in range(32)}
+"""Operations for a register, and for memory at a distance from where a register points to, with its number."""
 _PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5
 """``DW_CC_pass_by_reference``, ``DW_CC_pass_by_value``: how objects of a class are passed."""
 _DEFAULTED_IN_CLASS = 1
 _CLONE = re.compile(r"\.(isra|constprop|part)\b")
 """In names of functions that gcc made for some callers, with parameters of its own choice."""
-_CLASSES = frozenset((Tag.CLASS_TYPE, Tag.STRUCTURE_TYPE, Tag.UNION_TYPE))
+_CLASSES = frozenset(("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,12 @@ def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: Dw
     """Parameters of a function that is entered at *entry*, without those that are nowhere or in pieces."""
     convention = _CONVENTIONS.get(machine, _UNKNOWN)
     arguments = _Arguments(convention)
-    result = types.of(described(die, At.TYPE))
+    result = types.of(described(die, "DW_AT_type"))
     if convention.result_first and isinstance(result, Struct):
-        arguments.skip(1 if result.size > 16 or _by_reference(described(die, At.TYPE)) else 0)
+        arguments.skip(1 if result.size > 16 or _by_reference(described(die, "DW_AT_type")) else 0)
     conventional = not _CLONE.search(symbol)
-    for number, child in enumerate(child for child in die.children() if child.tag == Tag.FORMAL_PARAMETER):
-        typed = described(child, At.TYPE)
+    for number, child in enumerate(die.children(_is_parameter)):
+        typed = described(child, "DW_AT_type")
         kind = types.of(typed)
         by_reference = isinstance(kind, Struct) and (_passed_as_address(child) or _by_reference(typed))
         by_convention = arguments.place(kind, by_reference=by_reference)
@@ -82,19 +84,21 @@ def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: Dw
         if location is None and conventional:
             location = by_convention
         if location:
-            name = described(child, At.NAME).text(At.NAME) or f"arg{number}"
+            name = described(child, "DW_AT_name").text("DW_AT_name") or f"arg{number}"
             yield UserParameter(name, kind, location, type_text(typed))
+
+
+def _is_parameter(shape: Shape) -> bool:
+    return shape.tag == "DW_TAG_formal_parameter"
 
 
 def _passed_as_address(die: Die) -> bool:
     """Whether a parameter's object is elsewhere: where a register points to, or what a place in the frame points to."""
     for _, _, expression in locations(die):
-        if len(expression) < 2:
-            continue
-        if expression[0] == _OP_FBREG and expression[-1] == _OP_DEREF:
-            if uleb128(expression, 1)[1] == len(expression) - 1:
-                return True
-        elif _OP_BREG0 <= expression[0] <= _OP_BREG31 and expression[1:] == b"\0":
+        operations = die.operations(expression)
+        if [operation.op_name for operation in operations] == ["DW_OP_fbreg", "DW_OP_deref"]:
+            return True
+        if len(operations) == 1 and operations[0].op in _AT_REGISTER and operations[0].args == [0]:
             return True
     return False
 
@@ -105,17 +109,19 @@ def _register_at(die: Die, address: int, convention: _Convention) -> str | None:
     Memory that a register points to counts only where a list has it for the entry: what holds for the whole function
     may be true behind the prologue alone.
     """
-    if At.LOCATION not in die:
-        return "" if At.CONST_VALUE in die else None
+    if "DW_AT_location" not in die:
+        return "" if "DW_AT_const_value" in die else None
     for low, high, expression in locations(die):
         if not low <= address < high or not expression:
             continue
-        if len(expression) == 1 and _OP_REG0 <= expression[0] <= _OP_REG31:
-            return _numbered(convention, expression[0] - _OP_REG0)
-        if low and _OP_BREG0 <= expression[0] <= _OP_BREG31 and sleb128(expression, 1)[1] == len(expression):
-            register = _numbered(convention, expression[0] - _OP_BREG0)
-            return f"{register}{sleb128(expression, 1)[0]:+d}" if register else None
-        return None
+        operations = die.operations(expression)
+        if len(operations) != 1:
+            return None
+        code = operations[0].op
+        if code in _IN_REGISTER:
+            return _numbered(convention, _IN_REGISTER[code])
+        register = _numbered(convention, _AT_REGISTER[code]) if low and code in _AT_REGISTER else None
+        return f"{register}{operations[0].args[0]:+d}" if register else None
     return None
 
 
@@ -201,43 +207,43 @@ def _by_reference(die: Die) -> bool:
     Compilers may say so; else it is seen by a destructor or copy constructor that somebody wrote, in the class or in
     what it is made of, and by virtual functions.
     """
-    if At.TYPE not in die:
+    if "DW_AT_type" not in die:
         return False
-    kind = plain(die.follow(At.TYPE))
+    kind = plain(die.follow("DW_AT_type"))
     if kind.tag not in _CLASSES:
         return False
-    said = kind.number(At.CALLING_CONVENTION)
+    said = kind.number("DW_AT_calling_convention")
     if said in (_PASS_BY_REFERENCE, _PASS_BY_VALUE):
         return said == _PASS_BY_REFERENCE
     return any(_needs_reference(child, kind) for child in kind.children())
 
 
 def _needs_reference(child: Die, owner: Die) -> bool:
-    if child.tag == Tag.INHERITANCE:
-        return bool(child.number(At.VIRTUALITY)) or _by_reference(child)
-    if child.tag == Tag.MEMBER:
-        return At.EXTERNAL not in child and _by_reference(child)
-    if child.tag != Tag.SUBPROGRAM:
+    if child.tag == "DW_TAG_inheritance":
+        return bool(child.number("DW_AT_virtuality")) or _by_reference(child)
+    if child.tag == "DW_TAG_member":
+        return "DW_AT_external" not in child and _by_reference(child)
+    if child.tag != "DW_TAG_subprogram":
         return False
-    if child.number(At.VIRTUALITY):
+    if child.number("DW_AT_virtuality"):
         return True
-    if child.number(At.ARTIFICIAL) or child.number(At.DEFAULTED) == _DEFAULTED_IN_CLASS:
+    if child.number("DW_AT_artificial") or child.number("DW_AT_defaulted") == _DEFAULTED_IN_CLASS:
         return False
-    name = child.text(At.NAME)
-    return name.startswith("~") or (name == owner.text(At.NAME).partition("<")[0] and _copies(child, owner))
+    name = child.text("DW_AT_name")
+    return name.startswith("~") or (name == owner.text("DW_AT_name").partition("<")[0] and _copies(child, owner))
 
 
 def _copies(constructor: Die, owner: Die) -> bool:
     """Whether a constructor takes another object of the class."""
     given = [
         item
-        for item in constructor.children()
-        if item.tag == Tag.FORMAL_PARAMETER and not item.number(At.ARTIFICIAL) and At.TYPE in item
+        for item in constructor.children(_is_parameter)
+        if not item.number("DW_AT_artificial") and "DW_AT_type" in item
     ]
     if not given:
         return False
-    kind = given[0].follow(At.TYPE)
-    if kind.tag not in (Tag.REFERENCE_TYPE, Tag.RVALUE_REFERENCE_TYPE) or At.TYPE not in kind:
+    kind = given[0].follow("DW_AT_type")
+    if kind.tag not in ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type") or "DW_AT_type" not in kind:
         return False
-    target = plain(kind.follow(At.TYPE))
-    return (target.unit, target.offset) == (owner.unit, owner.offset)
+    target = plain(kind.follow("DW_AT_type"))
+    return (target.cu, target.offset) == (owner.cu, owner.offset)

@@ -1,204 +1,211 @@
-"""How values of attributes are stored: abbreviations, and a reader and a size for each form.
+"""How values of attributes are stored: what pyelftools 0.33 lacks, and going past entries without reading them.
 
-Source: the DWARF 5 standard, 7.5.3 to 7.5.6.
+pyelftools reads all that lies between two entries, unless the compiler wrote where the next one is (clang does not):
+tens of microseconds for each of the hundred thousands of entries that a C++ unit may have. The sizes of most are known
+from their abbreviations.
+
+Source: the DWARF 5 standard, 7.5.3 to 7.5.6; https://gcc.gnu.org/wiki/DebugFission.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from io import BytesIO
+from typing import Any, ClassVar, NamedTuple
 
-from pytrace.dataclass import dataclass
-from pytrace.runtime.dwarf_constants import At, Form
+from elftools.common.exceptions import DWARFError
+from elftools.common.utils import struct_parse
+from elftools.construct import ConstructError
+from elftools.dwarf.abbrevtable import AbbrevDecl, AbbrevTable
+from elftools.dwarf.enums import DW_FORM_raw2name
+from elftools.dwarf.structs import DWARFStructs
 
-Reader = Callable[[bytes, int], tuple[Any, int]]
-"""Takes data and a position; gives the value and the position behind it."""
+MODERN = {"DW_FORM_GNU_addr_index": "DW_FORM_addrx", "DW_FORM_GNU_str_index": "DW_FORM_strx"}
+"""Forms of GNU split units, and those of DWARF 5 that mean the same."""
 
-
-class DwarfError(ValueError):
-    """The data are not what DWARF says they should be."""
-
-
-class MissingFileError(Exception):
-    """A file that the debug information goes on in is not there; the message is for the user."""
-
-
-def uleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """An unsigned number of variable length, and the position behind it."""
-    value, shift = 0, 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
+_Step = int | Callable[[int], int]
+"""A number of bytes, or what finds the end of a value that begins at a place."""
 
 
-def sleb128(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A signed number of variable length, and the position behind it."""
-    value, shift = 0, 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value - (1 << shift) if byte & 0x40 else value, at
+class Structs(DWARFStructs):
+    """Readers of values; pyelftools 0.33 lacks the forms of GNU split units and reads 8 bytes for ``DW_FORM_strx4``."""
+
+    _structs_cache: ClassVar[dict[tuple[bool, int, int, int], Any]] = {}
+
+    def _create_dw_form(self) -> None:
+        super()._create_dw_form()
+        forms: dict[str, Any] = self.Dwarf_dw_form
+        for name in MODERN:
+            forms[name] = self.the_Dwarf_uleb128
+        forms["DW_FORM_strx4"] = self.the_Dwarf_uint32
 
 
-def _unsigned(size: int) -> Reader:
-    def read(data: bytes, at: int) -> tuple[int, int]:
-        return int.from_bytes(data[at : at + size], "little"), at + size
-
-    return read
-
-
-def _counted(size: int) -> Reader:
-    """A block behind a count of *size* bytes."""
-
-    def read(data: bytes, at: int) -> tuple[bytes, int]:
-        start = at + size
-        end = start + int.from_bytes(data[at:start], "little")
-        return data[start:end], end
-
-    return read
+_DECLARATION = re.compile(
+    rb"([\x80-\xff]*[\0-\x7f])"
+    rb"([\x80-\xff]*[\0-\x7f].(?:(?!\0\0)[\x80-\xff]*[\0-\x7f]"
+    rb"(?:\x21[\x80-\xff]*|[\x80-\xff]*(?!\x21))[\0-\x7f])*\0\0)",
+    re.DOTALL,
+)
+"""The code of an abbreviation, and its declaration: tag, flag, pairs of attribute and form (and constant)."""
 
 
-def _block(data: bytes, at: int) -> tuple[bytes, int]:
-    size, start = uleb128(data, at)
-    return data[start : start + size], start + size
+class Abbreviations(AbbrevTable):
+    """A table of abbreviations that is read as far as codes are asked for.
 
-
-def terminated(data: bytes, at: int) -> tuple[bytes, int]:
-    """A string that ends with a zero, and the position behind it."""
-    end = data.find(b"\0", at)
-    if end < 0:
-        raise DwarfError("a string does not end")
-    return data[at:end], end + 1
-
-
-def _wide(data: bytes, at: int) -> tuple[bytes, int]:
-    return data[at : at + 16], at + 16
-
-
-def _flag(data: bytes, at: int) -> tuple[bool, int]:
-    return bool(data[at]), at + 1
-
-
-def _present(_: bytes, at: int) -> tuple[bool, int]:
-    return True, at
-
-
-_SIZES: dict[int, int] = {
-    Form.DATA1: 1, Form.DATA2: 2, Form.DATA4: 4, Form.DATA8: 8,
-    Form.REF1: 1, Form.REF2: 2, Form.REF4: 4, Form.REF8: 8, Form.REF_SUP4: 4, Form.REF_SUP8: 8, Form.REF_SIG8: 8,
-    Form.STRX1: 1, Form.STRX2: 2, Form.STRX3: 3, Form.STRX4: 4,
-    Form.ADDRX1: 1, Form.ADDRX2: 2, Form.ADDRX3: 3, Form.ADDRX4: 4,
-}  # fmt: skip
-_NUMBERED = (
-    Form.UDATA, Form.REF_UDATA, Form.STRX, Form.ADDRX, Form.LOCLISTX, Form.RNGLISTX, Form.GNU_ADDR_INDEX,
-    Form.GNU_STR_INDEX,
-)  # fmt: skip
-_OFFSETS = (Form.SEC_OFFSET, Form.STRP, Form.LINE_STRP, Form.STRP_SUP, Form.GNU_STRP_ALT, Form.GNU_REF_ALT)
-
-
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """Readers of all forms in units of one format, and the sizes of those that always have the same."""
-
-    readers: dict[int, Reader]
-    sizes: dict[int, int]
-
-
-@cache
-def forms(version: int, address_size: int, offset_size: int) -> Forms:
-    """The forms of a unit; *offset_size* is 8 in the 64-bit format."""
-    sizes = dict(_SIZES)
-    sizes[Form.ADDR] = address_size
-    # DWARF 2 gave references to other units the size of an address.
-    sizes[Form.REF_ADDR] = address_size if version == 2 else offset_size
-    sizes |= dict.fromkeys(_OFFSETS, offset_size)
-    readers: dict[int, Reader] = {form: _unsigned(size) for form, size in sizes.items()}
-    readers |= dict.fromkeys(_NUMBERED, uleb128)
-    readers[Form.SDATA] = sleb128
-    readers |= {Form.BLOCK1: _counted(1), Form.BLOCK2: _counted(2), Form.BLOCK4: _counted(4)}
-    readers |= {Form.BLOCK: _block, Form.EXPRLOC: _block, Form.STRING: terminated}
-    readers |= {Form.DATA16: _wide, Form.FLAG: _flag, Form.FLAG_PRESENT: _present}
-    sizes |= {Form.DATA16: 16, Form.FLAG: 1, Form.FLAG_PRESENT: 0, Form.IMPLICIT_CONST: 0}
-    return Forms(readers, sizes)
-
-
-class Abbreviation(NamedTuple):
-    """What entries of one code have.
-
-    *specs* are attribute, form, and the value itself for ``DW_FORM_implicit_const``. *size* is that of all attributes
-    together, -1 where it differs from entry to entry. *sibling* is where in the attributes a 4-byte ``DW_AT_sibling``
-    lies, -1 where there is none at a fixed place. *code*: they say where code is.
+    Units that were compiled alike declare the same again and again, and pyelftools takes 0.1 ms to read one of them:
+    what has the same bytes is read once.
     """
 
-    tag: int
-    children: bool
-    specs: tuple[tuple[int, int, int], ...]
-    size: int
-    sibling: int
-    code: bool
-
-
-# As plain numbers: the comparison is made for each attribute of each abbreviation.
-_SIBLING, _REF4, _IMPLICIT_CONST = int(At.SIBLING), int(Form.REF4), int(Form.IMPLICIT_CONST)
-_CODE = frozenset((int(At.LOW_PC), int(At.RANGES)))
-
-
-class Abbreviations:
-    """A table of abbreviations, read as far as codes are asked for."""
-
-    def __init__(self, data: memoryview, offset: int, known: Forms) -> None:
-        if offset >= len(data):
-            raise DwarfError(f"there are no abbreviations at {offset:#x}")
+    def __init__(self, structs: DWARFStructs, data: bytes, offset: int, known: dict[bytes, Any]) -> None:
         self._data = data
-        self._at = offset
-        self._forms = known
-        self.rows: dict[int, Abbreviation] = {}
+        self._known = known
+        super().__init__(structs, BytesIO(), offset)
 
-    def row(self, code: int) -> Abbreviation:
-        """The abbreviation of a code.
+    def _parse_abbrev_table(self) -> dict[int, AbbrevDecl]:
+        self._at = self.offset
+        return {}
 
-        Raises:
-            DwarfError: the table has no such code.
-        """
-        while code not in self.rows:
-            number, at = uleb128(self._data, self._at)
-            if not number:
-                raise DwarfError(f"abbreviation {code} is missing")
-            self.rows[number] = self._parse(at)
-        return self.rows[code]
+    def get_abbrev(self, code: int) -> AbbrevDecl:
+        while code not in self._abbrev_map:
+            found = _DECLARATION.match(self._data, self._at)
+            if found is None or found[1] == b"\0":
+                raise DWARFError(f"abbreviation {code} is missing")
+            self._at = found.end()
+            declaration = self._known.get(found[2])
+            if declaration is None:
+                declaration = struct_parse(self.structs.Dwarf_abbrev_declaration, BytesIO(found[2]))
+                self._known[found[2]] = declaration
+            number: int = struct_parse(self.structs.the_Dwarf_uleb128, BytesIO(found[1]))
+            self._abbrev_map[number] = AbbrevDecl(number, declaration)
+        return self._abbrev_map[code]
 
-    def _parse(self, at: int) -> Abbreviation:
-        data, sizes = self._data, self._forms.sizes
-        tag, at = uleb128(data, at)
-        children = bool(data[at])
-        at += 1
-        specs, size, sibling, code = [], 0, -1, False
+
+class Shape(NamedTuple):
+    """How entries with one abbreviation lie.
+
+    *code*: they say where code is. *sibling* is where in them a 4-byte ``DW_AT_sibling`` lies, or -1.
+    """
+
+    tag: str | int
+    code: bool
+    children: bool
+    sibling: int
+    steps: tuple[_Step, ...]
+
+
+class Extents:
+    """Where the entries of one unit end; *data* is the section, *start* the unit's place in it."""
+
+    def __init__(self, structs: DWARFStructs, abbreviations: AbbrevTable, section: Any, start: int) -> None:
+        self._structs = structs
+        self._abbreviations = abbreviations
+        self._data: bytes = section.data
+        self._stream = section.stream
+        self._start = start
+        self._shapes: dict[int, Shape] = {}
+        self._ends: dict[int, int] = {}
+        uleb, block = self._behind_number, self._behind_block
+        numbers = ("udata", "sdata", "ref_udata", "strx", "addrx", "loclistx", "rnglistx")
+        self._skips: dict[str, _Step] = dict.fromkeys((*(f"DW_FORM_{form}" for form in numbers), *MODERN), uleb)
+        self._skips |= {"DW_FORM_exprloc": block, "DW_FORM_block": block, "DW_FORM_implicit_const": 0}
+        self._skips |= {"DW_FORM_string": self._behind_text, "DW_FORM_indirect": self._behind_indirect}
+
+    def shape(self, at: int) -> tuple[Shape | None, int]:
+        """How the entry at a place lies, and where its attributes begin; None for the end of a list of entries."""
+        code = self._data[at]
+        body = at + 1
+        if code >= 0x80:
+            code, body = self._number(at)
+        if not code:
+            return None, body
+        return self._shapes.get(code) or self._make(code), body
+
+    def behind(self, at: int) -> int:
+        """Where the entry behind the one at a place, and behind all that is below that, begins."""
+        known = self._ends.get(at)
+        if known is not None:
+            return known
+        opened: list[int] = []
         while True:
-            attribute, form = data[at], data[at + 1]
-            if attribute < 0x80 and form < 0x80:
-                at += 2
+            shape, body = self.shape(at)
+            if shape is None:
+                if opened:
+                    self._ends[opened.pop()] = body
+                at = body
+            elif shape.children and shape.sibling >= 0:
+                place = body + shape.sibling
+                # Siblings lie further on: a damaged one must not turn this into a circle.
+                at = max(self._start + int.from_bytes(self._data[place : place + 4], "little"), body)
             else:
-                attribute, at = uleb128(data, at)
-                form, at = uleb128(data, at)
-            if not attribute and not form:
-                break
-            constant = 0
-            if form == _IMPLICIT_CONST:
-                constant, at = sleb128(data, at)
-            if attribute in _CODE:
-                code = True
-            elif attribute == _SIBLING and form == _REF4 and size >= 0:
-                sibling = size
-            one = sizes.get(form, -1)
-            size = size + one if size >= 0 and one >= 0 else -1
-            specs.append((attribute, form, constant))
-        self._at = at
-        return Abbreviation(tag, children, tuple(specs), size, sibling, code)
+                if shape.children:
+                    opened.append(at)
+                at = self._past(shape, body)
+            if not opened:
+                return at
+
+    def _past(self, shape: Shape, at: int) -> int:
+        for step in shape.steps:
+            at = at + step if isinstance(step, int) else step(at)
+        return at
+
+    def _make(self, code: int) -> Shape:
+        declared = self._abbreviations.get_abbrev(code)
+        steps: list[_Step] = []
+        sibling, code_here = -1, False
+        for spec in declared["attr_spec"]:
+            step = self._step(spec.form)
+            before = [one for one in steps if isinstance(one, int)]
+            if spec.name == "DW_AT_sibling" and spec.form == "DW_FORM_ref4" and len(before) == len(steps):
+                sibling = sum(before)
+            code_here |= spec.name in ("DW_AT_low_pc", "DW_AT_ranges")
+            if steps and isinstance(step, int) and isinstance(steps[-1], int):
+                steps[-1] += step
+            else:
+                steps.append(step)
+        made = Shape(declared["tag"], code_here, declared.has_children(), sibling, tuple(steps))
+        self._shapes[code] = made
+        return made
+
+    def _step(self, form: str) -> _Step:
+        if form not in self._skips:
+            reader: Any = self._structs.Dwarf_dw_form[form]
+            try:
+                self._skips[form] = int(reader.sizeof())
+            except (ConstructError, NotImplementedError):
+                self._skips[form] = lambda at: self._behind_value(reader, at)
+        return self._skips[form]
+
+    # ---- values of other sizes
+
+    def _number(self, at: int) -> tuple[int, int]:
+        value = shift = 0
+        while self._data[at] >= 0x80:
+            value |= (self._data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+        return value | self._data[at] << shift, at + 1
+
+    def _behind_number(self, at: int) -> int:
+        while self._data[at] >= 0x80:
+            at += 1
+        return at + 1
+
+    def _behind_block(self, at: int) -> int:
+        if self._data[at] < 0x80:
+            return at + 1 + self._data[at]
+        size, at = self._number(at)
+        return at + size
+
+    def _behind_text(self, at: int) -> int:
+        return self._data.index(0, at) + 1
+
+    def _behind_indirect(self, at: int) -> int:
+        number, at = self._number(at)
+        step = self._step(DW_FORM_raw2name[number])
+        return at + step if isinstance(step, int) else step(at)
+
+    def _behind_value(self, reader: Any, at: int) -> int:
+        self._stream.seek(at)
+        reader.parse_stream(self._stream)
+        return int(self._stream.tell())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.runtime.dwarf_forms import DwarfError
+from elftools.common.exceptions import DWARFError
+
 from pytrace.runtime.dwarf_sections import FileSections, SectionParts
 from pytrace.runtime.dwarf_units import Unit, UnitTable
 
@@ -22,7 +23,7 @@ _COLUMNS = {
 class PackageIndex:
     """``.debug_cu_index`` or ``.debug_tu_index``; an empty one for a package without."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
         self.cut: frozenset[str] = frozenset()
         self._slots = 0
@@ -32,7 +33,7 @@ class PackageIndex:
         version, columns, self._units, self._slots = struct.unpack_from("<IIII", data)
         version &= 0xFFFF
         if version not in _COLUMNS:
-            raise DwarfError(f"version {version} of the index of a package is unknown")
+            raise DWARFError(f"version {version} of the index of a package is unknown")
         self._rows_at = 16 + 12 * self._slots
         numbers = struct.unpack_from(f"<{columns}I", data, self._rows_at)
         self._names = [_COLUMNS[version].get(number, "") for number in numbers]
@@ -68,8 +69,8 @@ class Package:
     def __init__(self, sections: FileSections) -> None:
         self.path = sections.path
         self._sections = sections
-        self._units = PackageIndex(sections.index("cu_index"))
-        self._types = PackageIndex(sections.index("tu_index"))
+        self._units = PackageIndex(sections.index("cu_index").data)
+        self._types = PackageIndex(sections.index("tu_index").data)
         self._found_types: dict[int, Unit | None] = {}
 
     def unit(self, dwo_id: int) -> Unit | None:

@@ -1,21 +1,55 @@
-"""Sections with debug information: found by name, decompressed, each read when it is asked for.
+"""Sections with debug information, as pyelftools takes them: found by name, decompressed, each read when it is used.
 
 Source: ``elf(5)`` for ``SHF_COMPRESSED``; ``.zdebug_*`` is the older form that GNU tools write for ``-gz=zlib-gnu``.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from io import BytesIO
 from typing import Protocol
 
-from pytrace.diagnostics import TraceError
-from pytrace.runtime.elf import SHF_COMPRESSED, SHF_GROUP, ElfFile, Section
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
 
-_ZLIB, _ZSTD = 1, 2
-"""``ELFCOMPRESS_ZLIB``, ``ELFCOMPRESS_ZSTD``."""
-_NOTHING = memoryview(b"")
+from pytrace.diagnostics import TraceError
+from pytrace.runtime.elf import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile
+
+_ZSTD = 2
+"""``ELFCOMPRESS_ZSTD``."""
+
+
+class DebugSection:
+    """A section, or the part of one that belongs to a unit.
+
+    Stands where pyelftools has a ``DebugSectionDescriptor``, which has all contents from the start.
+    """
+
+    def __init__(self, name: str, read: Callable[[], bytes]) -> None:
+        self.name = name
+        self.address = self.global_offset = 0
+        self._read = read
+
+    @cached_property
+    def data(self) -> bytes:
+        """The contents; empty for a section that is not there.
+
+        Raises:
+            TraceError: it is compressed and damaged, or in a way that this machine has no library for.
+        """
+        return self._read()
+
+    @cached_property
+    def stream(self) -> BytesIO:
+        """The contents to read from, at any place."""
+        return BytesIO(self.data)
+
+    @property
+    def size(self) -> int:
+        """Length of the contents."""
+        return len(self.data)
 
 
 class Sections(Protocol):
@@ -25,8 +59,12 @@ class Sections(Protocol):
     def path(self) -> str:
         """The file, for messages."""
 
-    def section(self, name: str) -> memoryview:
-        """Contents of ``.debug_NAME``, empty when there is none."""
+    @property
+    def address_size(self) -> int:
+        """Bytes of an address on the file's machine."""
+
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME``, an empty one when it is not there."""
 
 
 class FileSections:
@@ -34,49 +72,51 @@ class FileSections:
 
     def __init__(self, elf: ElfFile, *, split: bool = False) -> None:
         self.elf = elf
+        self.path = elf.path
+        self.address_size = 8 if elf.wide else 4
         self._suffix = ".dwo" if split else ""
-        self._read: dict[str, memoryview] = {}
+        self._known: dict[str, DebugSection] = {}
 
-    @property
-    def path(self) -> str:
-        """The file, for messages."""
-        return self.elf.path
+    @cached_property
+    def _file(self) -> ELFFile:
+        # A mapping can be read like a file.
+        return ELFFile(self.elf.view.obj)  # type: ignore[arg-type]
 
-    def section(self, name: str) -> memoryview:
-        """Contents of ``.debug_NAME``, empty when there is none.
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME``, an empty one when it is not there."""
+        return self._section(f"debug_{name}{self._suffix}")
 
-        Raises:
-            TraceError: it is compressed and damaged, or in a way that this machine has no library for.
-        """
-        known = self._read.get(name)
+    def index(self, name: str) -> DebugSection:
+        """``.debug_NAME`` as it is called in packages too, an empty one when it is not there."""
+        return self._section(f"debug_{name}")
+
+    def _section(self, name: str) -> DebugSection:
+        known = self._known.get(name)
         if known is None:
-            known = self._read[name] = self._find(f"debug_{name}{self._suffix}")
+            known = self._known[name] = DebugSection(name, lambda: self._find(name))
         return known
 
-    def index(self, name: str) -> memoryview:
-        """Contents of ``.debug_NAME`` as it is called in packages too, empty when there is none."""
-        return self._find(f"debug_{name}")
-
-    def _find(self, name: str) -> memoryview:
-        found = [section for section in self.elf.sections if section.name in (f".{name}", f".z{name}")]
-        if len(found) <= 1:
-            return self._contents(found[0]) if found else _NOTHING
+    def _find(self, name: str) -> bytes:
+        sections = self.elf.sections
+        found = [number for number, section in enumerate(sections) if section.name in (f".{name}", f".z{name}")]
         # Object files, and `.dwo` files with them, have each type unit in a section of its own. References between
         # units count from the start of the one that is in no group.
-        found.sort(key=lambda section: bool(section.flags & SHF_GROUP))
-        return memoryview(b"".join(self._contents(section) for section in found))
+        found.sort(key=lambda number: bool(sections[number].flags & SHF_GROUP))
+        return b"".join(self._contents(number) for number in found)
 
-    def _contents(self, section: Section) -> memoryview:
-        data = self.elf.contents(section)
-        if section.flags & SHF_COMPRESSED:
-            kind, size, head = _compression(data, self.elf.wide)
-        elif section.name.startswith(".z") and bytes(data[:4]) == b"ZLIB":
-            kind, size, head = _ZLIB, int.from_bytes(data[4:12], "big"), 12
-        else:
-            return data
+    def _contents(self, number: int) -> bytes:
+        section = self.elf.sections[number]
+        if section.type == SHT_NOBITS:
+            return b""
+        stored = self.elf.contents(section)
         try:
-            return memoryview(_expanded(kind, data[head:], size))
-        except (zlib.error, ValueError, MemoryError, OverflowError) as error:
+            # pyelftools 0.33 decompresses zlib alone, and of `.zdebug_*` all sections of a file or none.
+            if section.flags & SHF_COMPRESSED and int.from_bytes(stored[:4], "little") == _ZSTD:
+                return _zstd(stored, self.elf.wide)
+            if section.name.startswith(".z") and bytes(stored[:4]) == b"ZLIB":
+                return zlib.decompress(stored[12:])
+            return self._file.get_section(number).data()
+        except (zlib.error, ELFError, ValueError, MemoryError, OverflowError) as error:
             raise TraceError(f"{self.path}: {section.name} cannot be decompressed: {error}") from error
 
 
@@ -85,32 +125,23 @@ class SectionParts:
 
     def __init__(self, whole: Sections, rows: Mapping[str, tuple[int, int]], cut: frozenset[str]) -> None:
         self.path = whole.path
+        self.address_size = whole.address_size
         self._whole = whole
         self._rows = rows
         self._cut = cut
 
-    def section(self, name: str) -> memoryview:
-        """Contents of ``.debug_NAME`` for this unit."""
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME`` as far as it belongs to this unit."""
+        whole = self._whole.section(name)
         if name not in self._cut:
-            return self._whole.section(name)
+            return whole
         start, size = self._rows.get(name, (0, 0))
-        return self._whole.section(name)[start : start + size]
+        return DebugSection(name, lambda: whole.data[start : start + size])
 
 
-def _compression(data: memoryview, wide: bool) -> tuple[int, int, int]:
-    """Method, size after decompression, and length of the header (``Elf64_Chdr``, ``Elf32_Chdr``)."""
-    if wide:
-        kind, size, _ = struct.unpack_from("<I4xQQ", data)
-        return kind, size, 24
-    kind, size, _ = struct.unpack_from("<III", data)
-    return kind, size, 12
+def _zstd(stored: memoryview, wide: bool) -> bytes:
+    """Contents behind an ``Elf64_Chdr`` or ``Elf32_Chdr``; the second of its three words is the size of them."""
+    from pytrace.runtime.zstd import decompress
 
-
-def _expanded(kind: int, data: memoryview, size: int) -> bytes:
-    if kind == _ZLIB:
-        return zlib.decompress(data, bufsize=max(size, 1))
-    if kind == _ZSTD:
-        from pytrace.runtime.zstd import decompress
-
-        return decompress(bytes(data), size)
-    raise ValueError(f"compression method {kind} is unknown")
+    word = 8 if wide else 4
+    return decompress(bytes(stored[3 * word :]), int.from_bytes(stored[word : 2 * word], "little"))

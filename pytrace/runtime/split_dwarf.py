@@ -9,31 +9,29 @@ Source: the DWARF 5 standard, 3.1.2, 3.1.3 and 7.3.2; https://gcc.gnu.org/wiki/D
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime.dwarf_constants import At, UnitKind
-from pytrace.runtime.dwarf_forms import DwarfError
 from pytrace.runtime.dwarf_packages import Package
 from pytrace.runtime.dwarf_sections import FileSections
-from pytrace.runtime.dwarf_units import Unit, UnitTable
+from pytrace.runtime.dwarf_units import COMPLAINTS, Unit, UnitTable, explained
 from pytrace.runtime.elf import ElfFile
 
 
 def split_name(unit: Unit) -> str:
     """Name of the file that a skeleton stands for; empty for a unit that is whole."""
-    if unit.kind not in (UnitKind.COMPILE, UnitKind.SKELETON):
+    # Before DWARF 5 headers do not tell kinds.
+    if unit.header.get("unit_type", "DW_UT_compile") not in ("DW_UT_compile", "DW_UT_skeleton"):
         return ""
-    return unit.top.text(At.DWO_NAME) or unit.top.text(At.GNU_DWO_NAME)
+    return unit.top.text("DW_AT_dwo_name") or unit.top.text("DW_AT_GNU_dwo_name")
 
 
 def _identity(unit: Unit) -> int | None:
     """The id that a skeleton and its unit share: in the header since DWARF 5, an attribute before."""
     if unit.dwo_id is not None:
         return unit.dwo_id
-    return unit.top.number(At.GNU_DWO_ID) if At.GNU_DWO_ID in unit.top else None
+    return unit.top.number("DW_AT_GNU_dwo_id") if "DW_AT_GNU_dwo_id" in unit.top else None
 
 
 def _unit_of(table: UnitTable, identity: int) -> Unit | None:
@@ -74,7 +72,7 @@ class SplitUnits:
     def _find(self, unit: Unit, name: str) -> Unit | None:
         identity = _identity(unit)
         if identity is None:
-            self.problems[f"{unit.table.sections.path}: a unit names {name} and has no id to know it by"] = None
+            self.problems[f"{unit.dwarfinfo.path}: a unit names {name} and has no id to know it by"] = None
             return None
         for package in self._dwp_files():
             found = self._reading(package.path, partial(package.unit, identity))
@@ -98,15 +96,15 @@ class SplitUnits:
             return look()
         except TraceError as error:
             self.problems[error.message] = None
-        except (DwarfError, IndexError, struct.error) as error:
-            self.problems[f"{path}: its DWARF cannot be read: {error}"] = None
+        except COMPLAINTS as error:
+            self.problems[f"{path}: its DWARF cannot be read: {explained(error)}"] = None
         return None
 
     # ---- .dwo files
 
     def _places(self, unit: Unit, name: str) -> Iterator[str]:
         """Where a ``.dwo`` file may be, each place once."""
-        compiled_in = unit.top.text(At.COMP_DIR)
+        compiled_in = unit.top.text("DW_AT_comp_dir")
         base = os.path.basename(name)
         whole = name if name.startswith("/") or not compiled_in else f"{compiled_in}/{name}"
         found = [f"{self._root}{whole}"] if whole.startswith("/") else []
@@ -146,8 +144,8 @@ class SplitUnits:
                 if sections is not None:
                     try:
                         self._packages.append(Package(sections))
-                    except (DwarfError, IndexError, struct.error) as error:
-                        self.problems[f"{path}: it cannot be read as a package: {error}"] = None
+                    except COMPLAINTS as error:
+                        self.problems[f"{path}: it cannot be read as a package: {explained(error)}"] = None
         return self._packages
 
     def _dwp_places(self) -> Iterator[str]:
@@ -163,8 +161,9 @@ class SplitUnits:
 
 
 def _complaint(unit: Unit, name: str, stale: str) -> str:
-    owner, source = unit.table.sections.path, unit.top.text(At.NAME)
+    owner, source = unit.dwarfinfo.path, unit.top.text("DW_AT_name")
     what = f"the debug information of {source}" if source else "debug information"
     if stale:
         return f"{owner}: {what} should be in {stale}, but that file is of another build (its id is a different one)"
-    return f"{owner}: {what} is in {name}, which is not there (compiled in {unit.top.text(At.COMP_DIR) or 'no folder'})"
+    folder = unit.top.text("DW_AT_comp_dir") or "no folder"
+    return f"{owner}: {what} is in {name}, which is not there (compiled in {folder})"

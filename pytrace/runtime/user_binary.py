@@ -114,10 +114,10 @@ class Binary:
     def debug(self) -> DebugInfo | None:
         """DWARF of the binary or of its debug file; None when there is none."""
         if self._debug is None:
-            from pytrace.runtime.dwarf import DebugInfo
-
             for path in (self.path, self.debug_path):
-                if path is not None and "!/" not in path and DebugInfo.present(path):
+                if path is not None and "!/" not in path and debug_files.has_dwarf(path):
+                    from pytrace.runtime.dwarf import DebugInfo
+
                     self._debug = DebugInfo(path, (self.path,), self._search, self._root)
                     break
         return self._debug

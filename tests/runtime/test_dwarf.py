@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -124,6 +126,18 @@ def test_without_dwarf(tmp_path: Path) -> None:
     binaries = UserBinaries()
     assert binaries.parameters(str(path), "main") is None
     assert binaries.lines(str(path), "plain.c", 1, None) == []
+
+
+def test_the_reader_of_dwarf_is_imported_for_binaries_that_have_it(tmp_path: Path) -> None:
+    compiled(tmp_path, "plain", "int main(void) { return 0; }\n")
+    compiled(tmp_path, "full", "int main(void) { return 0; }\n", "-g")
+    code = (
+        "import sys\nfrom pytrace.runtime.user_binary import UserBinaries\n"
+        "UserBinaries().parameters(sys.argv[1], 'main')\nprint('elftools' in sys.modules)\n"
+    )
+    for name, imported in (("plain", "False"), ("full", "True")):
+        command = [sys.executable, "-c", code, str(tmp_path / name)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == imported
 
 
 def test_columns(tmp_path: Path) -> None:

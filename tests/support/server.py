@@ -105,6 +105,7 @@ def _text(path: str) -> str:
 
 PRELOADED = (
     "json", "re", "tempfile", "llvmlite.binding", "llvmlite.ir", "ply.lex", "ply.yacc",
+    "elftools.elf.elffile", "elftools.dwarf.dwarfinfo",
 )  # fmt: skip
 """Libraries that a run may import, beside all of pytrace: an import in the emulated guest takes seconds."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts, processes
+from pytrace.runtime.debug_files import has_dwarf
 from pytrace.runtime.demangle import demangle
 from pytrace.runtime.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.processes import Mapping
@@ -114,11 +115,11 @@ class Symbolizer:
             self._kernel_debug_sought = True
             path = self._vmlinux or _kernel_image()
             if path:
-                from pytrace.runtime.dwarf import DebugInfo
-
                 start = self._kallsyms.address("_stext")
                 linked = self._binaries.binary(path).variable_address("_stext")
-                if start is not None and linked is not None and DebugInfo.present(path):
+                if start is not None and linked is not None and has_dwarf(path):
+                    from pytrace.runtime.dwarf import DebugInfo
+
                     self._kernel_debug = DebugInfo(path), start - linked
         return self._kernel_debug
 
