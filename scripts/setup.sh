@@ -215,7 +215,9 @@ ensure_kernel() {
     (
         cd "$kernels/$kernel" || exit 1
         apt-get -q -q -o APT::Sandbox::User=root download "$package" >&2 || { is_root && apt_update force && apt-get -q -q -o APT::Sandbox::User=root download "$package" >&2; } || exit 1
-        dpkg -x ./*.deb . && rm -f ./*.deb && PATH=$PATH:/sbin:/usr/sbin depmod -b "$PWD" "$kernel" && : >.ready
+        dpkg -x ./*.deb . && rm -f ./*.deb || exit 1
+        [ -e lib ] || ln -s usr/lib lib || exit 1 # newer packages have their modules under /usr only
+        PATH=$PATH:/sbin:/usr/sbin depmod -b "$PWD" "$kernel" && : >.ready
     ) || { say "could not fetch $package"; return 1; }
 }
 
