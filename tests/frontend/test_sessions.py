@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.types import INT32
+from pytrace.kernel import KernelFunction
+from pytrace.types import INT32, UINT64, Field, Struct
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel, function
 
@@ -58,3 +59,21 @@ def test_only_where_the_kernel_has_it_and_the_user_wants_it() -> None:
     assert [unit.multi for unit in Expanded(text).units] == ["", ""]
     unknown = replace(SESSIONS, prototypes=_PLAIN.prototypes)
     assert [unit.multi for unit in Expanded(text, unknown).units] == ["kprobe_multi", "kprobe_multi"]
+
+
+def test_pools_of_older_kernels_need_many_functions() -> None:
+    """Before 6.14 a session on one function that sleeps would leave out calls that a kprobe sees."""
+    probe = Struct("struct", "fprobe", 8, (Field("rethook", UINT64, 0),), origin="vmlinux", align=8)
+    names = [f"pooled_{number}" for number in range(16)]
+    kernel = replace(
+        SESSIONS,
+        structs={**SESSIONS.structs, ("struct", "fprobe"): probe},
+        traceable=(*SESSIONS.traceable, *(KernelFunction(name) for name in names)),
+    )
+
+    def multi(what: str) -> list[str]:
+        text = f"kprobe:{what} {{ }} kretprobe:{what} {{ }}"
+        return [unit.multi for unit in Expanded(text, kernel).units]
+
+    assert multi("vfs_read") == ["", ""]
+    assert multi("pooled_*") == ["kprobe_session", "kprobe_session"]

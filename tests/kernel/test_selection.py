@@ -62,11 +62,11 @@ ONE = [
     pytest.param("u:*:served {{ @ = count(); }}", "uprobe", "@: 2", id="mapped_binaries"),
     pytest.param("t:syscalls:sys_enter_rt_sigtimedwait {{ @ = count(); }}", "syscalls", "@: 2", id="tracepoint"),
     pytest.param("rt:sys_enter /arg1 == 128/ {{ @ = count(); }}", "rawtracepoint", "@: 2", id="rawtracepoint"),
-    pytest.param("k:do_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 2", id="kprobe"),
+    pytest.param("k:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 2", id="kprobe"),
     # The process is in the function already: that return has no entry that was seen.
-    pytest.param("kr:do_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 1", id="kretprobe"),
-    pytest.param("fentry:do_sigtimedwait {{ @ = count(); }}", "fentry", "@: 2", id="fentry"),
-    pytest.param("fexit:do_sigtimedwait {{ @ = count(); }}", "fentry", "@: 1", id="fexit"),
+    pytest.param("kr:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 1", id="kretprobe"),
+    pytest.param("fentry:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "fentry", "@: 2", id="fentry"),
+    pytest.param("fexit:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "fentry", "@: 1", id="fexit"),
     pytest.param(
         "i:s:60 {{ }} t:syscalls:sys_enter_rt_sigtimedwait {{ @[pid] = count(); }}", "syscalls", "@[{pid}]: 2",
         id="with_others",
