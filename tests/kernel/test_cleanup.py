@@ -17,9 +17,11 @@ from tests.support.loading import Loaded, program, target
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 TRACER = """
+import signal
 import time
 from contextlib import ExitStack
 from tests.kernel.test_cleanup import session
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 with ExitStack() as stack:
     session(stack)
     print("attached", flush=True)

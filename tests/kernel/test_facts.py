@@ -311,7 +311,7 @@ def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
 def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     start = time.process_time()
     kinds = {line.partition(":")[0] for line in _lines(kernel, None)}
-    assert time.process_time() - start < 100 * unit()
+    assert time.process_time() - start < 500 * unit()
     assert kinds >= {"kprobe", "tracepoint", "software", "hardware", "rawtracepoint"}
 
 

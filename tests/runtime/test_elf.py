@@ -202,4 +202,4 @@ def test_a_large_library_is_quick() -> None:
     spent = time.process_time() - start
     assert len(names) > 100_000
     assert names == sorted(set(names))
-    assert spent < 100 * unit()
+    assert spent < 500 * unit()
