@@ -30,12 +30,11 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
     return None
 
 
-def has_dwarf(path: str) -> bool:
+def has_dwarf(file: ElfFile) -> bool:
     """Whether a file has DWARF with functions and lines."""
-    with ElfFile.open(path) as file:
-        return any(
-            section.name in (".debug_info", ".zdebug_info") and section.type != SHT_NOBITS for section in file.sections
-        )
+    return any(
+        section.name in (".debug_info", ".zdebug_info") and section.type != SHT_NOBITS for section in file.sections
+    )
 
 
 def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[str, str | None] | None:

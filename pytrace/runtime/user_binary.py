@@ -33,6 +33,7 @@ class Binary:
         self._looked = False
         self._stubs: dict[int, Symbol] | None = None
         self._debug: DebugInfo | None = None
+        self._without_debug = False
         self._asked = False
         self._unanswered: list[str] = []
 
@@ -113,14 +114,25 @@ class Binary:
     @property
     def debug(self) -> DebugInfo | None:
         """DWARF of the binary or of its debug file; None when there is none."""
-        if self._debug is None:
-            for path in (self.path, self.debug_path):
-                if path is not None and "!/" not in path and debug_files.has_dwarf(path):
-                    from pytrace.runtime.dwarf import DebugInfo
-
-                    self._debug = DebugInfo(path, (self.path,), self._search, self._root)
-                    break
+        if self._debug is None and not self._without_debug:
+            self._debug = self._open_debug()
+            self._without_debug = self._debug is None
         return self._debug
+
+    def _open_debug(self) -> DebugInfo | None:
+        own = self.path if debug_files.has_dwarf(self.elf) else None
+        for path in (own, self.debug_path):
+            # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
+            if path is None or not os.path.isfile(path):
+                continue
+            with ElfFile.open(path) as file:
+                replaced = path == own and file.build_id != self.elf.build_id
+                found = debug_files.has_dwarf(file) and not replaced
+            if found:
+                from pytrace.runtime.dwarf import DebugInfo
+
+                return DebugInfo(path, (self.path,), self._search, self._root)
+        return None
 
     def ask_servers(self) -> None:
         """Have debuginfod servers, where there are any, give the DWARF that is not on this machine; once."""
@@ -133,7 +145,7 @@ class Binary:
 
         path, self._unanswered = debuginfod.fetch(self.elf.build_id)
         if path is not None and debug_files.has_build_id(path, self.elf.build_id):
-            self._debug_path, self._looked = path, True
+            self._debug_path, self._looked, self._without_debug = path, True, False
 
     @property
     def problems(self) -> list[str]:

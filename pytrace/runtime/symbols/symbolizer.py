@@ -116,8 +116,9 @@ class Symbolizer:
             path = self._vmlinux or _kernel_image()
             if path:
                 start = self._kallsyms.address("_stext")
-                linked = self._binaries.binary(path).variable_address("_stext")
-                if start is not None and linked is not None and has_dwarf(path):
+                image = self._binaries.binary(path)
+                linked = image.variable_address("_stext")
+                if start is not None and linked is not None and has_dwarf(image.elf):
                     from pytrace.runtime.dwarf import DebugInfo
 
                     self._kernel_debug = DebugInfo(path), start - linked
@@ -248,6 +249,9 @@ class Symbolizer:
                     return frames
             except TraceError as error:
                 self._unreadable[f"source lines of {module}"] = error.message
+            except OSError as error:
+                # A binary of a container, or of a build that is over, may go while it is read.
+                self._unreadable[f"source lines of {module}"] = f"cannot read {error.filename}: {error.strerror}"
         return [last]
 
     def _space(self, pid: int) -> AddressSpace:

@@ -186,16 +186,29 @@ def test_new_libraries_are_noticed() -> None:
     assert symbols.user(os.getpid(), address)[0].name == "__cxa_demangle"
 
 
-def test_vdso() -> None:
+@pytest.mark.parametrize("lines", [False, True])
+def test_vdso(lines: bool) -> None:
     from pytrace.runtime.symbols.vdso import vdso_image
 
     image = vdso_image()
     assert image is not None
     row = next(r for r in processes.executable_mappings(processes.read_maps(os.getpid())) if r.path == "[vdso]")
     symbol = next(found for name in ("clock_gettime", "__kernel_clock_gettime") for found in image.functions(name))
-    (frame,) = Symbolizer().user(os.getpid(), row.start + symbol.address + 1)
+    (frame,) = Symbolizer(lines=lines).user(os.getpid(), row.start + symbol.address + 1)
     assert (frame.module, frame.offset) == ("[vdso]", 1)
     assert "clock_gettime" in frame.name
+
+
+def test_debug_information_of_a_binary_that_went_or_was_replaced(tmp_path: Path) -> None:
+    path = compiled(tmp_path, "gone", "int main(void) { return 0; }\n", "-g")
+    kept, removed, replaced = (Binary.open(str(path)) for _ in range(3))
+    assert kept.debug is not None
+    other = compiled(tmp_path, "other", "int other(void) { return 1; }\nint main(void) { return other(); }\n", "-g")
+    path.unlink()
+    assert removed.debug is None
+    other.rename(path)
+    assert replaced.debug is None
+    assert Binary.open(str(path)).debug is not None
 
 
 def test_library_stubs_are_named(tmp_path: Path) -> None:
