@@ -39,14 +39,21 @@ def _held_by_others() -> set[tuple[str, int]]:
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) in family:
             continue
-        try:
-            for entry in os.scandir(f"/proc/{name}/fdinfo"):
-                text = Path(entry.path).read_text()
-                held = re.findall(r"^(prog|map|link)_id:\s*(\d+)", text, re.MULTILINE)
-                found |= {(kind, int(number)) for kind, number in held}
-        except OSError:
-            continue
+        for path in _descriptors(name):
+            try:
+                text = path.read_text()
+            except OSError:
+                continue  # closed in the meantime
+            held = re.findall(r"^(prog|map|link)_id:\s*(\d+)", text, re.MULTILINE)
+            found |= {(kind, int(number)) for kind, number in held}
     return found
+
+
+def _descriptors(process: str) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{process}/fdinfo").iterdir())
+    except OSError:
+        return []
 
 
 def _family() -> set[int]:
@@ -69,7 +76,7 @@ class Watch:
 
     before: set[tuple[str, int]] = field(default_factory=objects)
 
-    def leaked(self, patience: float = 3.0) -> list[str]:
+    def leaked(self, patience: float = 10.0) -> list[str]:
         """New objects that stay. The kernel frees in its own time (RCU), so this waits up to *patience* seconds."""
         end = time.monotonic() + patience
         while True:
@@ -77,7 +84,8 @@ class Watch:
             if not new:
                 return []
             foreign = _held_by_others()
-            new -= foreign
+            # What another tracer closed while its descriptors were read is gone by now.
+            new = (new - foreign) & objects()
             if foreign - self.before:
                 # Another tracer is at work: the maps of its programs have no descriptor that tells whose they are.
                 new = {item for item in new if item[0] == "link"}
