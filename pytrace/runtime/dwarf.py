@@ -67,6 +67,10 @@ class _Reading:
         return False
 
 
+KEPT = 64
+"""Units whose functions and lines are kept for stacks: a run of days comes by most of a library's."""
+
+
 class DebugInfo:
     """The DWARF of one file.
 
@@ -204,6 +208,8 @@ class DebugInfo:
         One place with an empty function where only the line is known: of assembly, and where the file with the rest is
         not there.
         """
+        if max(len(self._functions), len(self._tables)) > KEPT:
+            self._forget()
         with self._reading():
             unit = self._unit_at(address)
             chain = self._chain(unit, address) if unit is not None else []
@@ -256,6 +262,14 @@ class DebugInfo:
         return _found(self._functions_of(unit), address)
 
     # ---- units
+
+    def _forget(self) -> None:
+        """Let go of all units that were read."""
+        code = self._units.code
+        self._units = UnitTable(FileSections(self._elf), supplement=self._supplement)
+        self._units.code = code
+        self._functions.clear()
+        self._tables.clear()
 
     def _unit_at(self, address: int) -> Unit | None:
         """The unit of an address: by ``.debug_aranges``, else by asking the units that it leaves out."""

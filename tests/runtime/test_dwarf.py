@@ -184,3 +184,20 @@ def test_results(program: Binary) -> None:
     assert debug.result("work", program.address_of("work")) == INT32
     assert debug.result("mixed", program.address_of("mixed")) == Array(UINT8, 8)
     assert debug.result("nothing", None) is None
+
+
+def test_units_are_forgotten_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of days comes by all units of a large library: only some stay in memory, and answers do not change."""
+    sources = [f"int part_{at}(int x) {{ return x + {at}; }}\n" for at in range(4)]
+    objects = [compiled(tmp_path, f"part_{at}.o", text, "-g", "-c") for at, text in enumerate(sources)]
+    calls = " + ".join(f"part_{at}(1)" for at in range(4))
+    declared = "".join(f"int part_{at}(int);\n" for at in range(4))
+    path = compiled(tmp_path, "parts", f"{declared}int main(void) {{ return {calls}; }}\n", "-g", *map(str, objects))
+    addresses = [symbol.address + 4 for symbol in Binary.open(str(path)).functions("part_*")] * 2
+    whole = DebugInfo(str(path))
+    expected = [whole.frames(address) for address in addresses]
+    assert [frames[0].function for frames in expected[:4]] == [f"part_{at}" for at in range(4)]
+    monkeypatch.setattr("pytrace.runtime.dwarf.KEPT", 1)
+    debug = DebugInfo(str(path))
+    assert [debug.frames(address) for address in addresses] == expected
+    assert len(debug._functions) <= 2
