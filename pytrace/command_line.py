@@ -170,7 +170,8 @@ def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int
         letter, letters = letters[0], letters[1:]
         row = _SHORT.get(letter)
         if row is None:
-            raise TraceError(f"unknown option -{letter}", hints=("pytrace --help lists the options",))
+            hints = ("pytrace --help lists the options", "parameters of the script that start with - go after --")
+            raise TraceError(f"unknown option -{letter}", hints=hints)
         if not row.argument:
             _set(line, row, "")
             continue

@@ -152,7 +152,7 @@ _COUNT = _integer(1, 2**31 - 1)
 KEYS: tuple[Key, ...] = (
     Key("cache_user_symbols", _symbol_cache, "how long symbols of user processes are kept: PER_PID, PER_PROGRAM, NONE"),
     Key("cpp_demangle", _boolean, "show C++ names demangled"),
-    Key("lazy_symbolication", _boolean, "look up user symbols when they are printed"),
+    Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are looked up when they are printed"),
     Key("license", _license, "licence that the programs are loaded under"),
     Key("log_size", _COUNT, "bytes of verifier log"),
     Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
@@ -162,7 +162,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
     Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
     Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),
-    Key("perf_rb_pages", _integer(0, 2**20), "pages of the ring buffer; 0: by available memory"),
+    Key("perf_rb_pages", _integer(0, 2**19), "pages of the ring buffer; 0: by available memory"),
     Key("print_maps_on_exit", _boolean, "print all maps at the end"),
     Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
     Key("use_blazesym", _boolean, "accepted for compatibility"),

@@ -53,6 +53,14 @@ class TraceError(Exception):
         self.status = status
 
 
+class PlacedError(TraceError):
+    """A :class:`TraceError` of the code generator that has a place in the script: becomes an error there."""
+
+    def __init__(self, message: str, span: Span, *, hints: Iterable[str] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.span = span
+
+
 class ScriptError(Exception):
     """A script cannot be compiled; the :class:`Diagnostics` that it was raised from tell why."""
 
@@ -108,12 +116,17 @@ class Diagnostics:
             raise ScriptError
 
 
-def similar(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+def similar(name: str, known: Iterable[str]) -> list[str]:
     """The names in *known* that a user may have meant by *name*, nearest first."""
     import difflib
 
     pool = list(dict.fromkeys(known))
-    return difflib.get_close_matches(name, pool, n=limit, cutoff=0.6)
+    return difflib.get_close_matches(name, pool, n=3, cutoff=0.6)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 argument``, ``2 arguments``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -144,21 +157,50 @@ def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
     return "".join(render(item, colour=colour) for item in ordered)
 
 
+_LONGEST_LINE = 500
+"""Lines of more characters are cut to those around what is meant."""
+_IN_FRONT = 100
+"""How many characters in front of what is meant stay of a line that is cut."""
+_MOST_LINES = 20
+"""Of a place with more lines the first and last ones are shown."""
+_CUT = "..."
+
+
 def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
     reset = _RESET if colour else ""
     first, last = span.first, span.last
     if first.line != last.line:
         yield f"{colour}{span.source.name}:{first.line}-{last.line}: {label}: {message}{reset}"
-        for number in range(first.line, last.line + 1):
-            yield _expand(span.source.line(number))
+        yield from _lines(span, first.line, last.line)
         return
     where = f"{span.source.name}:{first.line}:{first.column}-{last.column}"
     yield f"{colour}{where}: {label}: {message}{reset}"
-    text = span.source.line(first.line)
-    before = _expand(text[: first.column - 1])
-    marked = _expand(text[first.column - 1 : last.column - 1])
+    text, start, end = _cut(span.source.line(first.line), first.column - 1, last.column - 1)
+    before = _expand(text[:start])
+    marked = _expand(text[start:end])
     yield _expand(text)
     yield " " * len(before) + "~" * max(1, len(marked))
+
+
+def _lines(span: Span, first: int, last: int) -> Iterator[str]:
+    shown: Iterable[int] = range(first, last + 1)
+    if last - first >= _MOST_LINES:
+        half = _MOST_LINES // 2
+        shown = (*range(first, first + half), 0, *range(last - half + 1, last + 1))
+    for number in shown:
+        yield _expand(_cut(span.source.line(number), 0, 0)[0]) if number else _CUT
+
+
+def _cut(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """What is shown of a line, and where in that its part *start* … *end* is."""
+    if len(text) <= _LONGEST_LINE:
+        return text, start, end
+    left = max(0, min(start - _IN_FRONT, len(text) - _LONGEST_LINE))
+    right = left + _LONGEST_LINE
+    before = _CUT if left else ""
+    shown = before + text[left:right] + (_CUT if right < len(text) else "")
+    moved = len(before) - left
+    return shown, start + moved, min(end, right) + moved
 
 
 def _expand(text: str) -> str:

@@ -34,7 +34,7 @@ def read(path: str) -> bytes | None:
     try:
         if not _own(os.stat(os.path.dirname(path))):
             return None
-        with open(path, "rb", opener=_open) as file:
+        with open(path, "rb", opener=open_private) as file:
             return file.read() if _own(os.fstat(file.fileno())) else None
     except OSError:
         return None
@@ -54,7 +54,7 @@ def write(path: str, *parts: bytes) -> bool:
     except OSError:
         return False
     try:
-        with open(fresh, "xb", opener=_open) as file:
+        with open(fresh, "xb", opener=open_private) as file:
             file.writelines(parts)
         os.replace(fresh, path)
     except OSError:
@@ -65,7 +65,8 @@ def write(path: str, *parts: bytes) -> bool:
     return True
 
 
-def _open(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
+    """An opener for ``open``: no link is followed, and what is created is the user's alone."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

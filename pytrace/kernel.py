@@ -116,7 +116,7 @@ class KernelInfo(Protocol):
 
     @property
     def possible_cpus(self) -> int:
-        """CPUs that may ever be online: the length of per-CPU data."""
+        """One more than the highest number of a CPU that may ever be online: the length of what is indexed by CPU."""
 
     @property
     def pid_namespace(self) -> tuple[int, int] | None:
@@ -208,6 +208,9 @@ class KernelInfo(Protocol):
     def user_address(self, path: str, name: str) -> int | None:
         """Virtual address of a symbol of a binary, variables included."""
 
+    def user_size(self, path: str, name: str) -> int:
+        """Size in bytes of such a symbol, 0 when the binary does not tell."""
+
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
 
@@ -219,6 +222,9 @@ class KernelInfo(Protocol):
 
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address of a binary."""
+
+    def user_address_at(self, path: str, offset: int) -> int | None:
+        """Virtual address of a file offset of a binary's code."""
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a user function, from DWARF."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
 from pytrace import cache, request
@@ -35,11 +36,11 @@ def run(line: CommandLine) -> int:
     if line.flag("list"):
         return _list(line, options)
     script = request.script(line)
+    if script.compiled is not None:
+        _refuse_compile_options(line, options)
+        return _run_compiled_file(script, options)
     if options.mode == "format":
         return _format(script, options)
-    if script.compiled is not None:
-        _refuse_compile_options(line)
-        return _run_compiled_file(script, options)
     compile_options = request.compile_options(line, options, script)
     if script.wants_help:
         return _script_help(script)
@@ -67,9 +68,7 @@ def _run_script(line: CommandLine, script: Script, compile_options: CompileOptio
         return _develop(line, script, compile_options, options)
     if options.mode in ("codegen", "compiler-bench"):
         return _compile_only(script, compile_options, options)
-    from pytrace.runtime import privileges
-
-    privileges.check()
+    _check_machine(options)
     return _execute(_compiled(line, script, compile_options, options), options)
 
 
@@ -112,6 +111,18 @@ def _print(diagnostics: Diagnostics, options: RunOptions) -> None:
     sys.stderr.write(render_all(shown, colour=colour()))
 
 
+def _warn(texts: Iterable[str], options: RunOptions) -> None:
+    if options.warnings:
+        sys.stderr.write("".join(f"WARNING: {text}\n" for text in texts))
+
+
+def _check_machine(options: RunOptions) -> None:
+    """Refuse to trace where this process may not, and tell what the machine lacks."""
+    from pytrace.runtime import privileges
+
+    _warn(privileges.check(), options)
+
+
 def _execute(script: CompiledScript, options: RunOptions) -> int:
     from pytrace.runtime.session import Session
 
@@ -129,26 +140,35 @@ _COMPILE_ONLY = {
 }
 """Options that have no meaning for a file that is compiled already."""
 
+_OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench": "--mode compiler-bench"}
+"""Modes that do something with the text of a script, by the option to name."""
 
-def _refuse_compile_options(line: CommandLine) -> None:
+
+def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
     for key, option in _COMPILE_ONLY.items():
         if line.text(key) or line.many(key):
             raise TraceError(f"the file is compiled already; {option} goes to the call that compiles it")
+    wanted = _OF_THE_TEXT.get(options.mode)
+    if line.flag("verify_llvm_ir"):
+        wanted = "--verify-llvm-ir"
+    elif options.debug and not options.debug & {"libbpf", "verifier"}:
+        wanted = "-d"
+    if wanted is not None:
+        raise TraceError(f"the file is compiled already; {wanted} needs the script that it was made from")
 
 
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
-    from pytrace.runtime import aot, privileges
+    from pytrace.runtime import aot
 
     assert script.compiled is not None
     compiled = CompiledScript.from_bytes(script.compiled)
     if script.wants_help:
         sys.stdout.write(aot.usage(compiled, script.source.name))
         return 0
-    privileges.check()
+    _check_machine(options)
     given = aot.Given(script.positional, script.named)
     prepared = aot.prepare(compiled, given, options, live_kernel(options))
-    if options.warnings:
-        sys.stderr.write("".join(f"WARNING: {text}\n" for text in prepared.warnings))
+    _warn(prepared.warnings, options)
     return _execute(prepared.script, options)
 
 
@@ -220,9 +240,7 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
         _write(aot, result.to_bytes(executable=True), executable=True)
     if elf or aot:
         return 0
-    from pytrace.runtime import privileges
-
-    privileges.check()
+    _check_machine(options)
     return _execute(result, options)
 
 
@@ -281,7 +299,26 @@ def _list(line: CommandLine, options: RunOptions) -> int:
         return _list_script(line, kernel, options)
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
-    text = listing.listing(kernel, operand, pid=options.pid, verbose=options.verbose)
+    pattern = None if operand is None else ",".join(line.operands)
+    text = listing.listing(kernel, pattern, pid=options.pid, verbose=options.verbose)
+    _write_listing(text)
+    if not text and options.warnings:
+        sys.stderr.write(_nothing_matches(pattern))
+    _print_missing(kernel, options)
+    return 0
+
+
+def _nothing_matches(pattern: str | None) -> str:
+    """What is said where a listing is empty; a pattern without stars is most often meant as a part of a name."""
+    if pattern is None:
+        return "WARNING: there are no probes here\n"
+    text = f"WARNING: nothing matches {pattern!r}\n"
+    if "*" not in pattern and ":" not in pattern:
+        text += f"HINT: * stands for any text: '*{pattern}*'\n"
+    return text
+
+
+def _write_listing(text: str) -> None:
     try:
         sys.stdout.flush()
         # Names in binaries may be any bytes.
@@ -291,14 +328,11 @@ def _list(line: CommandLine, options: RunOptions) -> int:
         raise
     except OSError as error:
         raise TraceError(f"cannot write output: {error.strerror}") from None
-    _print_missing(kernel, options)
-    return 0
 
 
 def _print_missing(kernel: LiveKernel, options: RunOptions) -> None:
     """Tell which files with arguments of user functions were not there."""
-    if options.warnings:
-        sys.stderr.write("".join(f"WARNING: {text}\n" for text in kernel.debug_problems()))
+    _warn(kernel.debug_problems(), options)
 
 
 def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
@@ -306,6 +340,11 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     from pytrace.runtime import listing
 
     script = request.script(line)
+    if script.compiled is not None:
+        programs = CompiledScript.from_bytes(script.compiled).manifest.programs
+        places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
+        _write_listing(listing.targets(kernel, places, verbose=options.verbose))
+        return 0
     diagnostics = Diagnostics()
     wanted = replace(request.compile_options(line, options, script), mode="list")
     compilation = pipeline.Compilation(script.source, wanted, kernel, diagnostics)
@@ -314,6 +353,6 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     finally:
         _print(diagnostics, options)
     targets = [(unit.kind.name, target) for unit in compilation["units"] for target in unit.targets]
-    sys.stdout.write(listing.targets(kernel, targets, verbose=options.verbose))
+    _write_listing(listing.targets(kernel, targets, verbose=options.verbose))
     _print_missing(kernel, options)
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytrace.compiled import CompiledScript
 from pytrace.dataclass import dataclass, field, replace
-from pytrace.diagnostics import Diagnostics, InternalError, render
+from pytrace.diagnostics import Diagnostics, InternalError, PlacedError, render
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Source
@@ -99,7 +99,11 @@ def _analysis(c: Compilation) -> Any:
 def _generate(c: Compilation) -> Any:
     from pytrace import codegen
 
-    return codegen.compile_program(c["checked"], c.kernel, c.options)
+    try:
+        return codegen.compile_program(c["checked"], c.kernel, c.options)
+    except PlacedError as problem:
+        c.diagnostics.error(problem.message, problem.span, hints=problem.hints)
+        return None
 
 
 FRONT_END: tuple[Pass, ...] = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from pytrace.dataclass import dataclass
+from pytrace.diagnostics import InternalError
 from pytrace.types import AddressSpace
 
 
@@ -132,6 +133,18 @@ def probe_kind(name: str) -> ProbeKind | None:
     Names are case-insensitive, except that ``U`` (usdt) and ``u`` (uprobe) differ.
     """
     return _INDEX.get(name) or _INDEX.get(name.lower())
+
+
+def known_kind(name: str) -> ProbeKind:
+    """The row of a name that comes from the table itself, as those of a manifest do.
+
+    Raises:
+        InternalError: there is none.
+    """
+    found = probe_kind(name)
+    if found is None:
+        raise InternalError(f"unknown probe kind {name!r}")
+    return found
 
 
 def probe_names() -> list[str]:

@@ -165,6 +165,10 @@ def script(line: CommandLine) -> Script:
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
 
 
+_LOOKED_AT = 8192
+"""How many bytes of a file tell whether it is a text."""
+
+
 def _read(name: str) -> tuple[Source, bytes | None]:
     from pytrace.compiled import is_compiled
 
@@ -181,7 +185,11 @@ def _read(name: str) -> tuple[Source, bytes | None]:
         raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=hints) from error
     if is_compiled(data):
         return Source(name, "", name), data
-    text = data.decode("utf-8", "surrogateescape")
+    if b"\0" in data[:_LOOKED_AT]:
+        hints = (f"-c {name} runs a program and traces it",) if data.startswith(b"\x7fELF") and name != "-" else ()
+        raise TraceError(f"{name!r} is not a script: there are zero bytes in it", hints=hints)
+    # Editors of other systems put a byte order mark in front.
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     return (Source("stdin", text) if name == "-" else Source(name, text, os.path.abspath(name))), None
 
 

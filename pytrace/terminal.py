@@ -7,12 +7,15 @@ import os
 import sys
 
 
-def colour() -> bool:
-    """What ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``) says, else whether a terminal shows standard error."""
+def colour(descriptor: int = 2) -> bool:
+    """What ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``) says, else whether a terminal shows what *descriptor* gets.
+
+    ``NO_COLOR`` is what many programs go by, see https://no-color.org.
+    """
     wanted = os.environ.get("PYTRACE_COLOR", os.environ.get("BPFTRACE_COLOR", "auto")).lower()
     if wanted in ("always", "never"):
         return wanted == "always"
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class _Messages(io.TextIOWrapper):

@@ -61,6 +61,7 @@ install_packages() {
         tail -n 5 "$log_file" >&2
         return 1
     }
+    rm -f "$log_file" # scripts that go on by `exec` have no EXIT trap
 }
 
 # ---------------------------------------------------------------- virtual environment
@@ -78,22 +79,32 @@ find_python() {
     return 1
 }
 
-# pip_command: sets `pip` to a command line that installs into the virtual environment.
+# pip_command: sets `pip` to the way by which pip gets into the virtual environment, for run_pip.
 # Debian splits ensurepip off into python3-venv; without it any pip will do, and last the wheel that apt can fetch without root.
 pip_command() {
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-        pip="$venv/bin/python -m pip"
+        pip=own
     elif "$venv/bin/python" -m ensurepip --default-pip >/dev/null 2>&1; then
-        pip="$venv/bin/python -m pip"
+        pip=own
     elif "$base_python" -m pip --python "$venv/bin/python" --version >/dev/null 2>&1; then
-        pip="$base_python -m pip --python $venv/bin/python"
+        pip=base
     elif wheel=$(pip_wheel); then
-        "$venv/bin/python" "$wheel/pip" install -q "$wheel" >&2 && pip="$venv/bin/python -m pip"
+        "$venv/bin/python" "$wheel/pip" install -q "$wheel" >&2 && pip=own
     else
         say "pip is missing. Type: sudo apt-get install python3-venv"
         return 1
     fi
 }
+
+# run_pip ARGUMENT…: pip, of the virtual environment or of the interpreter that it was made with.
+run_pip() {
+    case $pip in
+        own) "$venv/bin/python" -m pip "$@" ;;
+        base) "$base_python" -m pip --python "$venv/bin/python" "$@" ;;
+    esac
+}
+
+install_with_pip() { run_pip install -q --disable-pip-version-check --no-input "$@"; }
 
 # pip_wheel: prints the path of a pip wheel, taken out of Debian's python3-pip-whl without installing it.
 pip_wheel() {
@@ -138,12 +149,12 @@ make_venv() {
     pip_command || return 1
     requirements=$root/scripts/requirements.txt
     if [ "$level" = dev ]; then requirements=$root/scripts/requirements-dev.txt; fi
-    install="$pip install -q --disable-pip-version-check --no-input"
-    { $install -r "$requirements" && $install --no-deps -e "$root"; } >"$log_file" 2>&1 ||
+    { install_with_pip -r "$requirements" && install_with_pip --no-deps -e "$root"; } >"$log_file" 2>&1 ||
         { grep -v '^WARNING: Location' "$log_file" >&2; say "could not install the packages of $requirements"; return 1; }
+    rm -f "$log_file"
     write_launcher
     # setuptools' start-up hook costs every start a millisecond, and nothing here needs it.
-    $pip uninstall -q -y setuptools >/dev/null 2>&1 || :
+    run_pip uninstall -q -y setuptools >/dev/null 2>&1 || :
     # Byte code now, so that the first start and read-only places have it.
     "$venv/bin/python" -m compileall -q "$root/pytrace" >/dev/null 2>&1 || :
     if [ "$level" = dev ]; then printf '%s\n' "$wanted" >"$venv/pytrace-run.stamp"; fi
@@ -152,13 +163,21 @@ make_venv() {
 
 # pip's own launcher imports more than pytrace itself does for a cached script.
 write_launcher() {
-    cat >"$venv/bin/pytrace" <<LAUNCHER || return 1
-#!$venv/bin/python
-from pytrace.cli import command
-
-command()
-LAUNCHER
+    {
+        if launchable; then
+            printf '#!%s\n' "$venv/bin/python"
+        else # a command to the shell, a string to Python
+            printf "#!/bin/sh\n'''exec' \"%s\" \"\$0\" \"\$@\"\n' '''\n" "$venv/bin/python"
+        fi
+        printf '%s\n' 'from pytrace.cli import command' '' 'command()'
+    } >"$venv/bin/pytrace" || return 1
     chmod +x "$venv/bin/pytrace"
+}
+
+# launchable: whether a first line of #! can name the interpreter: kernels take one word there, and not a long one.
+launchable() {
+    case $venv in *[[:space:]]*) return 1 ;; esac
+    [ ${#venv} -lt 110 ]
 }
 
 # ---------------------------------------------------------------- libbpf

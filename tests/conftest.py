@@ -13,13 +13,11 @@ from types import FrameType
 import pytest
 
 from tests.support import leaks
+from tests.support.patience import LIMIT
 from tests.support.programs import build
 from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
-
-LIMIT = 150
-"""Seconds that one test may take, so that one that hangs does not stall the run (soak tests may take longer)."""
 
 OF_EACH_KERNEL = frozenset(
     {"test_ahead.py", "test_attach.py", "test_facts.py", "test_loader.py", "test_misses.py", "test_selection.py"}

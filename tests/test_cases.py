@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,17 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import expect, machine, outputs
-from tests.support.cases import Case, Check, load_all
+from tests.support.cases import CASES, Case, Check, load_all
 from tests.support.leaks import Watch
+from tests.support.patience import patience
 from tests.support.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
-
-SLOWNESS = 8.0 if os.environ.get("PYTRACE_TEST_VM") else 2.0
-"""What a time limit is multiplied by: the guest is emulated, and tests share the processors."""
-
-LONGEST = 120.0
-"""No case takes longer than this, however slow the machine: the limit of all tests (``conftest.LIMIT``) is higher."""
 
 VM_ROWS, VM_CASES = 25, 3
 """In the test machine one of so many recorded programs is run, and of cases that ask for nothing that only some kernels
@@ -78,7 +72,7 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
         cwd=tmp_path,
         stdin=prepared.stdin,
         environment={"XDG_CACHE_HOME": str(tmp_path / ".cache"), **dict(prepared.environment)},
-        timeout=min(case.timeout * SLOWNESS, LONGEST),
+        timeout=case.timeout,
         when_attached=prepared.when_attached,
     )
     found = expect.problems(prepared, result)
@@ -133,7 +127,9 @@ def _after(case: Case, folder: Path) -> list[str]:
     import subprocess
 
     assert case.after is not None
-    run = subprocess.run(case.after, shell=True, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(
+        case.after, shell=True, cwd=folder, capture_output=True, text=True, timeout=patience(30), check=False
+    )
     return [f"after: status {run.returncode}: {run.stdout}{run.stderr}"] if run.returncode else []
 
 
@@ -147,7 +143,7 @@ def test_recorded(row: outputs.Row, output: str, server: Server, tmp_path: Path)
     # What a timer does between exit() and its end depends on how busy the machine is: such rows may try again.
     for _ in range(3 if "interval:" in row.program or "profile:" in row.program else 1):
         result = server.run(
-            row.argv(output), cwd="/", timeout=10 * SLOWNESS, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
+            row.argv(output), cwd="/", environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
         )
         found = outputs.problems(row, output, result)
         if not found:
@@ -164,3 +160,12 @@ def test_differences_are_documented() -> None:
     undocumented = {name: item.section for name, item in outputs.DIFFERENCES.items() if item.section not in headings}
     assert not undocumented
     assert set(outputs.DIFFERENCES) <= {row.name for row in outputs.rows()}
+
+
+def test_documented_differences_have_tests() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "differences.md").read_text()
+    headings = {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
+    named = {item.section for item in outputs.DIFFERENCES.values()}
+    for file in CASES.glob("*.case"):
+        named |= {line.strip().removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("  # ")}
+    assert not headings - named

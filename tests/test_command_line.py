@@ -57,6 +57,14 @@ def test_unknown_options_get_suggestions() -> None:
     assert any("--quiet" in hint for hint in caught.value.hints)
 
 
+@pytest.mark.parametrize("word", ["-5", "--interval=5"])
+def test_parameters_of_the_script_are_not_options(word: str) -> None:
+    with pytest.raises(TraceError) as caught:
+        read(["script.bt", word])
+    assert any("go after --" in hint for hint in caught.value.hints)
+    assert read(["script.bt", "--", word]).after == [word]
+
+
 def test_repeatable_options_keep_their_order() -> None:
     assert read(["-I", "a", "-Ib"]).many("include_directories") == ["a", "b"]
 

@@ -12,8 +12,9 @@ import pytest
 
 from pytrace import modes
 from pytrace.command_line import read
-from pytrace.compiled import INTERPRETER, MAGIC, CompiledScript, Manifest, is_compiled
+from pytrace.compiled import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
 from pytrace.diagnostics import ScriptError, TraceError
+from pytrace.events import Location
 from pytrace.request import RunOptions
 
 
@@ -105,6 +106,41 @@ def test_help_of_a_compiled_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_compiling_a_compiled_file(tmp_path: Path, options: list[str]) -> None:
     with pytest.raises(TraceError, match=f"compiled already; {options[0]}"):
         modes.run(read([*options, compiled(tmp_path)]))
+
+
+@pytest.mark.parametrize(
+    "options", [["--fmt"], ["--mode", "codegen"], ["--mode", "compiler-bench"], ["--verify-llvm-ir"], ["-d", "ast"]]
+)
+def test_a_compiled_file_has_no_text(tmp_path: Path, options: list[str]) -> None:
+    """What needs the script says so, and nothing is written over the file."""
+    path = compiled(tmp_path)
+    before = Path(path).read_bytes()
+    with pytest.raises(TraceError, match=" needs the script that it was made from"):
+        modes.run(read([*options, "-o", path, path]))
+    assert Path(path).read_bytes() == before
+
+
+def test_probes_of_a_compiled_file_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = tuple(
+        ProgramSpec(f"p{at}", kind, at, tuple(Target(name, i, {}) for i, name in enumerate(names)), Location("x", 1, 1))
+        for at, (kind, names) in enumerate((("begin", ["begin"]), ("interval", ["interval:s:1", "interval:s:2"])))
+    )
+    path = tmp_path / "listed"
+    path.write_bytes(CompiledScript(b"ELF", Manifest(programs, (), (), (), {})).to_bytes())
+    assert modes.run(read(["-l", str(path)])) == 0
+    assert capsys.readouterr().out == "begin\ninterval:s:1\ninterval:s:2\n"
+
+
+def test_a_program_is_no_script(tmp_path: Path) -> None:
+    """Who forgot -c is not shown the program's bytes."""
+    path = tmp_path / "program"
+    path.write_bytes(b"\x7fELF" + bytes(100))
+    with pytest.raises(TraceError, match="is not a script") as refused:
+        modes.run(read([str(path)]))
+    assert refused.value.hints == (f"-c {path} runs a program and traces it",)
+    path.write_bytes(b"\x89PNG\r\n" + bytes(100))
+    with pytest.raises(TraceError, match="is not a script"):
+        modes.run(read([str(path)]))
 
 
 def test_both_forms_of_a_compiled_file_are_known(tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ def test_a_file_is_the_first_operand(tmp_path: Path) -> None:
     assert script.source.text.encode("utf-8", "surrogateescape").endswith(b'\xff"); }')
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "x.bt"
+    path.write_bytes(b"\xef\xbb\xbf#!/usr/bin/env pytrace\nbegin { }")
+    assert request.script(read([str(path)])).source.text.startswith("#!")
+
+
 def test_missing_scripts(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no script given"):
         request.script(read([]))

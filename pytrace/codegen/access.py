@@ -8,7 +8,8 @@ from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Block, Value
 from pytrace.codegen.operands import Memory, Operand, Remote, Scalar
 from pytrace.codegen.operators import target_size
-from pytrace.diagnostics import InternalError, TraceError
+from pytrace.codegen.origins import origin
+from pytrace.diagnostics import InternalError, PlacedError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import FieldPath, Slot
 from pytrace.types import AddressSpace, Array, Pointer, String, Struct, Type
@@ -139,8 +140,9 @@ def typed_address(e: Emitter, node: ast.Expr, missing: Block) -> Value:
     Helpers that take typed pointers ask for that. Pointers of iterators may be null: then code goes on at *missing*.
 
     Raises:
-        TraceError: the value was not reached from the probe's arguments alone.
+        PlacedError: the value was not reached from the probe's arguments alone.
     """
+    whole, node = node, origin(e, node)
     if e.program.unit.kind.name == "iter" and isinstance(node, ast.FieldAccess):
         path = e.checked.fields[node]
         distance = loadtime.member_offset(e, node, path, movable=True)
@@ -154,14 +156,20 @@ def typed_address(e: Emitter, node: ast.Expr, missing: Block) -> Value:
     maybe_null = _unchecked_argument(e, node)
     if maybe_null is not None:
         return _not_null(e, contexts.slot(e, maybe_null.index), missing)
+    if isinstance(node, ast.FieldAccess) and origin(e, node.base) is not node.base:
+        path = e.checked.fields[node]
+        distance = loadtime.member_offset(e, node, path, movable=True)
+        address = e.b.add(typed_address(e, node.base, missing), distance)
+        return e.b.load(e.b.pointer(address)) if path.type.scalar else address
     operand = e.value(node)
     if isinstance(operand, Remote) and operand.direct:
         return operand.address
     if isinstance(operand, Scalar) and operand.direct:
         return operand.value
-    raise TraceError(
+    raise PlacedError(
         "the kernel must know the type of this pointer",
-        hints=("reach it from args (ctx in iterators) in one expression, not through a variable, a map or a cast",),
+        whole.span,
+        hints=("reach it from args (ctx in iterators), not through a map or a variable that changes",),
     )
 
 

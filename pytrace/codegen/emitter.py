@@ -87,6 +87,8 @@ class Program:
     functions: dict[FunctionInfo, str] = field(default_factory=dict)
     results: dict[FunctionInfo, int] = field(default_factory=dict)
     """Where functions leave results that do not fit a register."""
+    origins: dict[VariableInfo, ast.Expr] | None = None
+    """What :mod:`pytrace.codegen.origins` knows of variables."""
     numbers: int = 0
 
     @property

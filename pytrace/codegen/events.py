@@ -143,22 +143,25 @@ def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Valu
     if isinstance(kind, String):
         limit = min(kind.capacity, operand.type.size)
         length = text(e, operand, pointer, limit)
-        return length, count_word(e, length, limit)
+        # A value in the program's memory was counted when it was read.
+        read = isinstance(operand, Remote) or (isinstance(operand, Made) and operand.tail is not None)
+        return length, count_word(e, length, limit, read=read)
     if isinstance(kind, Buffer):
         length = _bytes(e, operand, pointer, kind.capacity)
         return length, length
     raise InternalError(f"{kind} has no tail form")
 
 
-def count_word(e: Emitter, length: Value, limit: int) -> Value:
-    """The count of a tail string; one that fills the greatest capacity is marked as cut.
+def count_word(e: Emitter, length: Value, limit: int, *, read: bool = True) -> Value:
+    """The count of a tail string; one that fills the greatest capacity is marked as cut, and counted when *read* here.
 
     A shorter one that is full is an array of characters.
     """
     if limit < memory.longest_string(e):
         return length
     cut = e.b.icmp("eq", length, str(limit))
-    count_cut(e, cut)
+    if read:
+        count_cut(e, cut)
     return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))
 
 

@@ -17,12 +17,12 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.layout import UNFOLLOWED
 from pytrace.codegen.module import HASH, Module
 from pytrace.compiled import ProgramSpec, Target
-from pytrace.diagnostics import InternalError, TraceError
+from pytrace.diagnostics import TraceError
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, ProbeContext, ProbeUnit, location
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
-from pytrace.probes import probe_kind
+from pytrace.probes import known_kind
 from pytrace.types import INT32, UINT32, UINT64, Array, Struct, Type
 
 MAP = "followed"
@@ -96,9 +96,7 @@ def _service(
     script: Script, symbol: str, target: Target, result: str, write: Callable[[Emitter], None]
 ) -> ProgramSpec:
     """A program that is not the script's: *write* emits its body."""
-    kind = probe_kind(target.probe.partition(":")[0])
-    if kind is None:
-        raise InternalError(f"there is no kind for {target.probe} in the probe table")
+    kind = known_kind(target.probe.partition(":")[0])
     span = script.checked.units[0].span
     unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), ast.Block(span, ()), span)
     program = Program(script, unit, -1, frozenset())

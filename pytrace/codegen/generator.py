@@ -234,18 +234,16 @@ def _extra(script: Script) -> dict[str, Any]:
     return found
 
 
-def compile_program(
-    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, verify: bool = False
-) -> CompiledScript:
-    """Compile a checked program; *verify* has LLVM check the IR first.
+def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> CompiledScript:
+    """Compile a checked program.
 
     Raises:
         InternalError: the generator made invalid code.
         TraceError: the machine lacks something that the script needs.
     """
-    script, size = _compiled(checked, kernel, options, sparing=False, verify=verify)
+    script, size = _compiled(checked, kernel, options, sparing=False)
     if size > stack.LIMIT:
-        script, size = _compiled(checked, kernel, options, sparing=True, verify=verify)
+        script, size = _compiled(checked, kernel, options, sparing=True)
     if size > stack.LIMIT:
         raise TraceError(
             f"a program of the script needs {size} bytes of stack, and the kernel has {stack.LIMIT}",
@@ -255,11 +253,11 @@ def compile_program(
 
 
 def _compiled(
-    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool, verify: bool
+    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool
 ) -> tuple[CompiledScript, int]:
     """The compiled script, and the stack that it needs."""
     text, manifest = generate(checked, kernel, options, sparing=sparing)
-    module = target.parse(text, verify=verify)
+    module = target.parse(text)
     target.optimise(module)
     elf = target.elf(module, len(text))
     return CompiledScript(elf, manifest), stack.needed(elf, text)

@@ -252,11 +252,9 @@ class Builder:
         """Store a ``ptr``."""
         self.emit(f"store ptr {value}, ptr {pointer}, align 8")
 
-    def atomic_add(self, pointer: Value, value: Value, bits: int = 64) -> None:
-        """Add to memory that other CPUs change too."""
-        if bits != 64:
-            value = self.define(f"trunc i64 {value} to i{bits}")
-        self.define(f"atomicrmw add ptr {pointer}, i{bits} {value} monotonic")
+    def atomic_add(self, pointer: Value, value: Value) -> None:
+        """Add to 64 bits of memory that other CPUs change too."""
+        self.define(f"atomicrmw add ptr {pointer}, i64 {value} monotonic")
 
     def fetch(self, operation: str, pointer: Value, value: Value) -> Value:
         """``add``, ``or``, ``and`` or ``xor`` atomically and give the old value."""
@@ -275,10 +273,10 @@ class Builder:
         got = self.define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
         return self.define(f"extractvalue {{ i64, i1 }} {got}, 0")
 
-    def alloca(self, size: int, align: int = 8) -> Value:
+    def alloca(self, size: int) -> Value:
         """Stack memory that lives as long as the function."""
         name = self._name()
-        self.function.allocas.append(f"  {name} = alloca [{max(size, 1)} x i8], align {align}")
+        self.function.allocas.append(f"  {name} = alloca [{max(size, 1)} x i8], align 8")
         self.function.stack += (size + 7) & ~7
         return name
 

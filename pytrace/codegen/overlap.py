@@ -6,23 +6,23 @@ changed, and in ``($s, { $s = "b"; 1 })`` the first member would be seen too lat
 
 from __future__ import annotations
 
-from pytrace.codegen.regions import children
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo
+from pytrace.frontend.visitor import walk
 from pytrace.types import AddressSpace, Pointer
 
 
 def overlaps(checked: CheckedProgram, value: ast.Expr, target: ast.Expr) -> bool:
     """Whether *value* reads the variable or unkeyed map *target*, by its name or, maybe, by its address."""
-    return _reads(checked, value, _owner(checked, target))
+    owner = _owner(checked, target)
+    expressions = (node for node in walk(value) if isinstance(node, ast.Expr))
+    return any(_owner(checked, node) == owner or _is_script_pointer(checked, node) for node in expressions)
 
 
-def _reads(checked: CheckedProgram, node: ast.Node, owner: object) -> bool:
-    if isinstance(node, ast.Expr):
-        kind = checked.types.get(node)
-        if _owner(checked, node) == owner or (isinstance(kind, Pointer) and kind.space is AddressSpace.BPF):
-            return True
-    return any(_reads(checked, child, owner) for child in children(node))
+def _is_script_pointer(checked: CheckedProgram, node: ast.Expr) -> bool:
+    """Whether a node is the address of a variable or map."""
+    kind = checked.types.get(node)
+    return isinstance(kind, Pointer) and kind.space is AddressSpace.BPF
 
 
 def _owner(checked: CheckedProgram, node: ast.Expr) -> object:
@@ -34,11 +34,13 @@ def _owner(checked: CheckedProgram, node: ast.Expr) -> object:
 
 def changes(checked: CheckedProgram, node: ast.Node) -> bool:
     """Whether evaluating *node* may assign to a variable or map of the script that is larger than a register."""
-    if isinstance(node, ast.Assign):
-        return True
-    if isinstance(node, ast.Call) and (isinstance(checked.calls.get(node), FunctionInfo) or _CHANGING & {node.name}):
-        return True
-    return any(changes(checked, child) for child in children(node))
+    return any(_assigns(checked, inner) for inner in walk(node))
+
+
+def _assigns(checked: CheckedProgram, node: ast.Node) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(checked.calls.get(node), FunctionInfo) or node.name in _CHANGING
+    return isinstance(node, ast.Assign)
 
 
 _CHANGING = frozenset({"find", "delete"})

@@ -6,36 +6,9 @@ scratch memory; all others stay registers or stack bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, VariableInfo
-
-_SLOTS: dict[type, tuple[str, ...]] = {}
-_SKIPPED = frozenset({"span", "head", "operator_span", "name_span", "key_span", "value_span"})
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    found = _SLOTS.get(kind)
-    if found is None:
-        names = [name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ())]
-        found = _SLOTS[kind] = tuple(name for name in names if name not in _SKIPPED)
-    return found
-
-
-def children(node: ast.Node) -> Iterator[ast.Node]:
-    """The nodes directly below."""
-    for name in _slots(type(node)):
-        yield from _nodes(getattr(node, name))
-
-
-def _nodes(value: Any) -> Iterator[ast.Node]:
-    if isinstance(value, ast.Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes(item)
+from pytrace.frontend.visitor import children, walk
 
 
 def shared_variables(checked: CheckedProgram, body: ast.Block) -> frozenset[VariableInfo]:
@@ -69,16 +42,8 @@ def shared_variables(checked: CheckedProgram, body: ast.Block) -> frozenset[Vari
 
 def all_variables(checked: CheckedProgram, body: ast.Block) -> frozenset[VariableInfo]:
     """All variables of *body*."""
-    found: set[VariableInfo] = set()
-
-    def visit(node: ast.Node) -> None:
-        if isinstance(node, ast.Variable) and node in checked.variables:
-            found.add(checked.variables[node])
-        for child in children(node):
-            visit(child)
-
-    visit(body)
-    return frozenset(found)
+    variables = (checked.variables.get(node) for node in walk(body) if isinstance(node, ast.Variable))
+    return frozenset(info for info in variables if info is not None)
 
 
 def called_functions(checked: CheckedProgram, body: ast.Block) -> list[FunctionInfo]:

@@ -169,12 +169,11 @@ class Unary(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binary(Expr):
-    """``a op b`` for all binary operators, ``&&`` and ``||`` included; *operator_span* marks the operator."""
+    """``a op b`` for all binary operators, ``&&`` and ``||`` included."""
 
     operator: str
     left: Expr
     right: Expr
-    operator_span: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,12 +195,10 @@ class Cast(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldAccess(Expr):
-    """``base.name`` or ``base->name`` (*arrow*), which mean the same."""
+    """``base.name`` or ``base->name``, which mean the same."""
 
     base: Expr
     name: str
-    arrow: bool
-    name_span: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,7 +223,6 @@ class Call(Expr):
 
     name: str
     args: tuple[Expr | TypeExpr, ...]
-    name_span: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from pytrace.frontend.providers import PROVIDERS, Match, Scope
 from pytrace.frontend.providers.base import matches_pattern
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
-from pytrace.probes import PROBE_KINDS, ProbeKind, probe_kind
+from pytrace.probes import PROBE_KINDS, ProbeKind, known_kind, probe_kind
 from pytrace.source import Source, Span
 
 REMOVED = {
@@ -248,18 +248,11 @@ def _listed(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
         found.extend(
             item
             for name in KERNEL_KINDS
-            for item in PROVIDERS[name].expand(Point(_kind(name), first, parts, span), scope)
+            for item in PROVIDERS[name].expand(Point(known_kind(name), first, parts, span), scope)
         )
         return found
     for row in PROBE_KINDS:
         point = Point(row, first, parts[1:], span)
         if first.wild and not row.special and _named(first.text, row) and PROVIDERS[row.name].fit(point):
             found.extend(PROVIDERS[row.name].expand(point, scope))
-    return found
-
-
-def _kind(name: str) -> ProbeKind:
-    found = probe_kind(name)
-    if found is None:
-        raise KeyError(name)
     return found

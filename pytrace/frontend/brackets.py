@@ -23,9 +23,9 @@ class Brackets:
         self.direct: list[bool] = []
         """For each token, whether the innermost bracket around it is a block."""
         self.starts: set[int] = set()
-        self.unended: set[int] = set()
-        """Where statements start whose predecessor has no semicolon; known once the tokens were parsed."""
         """Indices of the tokens that start a statement."""
+        self.unended: set[int] = set()
+        """Those of them whose predecessor has no semicolon; known once the tokens were parsed."""
         self.roles: dict[int, str] = {}
         """Roles of the blocks, by the index of the opening token."""
         self.stack: list[Frame] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.builtin_rows import builtin, builtin_names
 from pytrace.builtin_table import Builtin
-from pytrace.diagnostics import did_you_mean
+from pytrace.diagnostics import counted, did_you_mean
 from pytrace.frontend import ast, objects
 from pytrace.frontend.conversions import UNKNOWN, fits, settle
 from pytrace.types import VOID, Type
@@ -86,10 +86,11 @@ def _allowed(checker: Checker, node: ast.Expr, row: Builtin) -> bool:
 def _call_function(checker: Checker, node: ast.Call, function: FunctionInfo) -> Type:
     checker.program.calls[node] = function
     wanted = function.parameters
-    kinds = [(arg, _argument(checker, arg)) for arg in node.args]
+    kinds = [(arg, objects.argument(checker, arg)) for arg in node.args]
     if len(kinds) != len(wanted):
         notes = [("declared here", function.span)]
-        checker.error(f"{function.name}() takes {len(wanted)} arguments, not {len(kinds)}", node.span, notes=notes)
+        message = f"{function.name}() takes {counted(len(wanted), 'argument')}, not {len(kinds)}"
+        checker.error(message, node.span, notes=notes)
         return function.result
     for (arg, kind), parameter in zip(kinds, wanted, strict=True):
         if not fits(kind, parameter.type):
@@ -100,12 +101,6 @@ def _call_function(checker: Checker, node: ast.Call, function: FunctionInfo) -> 
             )
     checker.callees.append((function, node.span))
     return function.result
-
-
-def _argument(checker: Checker, arg: ast.Expr | ast.TypeExpr) -> Type:
-    if isinstance(arg, ast.TypeExpr):
-        return checker.error("a type cannot be an argument here", arg.span)
-    return checker.value(arg)
 
 
 def is_aggregate_call(node: ast.Expr) -> bool:

@@ -41,7 +41,7 @@ from pytrace.frontend.slots import MapState, Slot, VariableState, new_variable
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Span
-from pytrace.types import VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
+from pytrace.types import UINT64, VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +196,9 @@ class Checker:
         kind = rule(self, node)
         if kind == VOID:
             kind = self.error("this has no value", node.span)
+        elif isinstance(kind, Int) and kind.width > UINT64.width and self.locking is None:
+            hints = ["print the struct that it is in, or read its halves through a (uint64 *)"]
+            kind = self.error(f"an integer of {8 * kind.width} bits is no value", node.span, hints=hints)
         self.program.types[node] = kind
         return kind
 

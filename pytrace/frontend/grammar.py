@@ -292,7 +292,8 @@ def p_simple_assign(p: Rule) -> None:
     elif isinstance(target, ast.TupleAccess | ast.FieldAccess):
         report(p, "fields cannot be assigned to", target.span, "tuples and records never change: assign a new one")
     else:
-        report(p, "expected a variable or a map in front of the assignment", target.span)
+        hints = (f"variables are written with '$': ${target.name}",) if isinstance(target, ast.Identifier) else ()
+        report(p, "expected a variable or a map in front of the assignment", target.span, *hints)
 
 
 def p_simple_let(p: Rule) -> None:

@@ -28,7 +28,7 @@ def p_expr_binary(p: Rule) -> None:
     | expr TIMES expr
     | expr DIVIDE expr
     | expr MODULO expr"""
-    p[0] = ast.Binary(span_of(p), p[2].text, p[1], p[3], p[2].span)
+    p[0] = ast.Binary(span_of(p), p[2].text, p[1], p[3])
 
 
 def p_expr_ternary(p: Rule) -> None:
@@ -85,7 +85,7 @@ def p_postfix(p: Rule) -> None:
 def p_postfix_field(p: Rule) -> None:
     """postfix : postfix DOT IDENT
     | postfix ARROW IDENT"""
-    p[0] = ast.FieldAccess(span_of(p), p[1], p[3].text, p[2].type == "ARROW", p[3].span)
+    p[0] = ast.FieldAccess(span_of(p), p[1], p[3].text)
 
 
 def p_postfix_tuple(p: Rule) -> None:
@@ -170,7 +170,7 @@ def p_primary_call(p: Rule) -> None:
     """primary : callee LPAREN RPAREN
     | callee LPAREN arguments RPAREN"""
     arguments = tuple(p[3]) if len(p) == 5 else ()
-    p[0] = ast.Call(span_of(p), p[1].text, arguments, p[1].span)
+    p[0] = ast.Call(span_of(p), p[1].text, arguments)
 
 
 def p_callee(p: Rule) -> None:

@@ -7,7 +7,7 @@ Which slash is which:
 - behind white space, ``/`` starts the predicate;
 - providers whose second part is a file (uprobe, uretprobe, usdt, a name that is no provider, a name with a wildcard):
   in the second part a slash belongs to the path when it is the first character of the part, when the part started with
-  one, or when a ``:`` follows in the same attach point; later parts have no slashes;
+  one, ``./`` or ``../``, or when a ``:`` follows in the same attach point; later parts have no slashes;
 - iter: slashes of the third part belong to the pin's path;
 - all other providers have no slashes, so the first one starts the predicate.
 
@@ -93,7 +93,7 @@ class _PointReader:
             return False
         if self.part != 2:
             return False
-        if self.text.startswith(("/", '"/'), self.part_start):
+        if self.text.startswith(("/", '"/', "./", "../"), self.part_start):
             return True
         run = _RUN.match(self.text, self.at)
         return run is not None and ":" in run.group()

@@ -138,7 +138,7 @@ def _file(path: str, node: ast.Import, state: _State) -> None:
 
 def _script(path: str, node: ast.Import, state: _State) -> None:
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape").removeprefix("\ufeff")
     except OSError as problem:
         state.diagnostics.error(f"cannot import {node.path!r}: {problem.strerror}", node.span)
         return

@@ -173,8 +173,13 @@ class Lexer:
         if word == "$":
             self.error("'$' without a name", span, "variables are $name, parameters $1 and $#")
         else:
-            shown = word if word.isprintable() else ascii(word)[1:-1]
-            self.error(f"unexpected '{shown}'", span)
+            self.error(*_unexpected(word, span))
+
+
+def _unexpected(word: str, span: Span) -> tuple[str, Span, str] | tuple[str, Span]:
+    if "\udc80" <= word[0] <= "\udcff":  # what the error handler surrogateescape makes of bytes
+        return f"unexpected byte 0x{ord(word[0]) - 0xDC00:x}", span, "outside of strings and comments a script is UTF-8"
+    return f"unexpected '{word if word.isprintable() else ascii(word)[1:-1]}'", span
 
 
 _SPACE = re.compile(r"[ \t\r\n\f\v]*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.dataclass import replace
-from pytrace.diagnostics import Note, TraceError
+from pytrace.diagnostics import Note, TraceError, counted
 from pytrace.frontend import ast
 from pytrace.frontend.builtins.gates import is_text
 from pytrace.frontend.checked import ImportedFunction
@@ -54,7 +54,7 @@ def _known(checker: Checker, kind: Type) -> Type:
 def call(checker: Checker, node: ast.Call) -> Type:
     """A call of an imported function."""
     function = checker.imported[node.name]
-    kinds = [_argument(checker, arg) for arg in node.args]
+    kinds = [argument(checker, arg) for arg in node.args]
     if function is None:
         hints = ["take 'static' away, or call it from a function that is not"]
         message = f"the C function {node.name!r} is static: only its own file can call it"
@@ -65,7 +65,7 @@ def call(checker: Checker, node: ast.Call) -> Type:
         hints = ["it may have 5 parameters; integers, truth values, enums and pointers go in and come out"]
         return checker.error(message, node.span, hints=hints, notes=notes)
     if len(kinds) != len(function.parameters):
-        message = f"{node.name}() takes {len(function.parameters)} arguments, not {len(kinds)}"
+        message = f"{node.name}() takes {counted(len(function.parameters), 'argument')}, not {len(kinds)}"
         return checker.error(message, node.span, hints=[_signature(function)], notes=notes)
     for arg, given, (name, wanted) in zip(node.args, kinds, function.parameters, strict=True):
         if not _fits(given, wanted):
@@ -75,7 +75,8 @@ def call(checker: Checker, node: ast.Call) -> Type:
     return function.result
 
 
-def _argument(checker: Checker, arg: ast.Expr | ast.TypeExpr) -> Type:
+def argument(checker: Checker, arg: ast.Expr | ast.TypeExpr) -> Type:
+    """The type of a value that a function gets."""
     if isinstance(arg, ast.TypeExpr):
         return checker.error("a type cannot be an argument here", arg.span)
     return checker.value(arg)

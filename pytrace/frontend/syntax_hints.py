@@ -37,7 +37,12 @@ def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...
         return ()
     rule = _RULES.get(token.type)
     hints = rule(tokens, at) if rule is not None else ()
-    return hints or (("add ',' in front of it",) if "','" in expected and token.type in _OPERANDS else ())
+    if not hints and token.type in _OPERANDS:
+        if "','" in expected:
+            return ("add ',' in front of it",)
+        if expected == "a variable" and token.type == "IDENT":
+            return _name_of_variable(tokens, at)
+    return hints
 
 
 def _statement_start(tokens: Sequence[Token], at: int) -> Token | None:
@@ -73,6 +78,12 @@ def _variable(tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
 
 def _else(_tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
     return ("'else' belongs directly behind the '}' of an 'if'",)
+
+
+def _name_of_variable(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
+    if at + 1 < len(tokens) and tokens[at + 1].type in ("IDENT", "VARIABLE"):  # a type, as other languages have it
+        return ("there is no type in front: for ($i : 0..10) and let $name: type = value",)
+    return (f"variables are written with '$': ${tokens[at].text}",)
 
 
 def _brace(tokens: Sequence[Token], at: int) -> tuple[str, ...]:

@@ -142,4 +142,4 @@ def found_name(token: Token) -> str:
     if not token.text:
         return "the end of the text" if token.type == "EOF" else kind_name(token.type)
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
-    return f"the string {text}" if token.type == "STRING" else f"'{text}'"
+    return f"string {text}" if token.type == "STRING" else f"'{text}'"

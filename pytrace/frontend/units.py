@@ -59,7 +59,8 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     for at, match in enumerate(_distinct(matches)):
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
-        single = provider.single or not shared
+        # uaddr() tells from the one place of its program where the binary is loaded.
+        single = provider.single or not shared or (match.kind.user and "uaddr" in uses)
         key = (match.kind.name, at if single else _layout(context, uses), provider.apart(match))
         found.setdefault(key, _Group(context)).matches.append(match)
     yield from found.values()

@@ -94,7 +94,7 @@ def same(left: ast.Node, right: ast.Node) -> bool:
     return True
 
 
-_SPELLING = {("IntLiteral", "text"), ("FieldAccess", "arrow"), ("Block", "angle")}
+_SPELLING = {("IntLiteral", "text"), ("Block", "angle")}
 
 
 def _compared_fields(kind: type[ast.Node]) -> tuple[str, ...]:

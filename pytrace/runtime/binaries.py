@@ -9,7 +9,7 @@ Rows (lists of texts), as ``codegen.reliance`` writes them down:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from pytrace.compiled import Manifest, ProgramSpec, Target
 from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts
+from pytrace.runtime.elf import attach_path
 
 if TYPE_CHECKING:
     from pytrace.kernel import KernelInfo
@@ -33,13 +34,13 @@ def moved(manifest: Manifest, rows: Iterable[Row], kernel: KernelInfo) -> tuple[
     """
     known = {fact[1]: fact for fact in manifest.facts if fact[0] == "file"}
     paths = dict.fromkeys(row[1] for row in rows)
-    changed = {path for path in paths if path not in known or not facts.still_true([known[path]])}
+    changed = {path for path in paths if not _same(known.get(attach_path(path)))}
     if not changed:
         return manifest.programs
     concerned = [row for row in rows if row[1] in changed]
     for row in concerned:
         if row[0] == "exact":
-            _check_exact(row, known)
+            _check_exact(row, known.get(attach_path(row[1])))
     shifts = _shifts([row for row in concerned if row[0] == "symbol"], kernel)
     locations = _locations([row for row in concerned if row[0] == "usdt"], kernel)
     move = partial(_moved, shifts=shifts, locations=locations)
@@ -69,10 +70,14 @@ def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[t
     return target if place is None else replace(target, details={**details, **place})
 
 
-def _check_exact(row: Row, known: Mapping[str, facts.Fact]) -> None:
+def _same(known: facts.Fact | None) -> bool:
+    return known is not None and facts.still_true([known])
+
+
+def _check_exact(row: Row, known: facts.Fact | None) -> None:
     _, path, why = row
     # Size and time of change; the inode is another one where the same file system is mounted elsewhere.
-    if path not in known or facts.file_fact(path)[2:4] != tuple(known[path][2:4]):
+    if known is None or facts.file_fact(known[1])[2:4] != tuple(known[2:4]):
         raise TraceError(f"{path} is not the file that the script was compiled for, and {why}", hints=_AGAIN)
 
 

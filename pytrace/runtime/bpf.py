@@ -121,10 +121,7 @@ def prog_load(
     instructions: bytes,
     *,
     attach_type: int = 0,
-    licence: str = "GPL",
-    name: str = "",
     attach_btf_id: int = 0,
-    attach_fd: int = 0,
     log: Memory | None = None,
     flags: int = 0,
 ) -> int:
@@ -132,7 +129,7 @@ def prog_load(
 
     *log*, when given, takes the verifier's text.
     """
-    insns, text = Memory(instructions), string_memory(licence)
+    insns, text = Memory(instructions), string_memory("GPL")
     attributes = struct.pack(
         "=IIQQIIQII16sIIIIQIIQIIII",
         program_type,
@@ -144,31 +141,26 @@ def prog_load(
         log.address if log is not None else 0,
         0,
         flags,
-        name.encode()[:15],
+        b"",
         0,
         attach_type,
         0, 0, 0, 0, 0, 0, 0,
         attach_btf_id,
-        attach_fd,
+        0,
         0,
     )  # fmt: skip
     return command(Command.PROG_LOAD, attributes)[0]
 
 
-def prog_test_run(program: int, *, repeat: int = 0, context: bytes = b"", cpu: int | None = None) -> tuple[int, int]:
-    """Run a program now; gives its return value and, for types that measure it, the average duration in ns.
-
-    Raw tracepoint programs take *context* as their ``u64`` arguments and may be told the *cpu*; the kernel refuses
-    *repeat* for them.
-    """
+def prog_test_run(program: int, context: bytes) -> int:
+    """Run a raw tracepoint program now, with *context* as its ``u64`` arguments; gives its return value."""
     memory = Memory(context)
-    flags = 0 if cpu is None else 1  # BPF_F_TEST_RUN_ON_CPU
     attributes = struct.pack(
-        "=IIIIQQIIIIQQIIII",
-        program, 0, 0, 0, 0, 0, repeat, 0, len(context), 0, memory.address, 0, flags, cpu or 0, 0, 0,
-    )  # fmt: skip
+        "=IIIIQQIIIIQQIIII", program, 0, 0, 0, 0, 0, 0, 0, len(context), 0, memory.address, 0, 0, 0, 0, 0
+    )
     _, data = command(Command.PROG_TEST_RUN, attributes)
-    return struct.unpack_from("=i", data, 4)[0], struct.unpack_from("=I", data, 36)[0]
+    value: int = struct.unpack_from("=i", data, 4)[0]
+    return value
 
 
 # ---------------------------------------------------------------------------------------------- links

@@ -10,9 +10,7 @@ from pytrace.runtime import syscalls
 from pytrace.runtime.bpf import Command, command
 from pytrace.runtime.syscalls import Memory
 
-_ENOTSUPP = 524
-"""Kernel-internal number that batch commands give where a map type lacks them."""
-NO_BATCH = frozenset({errno.EINVAL, errno.EOPNOTSUPP, _ENOTSUPP})
+NO_BATCH = frozenset({errno.EINVAL, errno.EOPNOTSUPP, syscalls.ENOTSUPP})
 """Error numbers of batch commands on kernels or map types that lack them."""
 
 _ELEMENT = struct.Struct("=IIQQQ")

@@ -14,6 +14,7 @@ import re
 import threading
 from typing import IO, Any
 
+from pytrace import kept
 from pytrace.runtime import debug_files
 
 _WAIT = 10.0
@@ -89,7 +90,7 @@ class _Download:
         fresh = f"{self.path}.{os.getpid()}"
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            with open(fresh, "xb", opener=_private) as file:
+            with open(fresh, "xb", opener=kept.open_private) as file:
                 while piece := answer.read(_PIECE):
                     file.write(piece)
                     self._progress.set()
@@ -101,7 +102,3 @@ class _Download:
             if not self._complete:
                 with contextlib.suppress(OSError):
                     os.unlink(fresh)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

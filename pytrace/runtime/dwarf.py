@@ -67,8 +67,9 @@ class _Reading:
         return False
 
 
-KEPT = 64
-"""Units whose functions and lines are kept for stacks: a run of days comes by most of a library's."""
+KEPT = 16
+"""Units whose functions and lines are kept for stacks: a run of days comes by most of a library's. What they said of an
+address is remembered elsewhere, so a unit is read again for new places only."""
 
 
 class DebugInfo:
@@ -82,7 +83,8 @@ class DebugInfo:
         self.path = path
         self._search, self._root = tuple(search), root
         self._elf = ElfFile.open(path)
-        self._units = UnitTable(FileSections(self._elf), supplement=self._supplement)
+        self._sections = FileSections(self._elf)
+        self._units = UnitTable(self._sections, supplement=self._supplement)
         self._split = SplitUnits((path, *beside), self._search, root)
         self._types = DwarfTypes(path, self._reading)
         self._tables: dict[Unit, LineTable] = {}
@@ -178,9 +180,8 @@ class DebugInfo:
             for unit in self._units:
                 table = self._lines(unit)
                 numbers = {number for number, name in enumerate(table.files) if _same_file(name, file)}
-                for row in table.rows if numbers else ():
-                    wanted = row.line == line and row.statement and row.file in numbers
-                    if wanted and (column is None or row.column == column):
+                for row in table.rows(line, numbers) if numbers else ():
+                    if row.statement and (column is None or row.column == column):
                         die = self._covering(unit, row.address)
                         # A function may be in several pieces; what no function has stands for itself.
                         owner = (die.cu, die.offset) if die is not None else start(row.address) or row
@@ -264,10 +265,11 @@ class DebugInfo:
     # ---- units
 
     def _forget(self) -> None:
-        """Let go of all units that were read."""
+        """Let go of all units that were read, but not of the sections: reading these takes longest."""
         code = self._units.code
-        self._units = UnitTable(FileSections(self._elf), supplement=self._supplement)
+        self._units = UnitTable(self._sections, supplement=self._supplement)
         self._units.code = code
+        self._split.forget()
         self._functions.clear()
         self._tables.clear()
 

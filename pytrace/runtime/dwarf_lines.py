@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
+from collections.abc import Container, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,10 +22,13 @@ class Row(NamedTuple):
 
 
 class LineTable:
-    """The line table of one unit; an empty one for a unit without."""
+    """The line table of one unit; an empty one for a unit without.
+
+    Rows are kept by column, since a run of days keeps many tables: as objects they would take ten times the memory.
+    """
 
     def __init__(self, unit: Unit) -> None:
-        self._program = unit.dwarfinfo.line_program_for_CU(unit)
+        self._program = unit.dwarfinfo.line_program(unit)
         self._compiled_in = unit.top.text("DW_AT_comp_dir")
         self.files = self._paths()
 
@@ -47,7 +52,7 @@ class LineTable:
         return self.files[number] if 0 <= number < len(self.files) else ""
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def _columns(self) -> tuple[array[int], ...]:
         """All rows in order of address; a row that ends a run comes before one that begins another there."""
         found = []
         for entry in self._program.get_entries() if self._program is not None else ():
@@ -58,14 +63,24 @@ class LineTable:
         found.sort(key=lambda row: (row.address, row.line != 0))
         # Programs may define further files.
         self.files = self._paths()
-        return found
+        self._program = None
+        return tuple(array("Q", column) for column in zip(*found, strict=True)) or (array("Q"),) * len(Row._fields)
+
+    def rows(self, line: int, files: Container[int]) -> Iterator[Row]:
+        """The rows of a source line of some files, in order of address."""
+        columns = self._columns
+        for at in (at for at, found in enumerate(columns[2]) if found == line):
+            address, file, _, column, statement = (values[at] for values in columns)
+            if file in files:
+                yield Row(address, file, line, column, bool(statement))
 
     def place(self, address: int) -> tuple[str, int]:
         """Source file and line of an address; empty and 0 when they are not known."""
-        at = bisect_right(self.rows, address, key=lambda row: row.address) - 1
-        if at < 0 or not self.rows[at].line:
+        addresses, files, lines, *_ = self._columns
+        at = bisect_right(addresses, address) - 1
+        if at < 0 or not lines[at]:
             return "", 0
-        return self.file(self.rows[at].file), self.rows[at].line
+        return self.file(files[at]), lines[at]
 
 
 def _text(name: bytes | None) -> str:

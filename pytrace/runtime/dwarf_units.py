@@ -304,6 +304,12 @@ class UnitTable(DWARFInfo):
             self._abbrevtable_cache[offset] = known
         return known
 
+    def line_program(self, unit: Unit) -> LineProgram | None:
+        """What makes the line table of a unit; pyelftools would keep it for good, with all that it decoded."""
+        found = self.line_program_for_CU(unit)
+        self._linetable_cache.clear()
+        return found
+
     def _parse_line_program_at_offset(self, offset: int, structs: DWARFStructs) -> LineProgram:
         # pyelftools 0.33 takes the unit's format for that of its line table, but assemblers choose one of their own.
         start = self._sections.section("line").data[offset : offset + 4]

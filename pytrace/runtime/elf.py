@@ -14,7 +14,7 @@ from typing import Self
 
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
-from pytrace.runtime.symbol_table import SymbolTable
+from pytrace.runtime.symbol_table import Symbol, SymbolTable
 
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
@@ -33,7 +33,6 @@ class Section:
     offset: int
     size: int
     link: int
-    entry_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +57,11 @@ class _Layout:
     segment_order: tuple[int, ...]
 
 
-# Columns, in order: name, type, flags, address, offset, size, link, entry size; and for segments: type, flags, offset,
-# address, file size, memory size.
+# Columns, in order: name, type, flags, address, offset, size, link; and for segments: type, flags, offset, address,
+# file size, memory size.
 _LAYOUTS = {
-    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 2, 3, 4, 5, 6, 9), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
-    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 2, 3, 4, 5, 6, 9), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
+    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 2, 3, 4, 5, 6), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
+    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 2, 3, 4, 5, 6), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
 }
 
 
@@ -190,14 +189,19 @@ class ElfFile:
             SymbolTable.read(self, section) for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM)
         )
 
-    def symbol_address(self, name: str) -> int | None:
-        """Virtual address of a symbol of any type (functions, variables, labels); None when it is not defined here."""
+    def any_symbol(self, name: str) -> Symbol | None:
+        """A symbol of any type (functions, variables, labels); None when it is not defined here."""
         for section in self.sections:
             if section.type in (SHT_SYMTAB, SHT_DYNSYM):
                 found = SymbolTable.read(self, section, types=None).match(name)
                 if found:
-                    return found[0].address
+                    return found[0]
         return None
+
+    def symbol_address(self, name: str) -> int | None:
+        """Virtual address of a symbol of any type."""
+        found = self.any_symbol(name)
+        return None if found is None else found.address
 
     @cached_property
     def mini_debug_info(self) -> ElfFile | None:

@@ -65,13 +65,13 @@ class KernelFunctions:
         return blacklist()
 
     def _one(self, name: str, module: str) -> ByModule:
-        if self._blacklist and name in self._blacklist:
+        if self.blacklisted(name):
             return {}
         if self._list is not None:
             owners = self._list.owners(name, module)
         else:
-            pairs = self._kallsyms().functions(name, module, without=rf"{_STUBS}|{NEVER}")
-            owners = [owner for _, owner in pairs if not _made(owner)]
+            found = self._kallsyms().owners(name, module, without=rf"{_STUBS}|{NEVER}")
+            owners = [owner for owner in found if not _made(owner)]
         return {owner: [name] for owner in owners}
 
     def _several(self, pattern: str, module: str) -> ByModule:
@@ -112,12 +112,8 @@ def never_traceable(name: str) -> bool:
 
 def blacklist(path: str = BLACKLIST) -> frozenset[str]:
     """Functions on which the kernel refuses kprobes; empty where debugfs does not tell."""
-    try:
-        with open(path, encoding="ascii") as file:
-            text = file.read()
-    except OSError:
-        return frozenset()
-    return frozenset(parts[-1] for parts in (line.split() for line in text.splitlines()) if len(parts) > 1)
+    lines = (line.split() for line in facts.read_text(path).splitlines())
+    return frozenset(parts[-1] for parts in lines if len(parts) > 1)
 
 
 class TraceableFunctions:

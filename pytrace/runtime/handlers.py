@@ -108,17 +108,22 @@ def _join(context: Context, spec: EventSpec) -> RunHandler:
 def _cat(context: Context, spec: EventSpec) -> RunHandler:
     text = _text_of(context, spec)
     most = int(context.config.get("max_cat_bytes", 10240))
+    told = False
 
     def handle(data: bytes, offset: int) -> None:
+        nonlocal told
         path = text(data, offset)
         try:
             with open(path, "rb") as file:
-                found = file.read(most)
+                found = file.read(most + 1)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             context.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
             return
-        _emit(context, "cat", found)
+        _emit(context, "cat", found[:most])
+        if len(found) > most and not told:
+            told = True
+            context.warn(spec, f"cat: {os.fsdecode(path)!r} is longer than {most} bytes (max_cat_bytes) and was cut")
 
     return each(handle)
 

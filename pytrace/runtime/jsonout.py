@@ -78,6 +78,22 @@ def mapping(items: Sequence[tuple[bytes, bytes]]) -> bytes:
     return b"{%s}" % b", ".join([b"%s: %s" % (quoted(name), value) for name, value in items])
 
 
+def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
+    """*names* with `` #2``, `` #3`` … behind those that were there before: of equal names parsers keep only one."""
+    if len(set(names)) == len(names):
+        return names
+    taken, last, found = set(names), dict[bytes, int](), list[bytes]()
+    for name in names:
+        shown = name
+        while name in last and shown in taken:
+            last[name] += 1
+            shown = b"%s #%d" % (name, last[name])
+        last.setdefault(name, 1)
+        taken.add(shown)
+        found.append(shown)
+    return found
+
+
 def line(kind: str, data: bytes) -> bytes:
     """One line of output: an object with ``type`` and ``data``."""
     return b'{"type": "%s", "data": %s}\n' % (kind.encode(), data)

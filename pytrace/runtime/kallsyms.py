@@ -12,7 +12,7 @@ from bisect import bisect_right
 from functools import cached_property
 
 from pytrace.dataclass import dataclass
-from pytrace.runtime.patterns import exact, within
+from pytrace.runtime import facts
 
 KERNEL_HALF = 1 << 63
 """Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
@@ -62,6 +62,10 @@ class Kallsyms:
         line = self.text.rfind(b"\n", 0, at) + 1
         return int(self.text[line : self.text.index(b" ", line)], 16)
 
+    def in_kernel(self, name: str) -> bool:
+        """Whether the kernel proper has a symbol of that name."""
+        return self.text.find(b" " + name.encode() + b"\n", 0, self._core_end) >= 0
+
     def place(self, address: int) -> KernelPlace | None:
         """The symbol that covers a kernel address."""
         if address < KERNEL_HALF:
@@ -73,7 +77,7 @@ class Kallsyms:
 
     def function_size(self, name: str, module: str = "") -> int | None:
         """Bytes from the start of a function to the next symbol; None when it is not known."""
-        owners = [owner for _, owner in self.functions(name, module)]
+        owners = self.owners(name, module)
         address = self._address_in(name, owners[0]) if owners else None
         if address is None:
             return None
@@ -97,8 +101,8 @@ class Kallsyms:
             return None
         return int(self.text[self.text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
 
-    def functions(self, pattern: str, module: str = "", without: str = "") -> list[tuple[str, str]]:
-        """``(name, module)`` of code symbols by ``*`` patterns; *module* empty for any, ``vmlinux`` for the kernel.
+    def owners(self, name: str, module: str = "", without: str = "") -> list[str]:
+        """The modules that have code of that name, or *module* if it has; empty for the kernel proper.
 
         *without* is the source of an expression for the starts of names that are left out.
         """
@@ -106,33 +110,27 @@ class Kallsyms:
         if module == "vmlinux":
             owner = "()"
         elif module:
-            owner = r"\t\[(" + within(module, rb"\s\]").decode() + r")\]"
+            owner = rf"\t\[({re.escape(module)})\]"
         barred = f"(?!{without})" if without else ""
-        line = rf"(?m) [tTwW] {barred}({within(pattern).decode()}){owner}$"
-        if exact(pattern):
-            return self._exact_functions(pattern, line.encode())
-        return list(dict.fromkeys(re.findall(line, self.text.decode())))
-
-    def function_lists(self, without: str) -> dict[str, list[str]]:
-        """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`functions`."""
-        core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
-        found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
-        for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
-            found.setdefault(owner, []).append(name)
-        return found
-
-    def _exact_functions(self, name: str, line: bytes) -> list[tuple[str, str]]:
-        """The lines of one name: found by plain search, checked by the expression."""
-        accepts = re.compile(line)
-        found: dict[tuple[str, str], None] = {}
+        accepts = re.compile(rf"(?m) [tTwW] {barred}{re.escape(name)}{owner}$".encode())
+        found: dict[str, None] = {}
+        # Searched for as it is, which is quicker, then checked by the expression.
         needle = b" " + name.encode()
         at = self.text.find(needle)
         while at >= 0:
             match = accepts.match(self.text, at - 2)
             if match:
-                found[match.group(1).decode(), (match.group(2) or b"").decode()] = None
+                found[(match.group(1) or b"").decode()] = None
             at = self.text.find(needle, at + 1)
         return list(found)
+
+    def function_lists(self, without: str) -> dict[str, list[str]]:
+        """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
+        core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
+        found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
+        for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
+            found.setdefault(owner, []).append(name)
+        return found
 
     # ---- kernel proper
 
@@ -193,15 +191,9 @@ class Kallsyms:
 
     @cached_property
     def _module_ranges(self) -> dict[str, tuple[int, int]]:
-        """Start and end of each loaded module's memory."""
-        try:
-            with open(self._modules, encoding="ascii") as file:
-                text = file.read()
-        except OSError:
-            # A kernel without loadable modules.
-            return {}
+        """Start and end of each loaded module's memory; none in a kernel without loadable modules."""
         ranges = {}
-        for line in text.splitlines():
+        for line in facts.read_text(self._modules).splitlines():
             parts = line.split()
             base = next((int(part, 16) for part in parts if part.startswith("0x")), 0)
             ranges[parts[0]] = (base, base + int(parts[1]))

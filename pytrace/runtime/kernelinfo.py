@@ -90,12 +90,9 @@ class LiveKernel:
 
     @cached_property
     def possible_cpus(self) -> int:
-        text = facts.read_text("/sys/devices/system/cpu/possible").strip()
-        count = 0
-        for part in text.split(",") if text else ():
-            first, _, last = part.partition("-")
-            count += int(last or first) - int(first) + 1
-        return max(self._least_cpus, count or os.cpu_count() or 1)
+        from pytrace.runtime import perf
+
+        return max(self._least_cpus, perf.possible_cpus()[-1] + 1)
 
     @property
     def has_btf(self) -> bool:
@@ -205,9 +202,10 @@ class LiveKernel:
 
     def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
         """Names of the functions that :meth:`kernel_functions` gives, by module (empty for the kernel proper)."""
-        if module or "*" in pattern:
+        found = self._functions.match(pattern, module)
+        if module or "*" in pattern or found.keys() != {""}:
             self._depend_on_modules()
-        return self._functions.match(pattern, module)
+        return found
 
     def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
         lists = self.kernel_function_lists(pattern, module)
@@ -234,7 +232,7 @@ class LiveKernel:
             return "excluded"
         if self._functions.blacklisted(name):
             return "blacklisted"
-        if self.kallsyms.functions(name):
+        if self.kallsyms.owners(name):
             return "notrace"
         return "inlined" if self.function(name) is not None else "missing"
 
@@ -278,7 +276,10 @@ class LiveKernel:
 
     def kernel_symbol(self, name: str) -> int | None:
         self._depend(facts.boot_fact())
-        return self.kallsyms.address(name)
+        found = self.kallsyms.address(name)
+        if found is None or not self.kallsyms.in_kernel(name):
+            self._depend_on_modules()
+        return found
 
     @cached_property
     def _libraries(self) -> Libraries:
@@ -304,16 +305,20 @@ class LiveKernel:
         return found
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
-        self._depend(facts.file_fact(path))
         try:
-            with open(path, "rb") as file:
+            with open(self._depend_on_binary(path), "rb") as file:
                 return os.pread(file.fileno(), size, offset)
         except OSError:
             return b""
 
     def user_address(self, path: str, name: str) -> int | None:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
+        self._depend_on_binary(path)
         return self._binaries.binary(path).variable_address(name)
+
+    def user_size(self, path: str, name: str) -> int:
+        self._depend_on_binary(path)
+        found = self._binaries.binary(path).variable(name)
+        return 0 if found is None else found.size
 
     def user_symbol_lines(self, path: str, pattern: str) -> str:
         """Names of the functions that :meth:`user_symbols` gives, sorted, each once, as lines of one text."""
@@ -327,12 +332,16 @@ class LiveKernel:
         return found
 
     def executable(self, path: str) -> bool:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
+        self._depend_on_binary(path)
         return self._binaries.executable(path)
 
     def user_offset(self, path: str, address: int) -> int | None:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
+        self._depend_on_binary(path)
         return self._binaries.offset(path, address)
+
+    def user_address_at(self, path: str, offset: int) -> int | None:
+        self._depend_on_binary(path)
+        return self._binaries.address_at(path, offset)
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         found = self._binaries.parameters(path, symbol)
@@ -361,12 +370,20 @@ class LiveKernel:
         """Which files with debug information all questions so far missed, as sentences."""
         return self._binaries.all_problems() if "_binaries" in self.__dict__ else []
 
+    def _depend_on_binary(self, path: str) -> str:
+        """Depend on a binary's file, which is the archive for a member of one; gives the file's path."""
+        from pytrace.runtime.elf import attach_path
+
+        file = attach_path(path)
+        self._depend(facts.file_fact(file))
+        return file
+
     def _depend_on_debug_files(self, path: str) -> None:
         for file in self._binaries.files(path):
             self._depend(facts.file_fact(file))
 
     def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
-        self._depend(facts.file_fact(path.partition("!/")[0]))
+        self._depend_on_binary(path)
         return self._binaries.usdt(path, provider, name)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from pytrace.runtime import facts, processes
-from pytrace.runtime.elf import is_elf
+from pytrace.runtime.elf import attach_path, is_elf
 from pytrace.runtime.facts import Fact
 
 LIBRARY_CACHE = "/etc/ld.so.cache"
@@ -41,7 +41,7 @@ class Libraries:
         if target == "*":
             return self._mapped(pid, self.find(command, None)[:1] if command.strip("*") else [])
         if "!/" in target:
-            return [prefix + target] if os.path.isfile(prefix + target.partition("!/")[0]) else []
+            return [prefix + target] if os.path.isfile(prefix + attach_path(target)) else []
         if "*" in target:
             return _distinct(self._glob(target, prefix))
         if "/" in target:
@@ -57,8 +57,15 @@ class Libraries:
         if pid is not None:
             return [facts.process_fact(pid)]
         if "/" in target:
-            return [facts.file_fact(target.partition("!/")[0])]
-        return [facts.environment_fact("PATH"), facts.file_fact(LIBRARY_CACHE)]
+            return [facts.file_fact(attach_path(target))]
+        return [
+            facts.environment_fact("PATH"),
+            facts.environment_fact("LD_LIBRARY_PATH"),
+            facts.file_fact(LIBRARY_CACHE),
+            # What comes first may be there tomorrow.
+            *(facts.file_fact(f"{folder}/{target}") for folder in self._path()),
+            *(facts.file_fact(folder) for folder in self._library_path()),
+        ]
 
     def _mapped(self, pid: int | None, also: list[str]) -> list[str]:
         pids = [pid] if pid is not None else processes.process_ids()
@@ -80,6 +87,9 @@ class Libraries:
     def _path(self) -> list[str]:
         return [folder for folder in self._environment.get("PATH", os.defpath).split(":") if folder]
 
+    def _library_path(self) -> list[str]:
+        return [folder for folder in self._environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
+
     def _program(self, name: str, prefix: str) -> list[str]:
         paths = (f"{prefix}{folder}/{name}" for folder in self._path())
         return [path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
@@ -93,8 +103,7 @@ class Libraries:
             if _is_library(soname, name):
                 found.append(prefix + path)
         if not found:
-            folders = [*self._environment.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_DIRECTORIES]
-            for folder in filter(None, folders):
+            for folder in (*self._library_path(), *_LIBRARY_DIRECTORIES):
                 found += sorted(path for path in glob.glob(f"{glob.escape(prefix + folder)}/{glob.escape(name)}*")
                                 if _is_library(os.path.basename(path), name))  # fmt: skip
         return [path for path in found if is_elf(path)]

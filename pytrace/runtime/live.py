@@ -18,6 +18,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.request import RunOptions
 from pytrace.runtime import attach, notify
 from pytrace.runtime.attach import Attached, AttachOptions
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.child import Child
 from pytrace.runtime.counters import CounterReader, Key
 from pytrace.runtime.lazy_symbols import LazySymbols
@@ -76,6 +77,7 @@ class LiveSession:
         self._misses: MissReader | None = None
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
+        self._opened = Opened()
         self._next_report = 0.0
         self._maps_begun = False
         self._target = self._open_target()
@@ -115,8 +117,7 @@ class LiveSession:
         try:
             self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
         except TraceError as error:
-            if self.options.warnings:
-                self.output.message(f"WARNING: {error.message}\n")
+            self._warn(error.message)
 
     # ---- the run
 
@@ -161,7 +162,9 @@ class LiveSession:
 
     def _go_on(self, attached: list[Attached]) -> None:
         """All is attached: let things happen until something ends the run."""
-        self.drain()
+        # A flood may come faster than it is printed from the start: the end of the run may be asked for all the same.
+        while self.drain(AT_ONCE) >= AT_ONCE and not self._ended:
+            pass
         self._look_for_exit()
         if self._ended:
             return
@@ -193,6 +196,7 @@ class LiveSession:
             file_activation=options.usdt_file_activation,
         )
         done = attach.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
+        self._opened = done.opened
         self._misses = MissReader(self.loaded, done.opened)
         self._follow_descendants(done)
         if done.failures and attach_options.missing_probes == "warn" and options.warnings:
@@ -283,6 +287,9 @@ class LiveSession:
         """Handle all events that wait (or about *limit*), and let their output be seen; gives their number."""
         count = self._ring.drain(self.renderer.handlers, limit, lambda: self.output.accepted)
         self.renderer.end_batch()
+        unwatched = self.renderer.state.unwatched
+        while unwatched:
+            self._opened.unwatch(unwatched.pop())
         return count
 
     def report_losses(self) -> None:
@@ -329,7 +336,7 @@ class LiveSession:
         self.renderer.summary(totals)
         self._tell_child()
         for text in self._symbols.notices():
-            self.output.message(f"WARNING: {text}\n")
+            self._warn(text)
         return self.renderer.state.exit_code
 
 

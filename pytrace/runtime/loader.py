@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pytrace.compiled import CompiledScript, ProgramSpec
 from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import InternalError
-from pytrace.probes import ProbeKind, probe_kind
+from pytrace.probes import ProbeKind, known_kind
 from pytrace.runtime import bpf, features, libbpf
 from pytrace.runtime.bpf import AttachType, ProgramType
 from pytrace.runtime.generations import Generations, Quiescence
@@ -49,16 +49,14 @@ RING_LARGEST = 16 << 20
 class LoadOptions:
     """How to load.
 
-    *libbpf_log* and *verifier_log* take texts as they come (``-d libbpf``, ``-d verifier``). *skip* are symbols of
-    programs that stay out of the kernel. *btf_path* replaces the kernel's own BTF. *disabled* are features to do
-    without (``--no-feature``), *feature* answers whether the kernel has one. *entries* makes maps larger than they are
-    in the file, by their symbols.
+    *libbpf_log* and *verifier_log* take texts as they come (``-d libbpf``, ``-d verifier``). *btf_path* replaces the
+    kernel's own BTF. *disabled* are features to do without (``--no-feature``), *feature* answers whether the kernel has
+    one. *entries* makes maps larger than they are in the file, by their symbols.
     """
 
     libbpf_log: Callable[[str], None] | None = None
     verifier_log: Callable[[str, str], None] | None = None
     """Called with a program's symbol and the verifier's text about it."""
-    skip: frozenset[str] = frozenset()
     btf_path: str = ""
     disabled: frozenset[str] = frozenset()
     feature: Callable[[str], bool] = features.has
@@ -113,7 +111,7 @@ class LoadedScript:
 
     def run(self, symbol: str) -> int:
         """Run a raw tracepoint program now (begin, end, self, test, bench); gives its return value."""
-        return bpf.prog_test_run(self.program_fd(symbol), context=bytes(8))[0]
+        return bpf.prog_test_run(self.program_fd(symbol), bytes(8))
 
     def _look_up(self, table: dict[str, int], symbol: str, what: str) -> int:
         try:
@@ -281,15 +279,14 @@ def _prepare_programs(
     for item in programs:
         symbol = lib.bpf_program__name(item).decode()
         spec = specs.pop(symbol, None)
-        if spec is None or symbol in options.skip:
+        if spec is None:
             lib.bpf_program__set_autoload(item, False)
             continue
         _prepare_program(lib, item, spec, _multi_link(spec, options), targets)
         logs.prepare(lib, item, symbol)
         chosen[symbol] = item
-    missing = [symbol for symbol in specs if symbol not in options.skip]
-    if missing:
-        raise InternalError(f"programs of the manifest are not in the ELF file: {', '.join(missing)}")
+    if specs:
+        raise InternalError(f"programs of the manifest are not in the ELF file: {', '.join(specs)}")
     return chosen
 
 
@@ -299,16 +296,13 @@ def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
     User probes take it even for one target where the kernel has it: a single uprobe of perf takes two tenths of a
     second to detach, one after the other (``perf_uprobe_destroy`` waits for all programs under a global lock).
     """
-    kind = probe_kind(spec.kind)
-    if spec.multi or kind is None or not kind.user:
+    if spec.multi or not known_kind(spec.kind).user:
         return spec.multi
     return "uprobe_multi" if options.has("uprobe_multi") else ""
 
 
 def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> None:
-    kind = probe_kind(spec.kind)
-    if kind is None:
-        raise InternalError(f"unknown probe kind {spec.kind!r}")
+    kind = known_kind(spec.kind)
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:

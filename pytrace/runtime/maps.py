@@ -152,7 +152,7 @@ class MapReader:
             descriptor = self._loaded.map_fd(spec.symbol) if twice is None else twice.current
             kind, _, key_size, value_size, entries = bpf.map_info(descriptor)
             if kind in bpf.PER_CPU_TYPES:
-                value_size = round_up(value_size) * perf.possible_cpus()
+                value_size = round_up(value_size) * len(perf.possible_cpus())
             found = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
         twice = self._loaded.generations.get(spec.symbol)
         return found if twice is None else (twice.current, *found[1:])

@@ -219,9 +219,14 @@ class MapView:
         if self.spec.key is None:
             data = value(entries[0][1])
         else:
-            key = self._jsons.key(self.spec.key)
-            data = jsonout.mapping([(key(name), value(item)) for name, item in entries])
+            data = self._members([(name, value(item)) for name, item in entries])
         return jsonout.line(self._row.json_type, jsonout.mapping([(self._name, data)]))
+
+    def _members(self, entries: list[tuple[Any, bytes]]) -> bytes:
+        """A JSON object of decoded keys and values in JSON form."""
+        key = self._jsons.key(cast(types.Type, self.spec.key))
+        names = jsonout.distinct([key(name) for name, _ in entries])
+        return jsonout.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
     def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.spec.value
@@ -284,8 +289,7 @@ class MapView:
         if self.spec.key is None:
             data = found[0][1]
         else:
-            key = self._jsons.key(self.spec.key)
-            data = jsonout.mapping([(key(name), value) for name, value in found])
+            data = self._members(found)
         return jsonout.line("quantiles", jsonout.mapping([(self._name, data)]))
 
     def _shape(self) -> histogram.Shape:

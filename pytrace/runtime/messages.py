@@ -123,6 +123,8 @@ FAILURES: dict[str, Failure] = {
     "not_run": Failure("command of system() was not run, as you interrupted",
                        "commands of system() were not run, as you interrupted", ""),
     "cut": Failure("string was cut", "strings were cut", "program", told=ALL),
+    "unjoined": Failure("list of strings was cut by join() after 16 of them",
+                        "lists of strings were cut by join() after 16 of them", "program"),
     "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
     "helper": Failure("helper call failed", "helper calls failed", "site", told=_EACH),
 }  # fmt: skip

@@ -16,10 +16,6 @@ class Frame(Protocol):
     """One function of an address, as :mod:`pytrace.runtime.symbols` gives it."""
 
     @property
-    def address(self) -> int:
-        """The address that was asked for."""
-
-    @property
     def name(self) -> str:
         """The function; empty when unknown."""
 

@@ -54,6 +54,8 @@ class Output:
         self._messages = messages
         self._flush = flush
         self._parts: list[bytes] = []
+        self._counted, self._size = 0, 0
+        """How many of the parts have been counted, and how many bytes these have."""
         self._writing: tuple[list[bytes], list[int]] | None = None
         """Parts that are being written, and how many bytes each call has written so far."""
         self._written = 0
@@ -102,9 +104,16 @@ class Output:
 
     def end_batch(self) -> None:
         """All events that were waiting have been handled: let their output be seen, as the policy asks."""
-        if self._flush is Flush.FULL and self.captured is None and sum(map(len, self._parts)) < _BLOCK:
+        if self._flush is Flush.FULL and self.captured is None and self._waiting() < _BLOCK:
             return
         self.flush()
+
+    def _waiting(self) -> int:
+        """Bytes that wait. Each part is looked at once, however many batches there are until a block is full."""
+        parts = self._parts
+        self._size += sum(map(len, parts[self._counted :]))
+        self._counted = len(parts)
+        return self._size
 
     def flush(self) -> None:
         """Write everything that waits."""
@@ -117,9 +126,13 @@ class Output:
             done: list[int] = []
             self._writing = self._parts, done
             self.broken = not _write(self.descriptor, data, done)
-        count = len(self._parts)
-        self._written += count
+        self._forget()
+
+    def _forget(self) -> None:
+        """What waited was written, or is not wanted any more."""
+        self._written += len(self._parts)
         self._parts, self._writing = [], None
+        self._counted, self._size = 0, 0
 
     def drop(self) -> int:
         """Forget what waits, after a write was interrupted; gives the number of parts that were not written whole."""
@@ -128,8 +141,7 @@ class Output:
             parts, done = self._writing
             written = sum(done)
             left -= sum(end <= written for end in accumulate(map(len, parts)))
-        self._written += len(self._parts)
-        self._parts, self._writing = [], None
+        self._forget()
         return left
 
     def message(self, text: str) -> None:

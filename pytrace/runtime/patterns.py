@@ -1,8 +1,4 @@
-"""``*`` patterns over long texts of names, one name a line.
-
-Lists of kernel functions and symbols have 100,000 names; they stay one bytes object and are searched by one
-regular expression, which makes objects only for what matches.
-"""
+"""``*`` patterns over names of probes and symbols, of which there may be 100,000."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ def exact(pattern: str) -> bool:
     return "*" not in pattern
 
 
-def within(pattern: str, excluded: bytes = rb"\s") -> bytes:
-    """Source of a bytes expression for a ``*`` pattern inside a line, where ``*`` matches no byte of *excluded*."""
+def within(pattern: str, excluded: bytes) -> bytes:
+    """Source of a bytes expression for a ``*`` pattern, where ``*`` matches no byte of *excluded*."""
     return (rb"[^" + excluded + rb"]*").join(re.escape(part.encode()) for part in pattern.split("*"))
 
 

@@ -12,20 +12,18 @@ import struct
 from enum import IntEnum
 
 from pytrace.dataclass import dataclass, replace
-from pytrace.runtime import syscalls
+from pytrace.runtime import facts, syscalls
 from pytrace.runtime.syscalls import Memory
 
 ATTR_SIZE = 128
 """``PERF_ATTR_SIZE_VER7``: kernels accept shorter and, when the rest is zero, longer ones."""
 
-FLAG_DISABLED = 1 << 0
 FLAG_INHERIT = 1 << 1
 FLAG_FREQUENCY = 1 << 10
 FLAG_INHERIT_THREAD = 1 << 35
 _FLAG_CLOEXEC = 8
 
 _IOC_ENABLE = 0x2400
-_IOC_DISABLE = 0x2401
 _IOC_SET_BPF = 0x40042408
 
 
@@ -60,7 +58,6 @@ class EventAttr:
     breakpoint_type: int = 0
     config1: int = 0
     config2: int = 0
-    disabled: bool = False
     flags: int = 0
 
     def inheriting(self, *, threads_only: bool) -> EventAttr:
@@ -69,7 +66,7 @@ class EventAttr:
 
     def pack(self) -> bytes:
         """The C structure."""
-        flags = (FLAG_DISABLED if self.disabled else 0) | (FLAG_FREQUENCY if self.frequency else 0) | self.flags
+        flags = (FLAG_FREQUENCY if self.frequency else 0) | self.flags
         head = struct.pack(
             "=IIQQQQQIIQQ",
             self.type,
@@ -109,11 +106,6 @@ def enable(event: int) -> None:
     fcntl.ioctl(event, _IOC_ENABLE, 0)
 
 
-def disable(event: int) -> None:
-    """Stop counting."""
-    fcntl.ioctl(event, _IOC_DISABLE, 0)
-
-
 def set_bpf(event: int, program: int) -> None:
     """Run *program* on each occurrence of *event*; lasts until the event is closed."""
     fcntl.ioctl(event, _IOC_SET_BPF, program)
@@ -145,12 +137,12 @@ def max_sample_rate() -> int:
 
 def online_cpus() -> list[int]:
     """Numbers of the CPUs that are online."""
-    return parse_cpu_list(_read("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
+    return parse_cpu_list(facts.read_text("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
 
 
-def possible_cpus() -> int:
-    """CPUs that may ever be online: the number of copies in per-CPU data (highest number + 1)."""
-    return max(parse_cpu_list(_read("/sys/devices/system/cpu/possible"))) + 1
+def possible_cpus() -> list[int]:
+    """Numbers of the CPUs that may ever be online; values of per-CPU maps have a copy for each."""
+    return parse_cpu_list(facts.read_text("/sys/devices/system/cpu/possible")) or list(range(os.cpu_count() or 1))
 
 
 def parse_cpu_list(text: str) -> list[int]:
@@ -161,8 +153,3 @@ def parse_cpu_list(text: str) -> list[int]:
             first, _, last = part.partition("-")
             found.extend(range(int(first), int(last or first) + 1))
     return found
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.read()

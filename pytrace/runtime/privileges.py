@@ -6,6 +6,7 @@ import os
 import resource
 
 from pytrace.diagnostics import TraceError
+from pytrace.runtime import facts
 
 OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
@@ -23,28 +24,24 @@ CAPABILITIES = {
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 
 
-def check(*, need_tracefs: bool = False) -> list[str]:
+def check() -> list[str]:
     """Check that this process may trace; gives warnings about the machine.
 
     Raises:
-        TraceError: rights, BPF or (with *need_tracefs*) tracefs are missing, or the kernel is locked down.
+        TraceError: rights or BPF are missing, or the kernel is locked down.
     """
     if not os.path.exists("/proc/self/status"):
         raise TraceError("/proc is not mounted", hints=("run as root: mount -t proc proc /proc",))
     check_capabilities(effective_capabilities())
-    check_lockdown(_read(_LOCKDOWN))
+    check_lockdown(facts.read_text(_LOCKDOWN))
     check_bpf()
-    if need_tracefs:
-        from pytrace.runtime import tracefs
-
-        tracefs.root()
     return kernel_warnings(os.uname().release)
 
 
 def effective_capabilities() -> frozenset[str]:
     """Which of :data:`CAPABILITIES` this process has."""
     mask = 0
-    for line in _read("/proc/self/status").splitlines():
+    for line in facts.read_text("/proc/self/status").splitlines():
         if line.startswith("CapEff:"):
             mask = int(line.split()[1], 16)
     return frozenset(name for name, bit in CAPABILITIES.items() if mask >> bit & 1)
@@ -138,11 +135,3 @@ def _raise(limit: int, wanted: int) -> None:
             # Not allowed beyond the hard limit: take as much as there is.
             continue
         return
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -7,12 +7,15 @@ import re
 
 from pytrace.dataclass import dataclass
 
-_LINE = re.compile(rb"(?m)^([0-9a-f]+)-([0-9a-f]+) (\S)(\S)(\S)\S ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$")
+_LINE = re.compile(
+    rb"(?m)^([0-9a-f]+)-([0-9a-f]+) \S(?P<write>\S)(?P<execute>\S)\S "
+    rb"([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One executable range of an address space. *offset* is the file position of its start."""
+    """One range of an address space. *offset* is the file position of its start."""
 
     start: int
     end: int
@@ -24,10 +27,19 @@ class Mapping:
 
 def executable_mappings(text: bytes) -> list[Mapping]:
     """The executable rows of a ``/proc/PID/maps`` text, in order of address."""
+    return _mappings(text, "execute", b"x")
+
+
+def writable_mappings(text: bytes) -> list[Mapping]:
+    """The writable rows of a ``/proc/PID/maps`` text, in order of address."""
+    return _mappings(text, "write", b"w")
+
+
+def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
     found = []
     for match in _LINE.finditer(text):
-        start, end, _, _, run, offset, major, minor, inode, path = match.groups()
-        if run == b"x":
+        if match[right] == letter:
+            start, end, _, _, offset, major, minor, inode, path = match.groups()
             device = os.makedev(int(major, 16), int(minor, 16))
             name = path.decode(errors="surrogateescape").removesuffix(" (deleted)")
             found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), device, int(inode), name))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from pytrace.compiled import Manifest
 from pytrace.diagnostics import InternalError
 from pytrace.events import EventSpec
@@ -18,8 +16,6 @@ from pytrace.runtime.names import Symbols
 from pytrace.runtime.output import Output
 
 __all__ = ["RenderOptions", "Renderer", "RunState"]
-
-_ORDER = sys.byteorder
 
 
 class Renderer:
@@ -70,11 +66,6 @@ class Renderer:
 
     # ---- events
 
-    def handle(self, data: bytes, offset: int, length: int) -> None:
-        """Handle one event."""
-        identity = int.from_bytes(data[offset : offset + 4], _ORDER)
-        self.handlers[identity](data, offset, length, ((length + 7) & ~7) + 8, 1)
-
     def end_batch(self) -> None:
         """All waiting events were handled: let their output be seen."""
         self.output.end_batch()
@@ -121,10 +112,12 @@ class Renderer:
         self.output.flush()
 
     def close(self) -> None:
-        """Write what waits and close files that handlers opened."""
-        self.output.flush()
-        for writer in self._context.writers.values():
-            writer.close()
+        """Write what waits and close files that handlers opened, also where the output cannot be written."""
+        try:
+            self.output.flush()
+        finally:
+            for writer in self._context.writers.values():
+                writer.close()
 
     # ---- what went wrong
 

@@ -244,13 +244,9 @@ class EventLoop:
         self._poll.register(reader.fileno(), select.EPOLLIN)
         self._listening = True
 
-    def watch(self, descriptor: int, events: int = select.EPOLLIN) -> None:
-        """Also wake up when *descriptor* is ready."""
-        self._poll.register(descriptor, events)
-
-    def forget(self, descriptor: int) -> None:
-        """Undo :meth:`watch`."""
-        self._poll.unregister(descriptor)
+    def watch(self, descriptor: int) -> None:
+        """Also wake up when *descriptor* can be read."""
+        self._poll.register(descriptor, select.EPOLLIN)
 
     def wait(self, timeout: float | None, drained: int = 0) -> list[int]:
         """Wait for at most *timeout* seconds; gives the ready descriptors among those of :meth:`watch`.

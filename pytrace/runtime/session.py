@@ -99,6 +99,7 @@ class Session:
             libbpf_log=_to_stderr if "libbpf" in debug else None,
             verifier_log=_show_verifier if "verifier" in debug else None,
             btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
+            disabled=self._options.disabled,
             entries={} if unwound is None else unwound.entries(),
         )
 

@@ -69,6 +69,12 @@ class SplitUnits:
                 found.skeleton = unit
         return self._units[unit]
 
+    def forget(self) -> None:
+        """Let go of all units that were read; the skeletons that they are known by go with them."""
+        self._units.clear()
+        self._tables.clear()
+        self._packages = None
+
     def _find(self, unit: Unit, name: str) -> Unit | None:
         identity = _identity(unit)
         if identity is None:

@@ -26,6 +26,9 @@ NUMBERS: dict[str, dict[str, int]] = {
 }
 """System call numbers (``arch/*/kernel/syscalls/*.tbl``) by ``uname -m``."""
 
+ENOTSUPP = 524
+"""An error number of the kernel's own (include/linux/errno.h), which leaves it all the same; ``errno`` lacks it."""
+
 
 @cache
 def libc() -> ctypes.CDLL:

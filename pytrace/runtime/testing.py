@@ -11,6 +11,7 @@ from pytrace.compiled import ProgramSpec
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, jsonout
+from pytrace.terminal import colour
 
 if TYPE_CHECKING:
     from pytrace.runtime.live import LiveSession
@@ -115,7 +116,7 @@ def _head(live: LiveSession, mark: bytes, text: str, *, good: bool = True) -> No
     """A line of the report; JSON output has only the results."""
     if live.output.json:
         return
-    before, after = ((_GREEN if good else _RED), _RESET) if live.output.colour else (b"", b"")
+    before, after = ((_GREEN if good else _RED), _RESET) if colour(live.output.descriptor) else (b"", b"")
     live.output.write(b"%s%s%s %s\n" % (before, mark, after, text.encode()))
 
 

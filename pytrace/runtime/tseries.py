@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from pytrace.dataclass import dataclass
 from pytrace.runtime.clock import strftime
+from pytrace.runtime.text import truncated
 from pytrace.types import TSeries
 
 _WIDTH = 53
@@ -32,14 +33,8 @@ def merged(kind: TSeries, intervals: Iterable[Interval]) -> dict[int, int]:
             known = found.get(epoch - 1)
             found[epoch - 1] = (value, meta) if known is None else _join(kind.reduce, known, (value, meta))
     if kind.reduce == "avg":
-        return {number: _average(value, meta) for number, (value, meta) in found.items()}
+        return {number: truncated(value, meta) for number, (value, meta) in found.items()}
     return {number: value for number, (value, _) in found.items()}
-
-
-def _average(total: int, samples: int) -> int:
-    if not samples:
-        return 0
-    return total // samples if total >= 0 else -(-total // samples)
 
 
 def _join(reduce: str, first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:

@@ -103,13 +103,17 @@ class Binary:
         found = self.functions(name)
         return found[0].address if found else None
 
+    def variable(self, name: str) -> Symbol | None:
+        """Any symbol, variables included."""
+        found = self.elf.any_symbol(name)
+        if found is None and self.debug_path is not None:
+            found = ElfFile.open(self.debug_path).any_symbol(name)
+        return found
+
     def variable_address(self, name: str) -> int | None:
         """Virtual address of any symbol, variables included."""
-        sources = [self.elf]
-        if self.debug_path is not None:
-            sources.append(ElfFile.open(self.debug_path))
-        found = (file.symbol_address(name) for file in sources)
-        return next((address for address in found if address is not None), None)
+        found = self.variable(name)
+        return None if found is None else found.address
 
     @property
     def debug(self) -> DebugInfo | None:
@@ -167,7 +171,7 @@ class UserBinaries:
         self._search = debug_files.directories(debug_options)
         self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
 
-    def binary(self, path: str, root: str = "") -> Binary:
+    def binary(self, path: str) -> Binary:
         """The binary at a path.
 
         Raises:
@@ -178,7 +182,7 @@ class UserBinaries:
             stamp = (found.st_dev, found.st_ino, found.st_mtime_ns)
             known = self._opened.get(path)
             if known is None or known[0] != stamp:
-                known = self._opened[path] = (stamp, Binary.open(path, self._search, root))
+                known = self._opened[path] = (stamp, Binary.open(path, self._search))
         except OSError as error:
             raise TraceError(f"cannot read {path}: {error.strerror}") from error
         return known[1]
@@ -214,6 +218,10 @@ class UserBinaries:
         """File offset of a virtual address."""
         return self.binary(path).elf.file_offset(address)
 
+    def address_at(self, path: str, offset: int) -> int | None:
+        """Virtual address of a file offset."""
+        return self.binary(path).elf.address_at(offset)
+
     def usdt(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
         """Static tracepoints by ``*`` patterns."""
         first, second = name_pattern(provider or "*").fullmatch, name_pattern(name).fullmatch
@@ -225,8 +233,7 @@ class UserBinaries:
         binary.ask_servers()
         if binary.debug is None:
             return None
-        places = binary.functions(symbol)
-        return binary.debug.parameters(symbol, places[0].address if places else None)
+        return binary.debug.parameters(symbol, binary.address_of(symbol))
 
     def named_type(self, path: str, kind: str, name: str) -> Type | None:
         """The ``struct``, ``union`` or ``enum`` of that name from DWARF; None without DWARF or without that type."""
@@ -239,8 +246,7 @@ class UserBinaries:
         binary = self.binary(path)
         if binary.debug is None:
             return None
-        places = binary.functions(symbol)
-        return binary.debug.result(symbol, places[0].address if places else None)
+        return binary.debug.result(symbol, binary.address_of(symbol))
 
     def problems(self, path: str) -> list[str]:
         """Which files with debug information former questions about a binary missed, as sentences."""
@@ -252,7 +258,7 @@ class UserBinaries:
 
     def files(self, path: str) -> list[str]:
         """The files that former answers about a binary depend on, also such that are not there."""
-        return [path.partition("!/")[0], *self.binary(path).files]
+        return [attach_path(path), *self.binary(path).files]
 
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, named by the functions that they are in."""

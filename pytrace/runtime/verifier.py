@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import re
+import resource
 from collections.abc import Callable, Iterable
 
 from pytrace.compiled import Manifest, MapSpec, ProgramSpec
@@ -99,6 +101,8 @@ class VerifierLogs:
         return self._buffers.get(symbol, self._shared).value.decode(errors="replace")
 
 
+_OTHER_FILES = 8
+"""Descriptors that loading takes beside those of the script's maps and programs: of global data, events, the log."""
 _REFUSED = r"prog '([^']+)': (?:BPF program load failed|failed to load)"
 _UNMADE = r"map '([^']+)': failed to create"
 
@@ -113,12 +117,22 @@ def map_refused(spec: MapSpec, error: OSError) -> LoadError:
     )
 
 
+def _too_many_files(manifest: Manifest) -> bool:
+    """Whether a script has more maps and programs than files may be opened.
+
+    The error may be another one then: libbpf tries out what the kernel can do, and takes what it could not open for
+    what the kernel lacks.
+    """
+    needed = len(manifest.maps) + len(manifest.programs) + _OTHER_FILES
+    return len(os.listdir("/proc/self/fd")) + needed > resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def explain(
     error: OSError, logs: VerifierLogs, manifest: Manifest, messages: libbpf.Messages
 ) -> LoadError:
     """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found."""
     warnings = messages.warnings
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if error.errno in (errno.EMFILE, errno.ENFILE) or _too_many_files(manifest):
         return LoadError("the script cannot be loaded: no more files can be opened", hints=["see ulimit -n"])
     refused = next((match.group(1) for match in (re.search(_REFUSED, text) for text in warnings) if match), None)
     spec = next((item for item in manifest.programs if item.symbol == refused), None)
@@ -128,6 +142,11 @@ def explain(
         for item in manifest.maps:
             if item.symbol == unmade:
                 return map_refused(item, error)
+        if unmade == manifest.ring:
+            return LoadError(
+                f"the ring buffer for events cannot be made: {error.strerror}",
+                hints=[f"perf_rb_pages is {manifest.config.get('perf_rb_pages', 0)}; fewer pages take less memory"],
+            )
     hint = _HINTS.get(number, "")
     if spec is None:
         reason = warnings[0] if warnings else error.strerror

@@ -57,6 +57,20 @@ def exchanges(script: CompiledScript) -> int:
     return found
 
 
+def kinds_counted(script: CompiledScript) -> set[str]:
+    counters = script.manifest.counters
+    return {kind for kind, _ in counters.names} if counters is not None else set()
+
+
+@pytest.mark.parametrize("target", ["@", "@[1]"])
+def test_updates_of_extremes_that_may_be_lost_are_counted(target: str) -> None:
+    """They are where programs can come in between of each other, and nowhere else."""
+    shared = f"begin {{ {target} = max(nsecs); }} interval:s:1 {{ {target} = max(nsecs); }}"
+    assert "collided" in kinds_counted(compile_text(shared))
+    alone = f"interval:s:1 {{ {target} = max(nsecs); }} profile:hz:9 {{ {target} = max(nsecs); }}"
+    assert "collided" not in kinds_counted(compile_text(alone))
+
+
 @pytest.mark.parametrize("call", ["min(nsecs)", "max(nsecs)"])
 @pytest.mark.parametrize("place", ["@", "@[comm]"])
 def test_extremes_are_exchanged_where_programs_may_meet(call: str, place: str) -> None:

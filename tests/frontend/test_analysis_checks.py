@@ -106,7 +106,7 @@ REFUSED = [
     ("fn add($a: int64): int64 { return $a; } begin { print(add(\"x\")); }",
      "1:59-62", "$a of add() is int64, this is string[2]"),
     ("fn add($a: int64): int64 { return $a; } begin { print(add(1, 2)); }",
-     "1:55-64", "add() takes 1 arguments, not 2"),
+     "1:55-64", "add() takes 1 argument, not 2"),
     ("fn f($a: int64): int64 { return g($a); } fn g($a: int64): int64 { return f($a); } begin { print(f(1)); }",
      "1:74-79", "a function cannot call itself: f → g → f"),
     ("begin { $t = (1, 2); $i = 1; print($t[$i]); }",

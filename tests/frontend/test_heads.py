@@ -28,6 +28,8 @@ def probe(text: str) -> ast.Probe:
         ("uprobe:readline /pid==1/ { }", ["uprobe:readline"], "pid==1"),
         ("uprobe:readline/pid==1/ { }", ["uprobe:readline"], "pid==1"),
         ("uprobe:./a/b:f {}", ["uprobe:./a/b:f"], None),
+        ("uprobe:./a {}", ["uprobe:./a"], None),
+        ("uprobe:../a/b /1/ {}", ["uprobe:../a/b"], "1"),
         ("uprobe:a/b:f {}", ["uprobe:a/b:f"], None),
         ("kprobe:f/pid/{ }", ["kprobe:f"], "pid"),
         ("kprobe:f/a?b:c/{ }", ["kprobe:f"], "a?b:c"),

@@ -58,6 +58,13 @@ def test_scripts_are_merged_dependencies_first(tree: Tree) -> None:
     assert [os.path.basename(path) for path in imports.files(program)] == ["main.bt", "b.bt", "a.bt"]
 
 
+def test_a_byte_order_mark_is_skipped(tree: Tree) -> None:
+    tree.write("a.bt", "\ufeffinterval:s:1 { }")
+    program, diagnostics = tree.resolve('import "a.bt"; begin { }')
+    assert probes(program) == ["interval:s:1", "begin"]
+    assert not diagnostics.items
+
+
 def test_each_file_once_also_in_a_circle(tree: Tree) -> None:
     tree.write("a.bt", 'import "b.bt";\nimport "main.bt";\ninterval:s:1 { }')
     tree.write("b.bt", 'import "a.bt";\ninterval:s:2 { }')

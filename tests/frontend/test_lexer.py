@@ -86,6 +86,8 @@ def test_numbers_of_c_macros(text: str, value: int) -> None:
         ("$0", "$0", "not a parameter"),
         ("$ 1", "$", "without a name"),
         ("#", "#", "unexpected '#'"),
+        ("\udce9", "\udce9", "unexpected byte 0xe9"),
+        ("\x01", "\x01", "unexpected '\\x01'"),
     ],
 )
 def test_wrong_tokens(text: str, place: str, message: str) -> None:

@@ -187,6 +187,27 @@ def test_failed_helpers_are_counted_by_place(tmp_path: Path) -> None:
     assert all(re.search(r" at stdin:1:\d+$", name) for name in found)
 
 
+def test_stacks_that_cannot_be_walked_are_counted(tmp_path: Path) -> None:
+    """The idle task has no user stack: each try is told (there are few) and counted, with its place."""
+    # What fails behind exit() is counted and told no more, so nothing is tried any more by then.
+    script = (
+        "t:sched:sched_switch /pid == 0 && @n < 40 && !@over/ { @n++; @[ustack(1)] = count(); } "
+        "i:ms:300 { if (@over) { exit(); } @over = 1; }"
+    )
+    objects = Run(tmp_path, script, as_json=True).objects()
+    told = [item for item in objects if item["type"] == "runtime_error"]
+    if not told:
+        pytest.skip("this kernel walks something in the idle task, or it never ran")
+    assert {(item["filename"], item["line"], script[item["col"] - 1 :][:9]) for item in told} == {
+        ("stdin", 1, "ustack(1)")
+    }
+    (lost,) = (item["data"] for item in objects if item["type"] == "losses")
+    assert sum(lost["user_stack"].values()) == len(told)
+    assert all(re.fullmatch(r"bpf_get_stack at stdin:1:\d+", place) for place in lost["user_stack"])
+    (counted,) = (item["data"]["@"] for item in objects if item["type"] == "map" and "@" in item["data"])
+    assert sum(counted.values()) >= len(told)
+
+
 def test_cut_strings_are_counted(tmp_path: Path) -> None:
     probe = "tracepoint:syscalls:sys_enter_openat"
     script = (
@@ -198,6 +219,26 @@ def test_cut_strings_are_counted(tmp_path: Path) -> None:
     cut = sum(".. " in item["data"] for item in objects if item["type"] == "printf")
     assert cut >= 2
     assert losses(objects) == {"cut": 2 * cut}
+
+
+@pytest.mark.parametrize("longest", [40, 100, 500])
+def test_a_cut_string_counts_once(tmp_path: Path, longest: int) -> None:
+    """Where it is read or made, however often and in whatever form it is printed and kept."""
+    read = "$s = str(args.argv[1]); printf(\"%s %s\\n\", $s, $s); print($s); print((1, $s)); @m = $s; @k[1] = @m;"
+    made = '$t = str_concat($s, "x"); printf("%s\\n", $t); print(@m);'
+    script = (
+        f"config = {{ max_strlen = {longest} }} tracepoint:syscalls:sys_enter_execve /pid == cpid/ "
+        f'{{ {read} {made} printf("%s\\n", str(args.argv[1])); }}'
+    )
+    objects = Run(tmp_path, script, "-c", f"/bin/true {'x' * 1000}", as_json=True).objects()
+    assert losses(objects) == {"cut": 3}
+
+
+def test_cut_buffers_are_counted(tmp_path: Path) -> None:
+    script = "config = { max_strlen = 6 } begin { for ($n : 5..10) { print(buf((int8 *)(uint64)curtask, $n)); } }"
+    objects = Run(tmp_path, script, as_json=True).objects()
+    assert [len(item["data"]) for item in objects if item["type"] == "value"] == [5, 6, 6, 6, 6]
+    assert losses(objects) == {"cut": 3}
 
 
 def test_nothing_lost_nothing_said(tmp_path: Path, programs: Path) -> None:
@@ -216,19 +257,49 @@ def test_exit_in_a_flood(tmp_path: Path, programs: Path) -> None:
     assert run.done.returncode == 9
 
 
+def written(terminal: int) -> bytes:
+    """All that is written to a terminal until nobody has it open; closes it."""
+    text = b""
+    while True:
+        try:
+            text += os.read(terminal, 1 << 16)
+        except OSError:
+            break
+    os.close(terminal)
+    return text
+
+
+def on_a_terminal(command: list[str], stream: str) -> tuple[bytes, bytes]:
+    """What *command* writes to *stream*, which is a terminal, and to the other one, which is none."""
+    main, other = os.openpty()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: other}
+    with subprocess.Popen(command, **streams) as tracer:  # type: ignore[call-overload]
+        os.close(other)
+        shown = written(main)
+        out, err = tracer.communicate(timeout=20)
+    return shown, out or err
+
+
+def test_each_stream_is_coloured_where_a_terminal_shows_it() -> None:
+    """The report of tests goes to standard output, messages to standard error: one of them may be a file."""
+    command = [sys.executable, "-m", "pytrace", "--test", "-e", 'test:a { } test:b { warnf("w"); return 1; }']
+    report, messages = on_a_terminal(command, "stdout")
+    assert b"\x1b[32m" in report
+    assert b"WARNING: w" in messages
+    assert b"\x1b" not in messages
+    messages, report = on_a_terminal(command, "stderr")
+    assert b"\x1b[33m" in messages
+    assert b"FAILED" in report
+    assert b"\x1b" not in report
+
+
 def test_colour_only_for_terminals() -> None:
     """Messages and the report of tests are coloured on a terminal, and not in a file."""
     command = [sys.executable, "-m", "pytrace", "--test", "-e", 'test:a { } test:b { warnf("w"); return 1; }']
     main, other = os.openpty()
     with subprocess.Popen(command, stdout=other, stderr=other) as tracer:
         os.close(other)
-        text = b""
-        while True:
-            try:
-                text += os.read(main, 1 << 16)
-            except OSError:
-                break
-        os.close(main)
+        text = written(main)
         assert tracer.wait(timeout=20) == 1
     assert b"\x1b[32m" in text
     assert b"\x1b[31m" in text

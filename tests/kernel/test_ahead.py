@@ -14,6 +14,7 @@ import pytest
 from pytrace.compiled import CompiledScript
 from pytrace.runtime import facts
 from tests.support.compile import compiled
+from tests.support.patience import patience
 from tests.support.programs import BUILT, build
 
 AHEAD = Path(__file__).resolve().parent.parent / "programs" / "ahead"
@@ -21,11 +22,12 @@ ELSEWHERE = BUILT / "ahead"
 """Files that scripts/test compiled on its own kernel before it started the test machine."""
 
 
-def pytrace(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytrace", *map(str, arguments)],
-        capture_output=True, text=True, timeout=timeout, check=False,
-    )  # fmt: skip
+def run(*command: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience(60), check=False)
+
+
+def pytrace(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-m", "pytrace", *arguments)
 
 
 def ahead(folder: Path, text: str, *options: str) -> Path:
@@ -79,7 +81,7 @@ def test_the_file_is_a_program(tool: Path, tmp_path: Path) -> None:
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pytrace "$@"\n')
     command.chmod(0o755)
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run([tool, "--", "--help"], env=path, capture_output=True, text=True, timeout=60, check=False)
+    done = run(tool, "--", "--help", environment=path)
     assert "--names" in done.stdout, done.stderr
 
 
@@ -96,7 +98,7 @@ def test_a_run_needs_no_compiler(tmp_path: Path) -> None:
         "from pytrace import cli\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, "-q", str(made)], capture_output=True, text=True, timeout=60)
+    done = run(sys.executable, "-c", code, "-q", made)
     assert (done.returncode, done.stdout.strip()) == (0, "(true, true)"), done.stderr
 
 

@@ -292,7 +292,7 @@ def test_raw_tracepoint(programs: Path, cookie: int) -> None:
 # ---------------------------------------------------------------------------------------------- perf events
 
 
-def busy(pid_of: subprocess.Popen[bytes] | None = None) -> None:
+def busy() -> None:
     end = time.process_time() + 0.15
     while time.process_time() < end:
         pass

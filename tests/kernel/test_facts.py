@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime import facts, listing
+from pytrace.runtime import facts, listing, perf
 from pytrace.runtime.kernelinfo import LiveKernel
 from pytrace.types import INT32, AddressSpace, Pointer, String, Struct
 from tests.support.pace import unit
@@ -121,6 +121,14 @@ def test_every_format_is_understood(kernel: LiveKernel) -> None:
     name = {item.name: item for item in kernel.tracepoint_fields("syscalls", "sys_enter_openat") or ()}["filename"]
     assert isinstance(name.type, Pointer)
     assert name.type.space is AddressSpace.USER
+
+
+def test_what_is_indexed_by_processor_has_room_for_the_highest_number(
+    kernel: LiveKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "read_text", {"/sys/devices/system/cpu/possible": "0-2,8\n"}.__getitem__)
+    assert perf.possible_cpus() == [0, 1, 2, 8]
+    assert kernel.possible_cpus == 9
 
 
 def test_numbers(kernel: LiveKernel) -> None:

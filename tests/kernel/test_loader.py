@@ -57,15 +57,20 @@ def test_libbpf_stays_silent(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_skipped_and_missing_programs() -> None:
+def test_missing_programs() -> None:
     with ExitStack() as stack:
-        options = loader.LoadOptions(skip=frozenset({"begin_0"}))
-        loaded = loader.load(script(BEGIN), options=options, stack=stack)
-        assert loaded.symbols == []
-        with pytest.raises(InternalError, match="no program 'begin_0'"):
-            loaded.run("begin_0")
+        loaded = Loaded(stack, BEGIN).loaded
+        with pytest.raises(InternalError, match="no program 'end_0'"):
+            loaded.run("end_0")
     with ExitStack() as stack, pytest.raises(InternalError, match="not in the ELF file: nowhere"):
         Loaded(stack, program("nowhere", "begin"))
+
+
+def test_a_ring_that_the_kernel_does_not_make() -> None:
+    """The configuration's limit is what the kernel can make with enough memory; beyond, the key is named."""
+    with ExitStack() as stack, pytest.raises(loader.LoadError, match="ring buffer for events cannot be made") as raised:
+        Loaded(stack, BEGIN, perf_rb_pages=2**20)
+    assert raised.value.hints == ("perf_rb_pages is 1048576; fewer pages take less memory",)
 
 
 @pytest.mark.parametrize("spec", [COUNTS, PERCPU], ids=lambda spec: spec.kind)

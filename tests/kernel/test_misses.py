@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytrace.runtime.misses import profile_misses
 from tests.support.machine import need
+from tests.support.patience import patience
 
 SLEEPERS = """
 import threading, time
@@ -41,7 +42,7 @@ def test_missed_returns_are_counted() -> None:
         "-c",
         f"{sys.executable} -c '{SLEEPERS}'",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True)
     found = {name: value for line in done.stdout.splitlines() for name, value in json.loads(line)["data"].items()}
     missed = sum(found.get("missed", {}).values())
     assert found["@in"] >= 60
@@ -58,7 +59,7 @@ def test_programs_inside_themselves_are_counted(programs: Path) -> None:
         'rawtracepoint:bpf_trace_printk /pid == cpid/ { @ = count(); debugf("again"); }'
     )
     command = [sys.executable, "-m", "pytrace", "-q", "-f", "json", "-e", script, "-c", f"{programs}/flood 100"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=True)
     objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert {"type": "map", "data": {"@": 100}} in objects
     losses = next(item["data"] for item in objects if item["type"] == "losses")

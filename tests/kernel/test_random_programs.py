@@ -16,15 +16,8 @@ from tests.support.generated.programs import Program, generate
 from tests.support.generated.statements import TooLongError
 from tests.support.server import Server
 
-OLD = (
-    "get_attach_cookie,snprintf,strncmp,jiffies64,probe_read_kernel,lookup_percpu_elem,batch_ops,boot_clock,"
-    "large_programs,ringbuf,for_each_map_elem"
-)
-"""Features that a program of the generator can do without."""
-
 WAYS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "plain": ((), {}),
-    "older_kernel": (("--no-feature", OLD), {}),
     "all_warnings": (("-k",), {}),
     "no_warnings": (("--no-warnings",), {}),
     "nothing_on_the_stack": ((), {"PYTRACE_ON_STACK_LIMIT": "0"}),

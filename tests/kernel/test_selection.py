@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.expect import Result
 from tests.support.machine import need
+from tests.support.patience import patience
 from tests.support.server import Server
 
 pytestmark = pytest.mark.usefixtures("started", "no_leaks")
@@ -40,7 +41,7 @@ def running(*command: str | Path) -> Iterator[int]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(timeout=20)
+        process.wait(timeout=patience(10))
 
 
 def traced(server: Server, program: str, pid: int, *actions: str, options: tuple[str, ...] = ()) -> Result:
@@ -326,7 +327,7 @@ def test_process_ids_of_a_pid_namespace(server: Server, programs: Path) -> None:
     command = [*unshare("-p", "--fork", "--mount-proc"), sys.executable, "-m", "pytrace", *argv]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     inside = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
+        command, capture_output=True, text=True, timeout=patience(60), check=False, cwd="/", env=environment
     )
     assert [line for line in inside.stdout.splitlines() if "[true," in line] == ["@[true, false]: 4"], inside
 
@@ -341,7 +342,7 @@ def test_user_symbols_inside_a_pid_namespace(programs: Path) -> None:
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTRACE_SHOW_DEBUG_INFO": "0"}
     inside = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
+        command, capture_output=True, text=True, timeout=patience(60), check=False, cwd="/", env=environment
     )
     found = [line.strip() for line in inside.stdout.splitlines() if line.strip()]
     assert [line.partition("+")[0] for line in found] == ["@[negative,", "negative", "]: 3"], inside
@@ -356,7 +357,7 @@ def test_follow_inside_a_pid_namespace(programs: Path) -> None:
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     inside = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=environment
+        command, capture_output=True, text=True, timeout=patience(60), check=False, cwd="/", env=environment
     )
     assert [line for line in inside.stdout.splitlines() if line] == ["@[family]: 7"], inside
 
@@ -375,7 +376,7 @@ def test_living_descendants_inside_a_pid_namespace(programs: Path, tmp_path: Pat
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     inside = subprocess.run(
         [*unshare("-p", "--fork", "--mount-proc"), "sh", "-c", script],
-        capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=environment,
+        capture_output=True, text=True, timeout=patience(60), check=False, cwd=tmp_path, env=environment,
     )  # fmt: skip
     found = [line for line in inside.stdout.splitlines() if line.startswith("@")]
     assert found == [f"@[{n}, true]: 1" for n in range(4)], inside

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.machine import need
 from tests.test_cli import SLOW_TO_IMPORT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -14,11 +15,11 @@ SCRIPT = 'begin { printf("%d %s\\n", 40 + 2, "x"); @n = 3; exit(); }'
 SHOW_MODULES = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))"
 
 
-def start(cache: Path) -> tuple[str, set[str]]:
+def start(cache: Path, script: str = SCRIPT) -> tuple[str, set[str]]:
     """Output of the script, and the modules that its process imported."""
     code = f"{SHOW_MODULES}\nfrom pytrace import cli\ncli.command()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "-e", SCRIPT],
+        [sys.executable, "-c", code, "-e", script],
         cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
@@ -35,3 +36,12 @@ def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_p
     assert not SLOW_TO_IMPORT & imported
     rooms = {name for name in imported if name.startswith(("pytrace.frontend", "pytrace.codegen"))}
     assert not rooms
+
+
+def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path) -> None:
+    need("uprobe")
+    script = f"uprobe:{programs}/calls:add {{ }} uretprobe:{programs}/calls:add {{ }} interval:ms:1 {{ exit(); }}"
+    for _ in range(2):
+        _, imported = start(tmp_path, script)
+    assert "pytrace.runtime.attach.uprobe" in imported
+    assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "attach.semaphores", "tracefs")} & imported

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,6 +117,16 @@ def test_few_descriptors(tmp_path: Path, limit: int) -> None:
     assert "verifier" not in done.stderr
 
 
+@pytest.mark.parametrize("limit", range(7, 13))
+def test_few_descriptors_for_maps(tmp_path: Path, limit: int) -> None:
+    """libbpf takes what it could not open for something that the kernel lacks, and the verifier then complains."""
+    script = "begin { @a = count(); @b[1] = 1; printf(\"x\"); exit(); }"
+    done = shell(f'ulimit -n {limit}; $P -q -e "$S"', tmp_path, S=script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no more files can be opened" in done.stderr
+    assert "ulimit -n" in done.stderr
+
+
 REMOVED = [
     pytest.param('$P -q -e "$S"', 0, "", id="script"),
     pytest.param('$P -q -e "$S" -c true', 0, "", id="command"),
@@ -148,6 +160,14 @@ def test_no_kernel_symbols(tmp_path: Path) -> None:
     assert done.returncode == 0, done
     assert "0xffffffff81000000" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("setarch") is None, reason="the program setarch is not here")
+def test_old_kernels_are_warned_of(tmp_path: Path) -> None:
+    done = shell('setarch --uname-2.6 $P -q -e "$S"', tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, PRINTED.strip())
+    assert re.fullmatch(r"WARNING: kernel 2\.6\.\S+ is older than 5\.15; some features will be missing\n", done.stderr)
+    assert not shell('setarch --uname-2.6 $P -q --no-warnings -e "$S"', tmp_path).stderr
 
 
 def test_no_proc(tmp_path: Path) -> None:

@@ -78,9 +78,14 @@ def test_code_for_one_file_only(binary: str) -> None:
     assert binaries.moved(found, [row], kernel(binary)) == found.programs
     inode = replace(found, facts=((*found.facts[0][:4], "1"),))
     assert binaries.moved(inode, [row], kernel(binary)) == found.programs
+    # A library in an archive is as old as the archive.
+    inside = ["exact", f"{binary}!/lib/libx.so", "the probe is on an address"]
+    for facts_of in (found, inode):
+        assert binaries.moved(facts_of, [inside], kernel(binary)) == found.programs
     change(binary)
-    with pytest.raises(TraceError, match=r"is not the file that .* and the probe is on an address"):
-        binaries.moved(found, [row], kernel(binary))
+    for given in (row, inside):
+        with pytest.raises(TraceError, match=r"is not the file that .* and the probe is on an address"):
+            binaries.moved(found, [given], kernel(binary))
 
 
 def test_programs_that_are_gone(binary: str) -> None:

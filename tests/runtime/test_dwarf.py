@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.dwarf import DebugInfo
+from pytrace.runtime.dwarf_units import Unit
 from pytrace.runtime.user_binary import Binary, UserBinaries
 from pytrace.types import INT8, INT32, INT64, UINT8, UINT32, AddressSpace, Array, Enum, Field, Pointer, String, Struct
 from tests.support.compile import compiled
@@ -186,10 +188,12 @@ def test_results(program: Binary) -> None:
     assert debug.result("nothing", None) is None
 
 
-def test_units_are_forgotten_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("split", [False, True])
+def test_units_are_forgotten_and_read_again(split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of days comes by all units of a large library: only some stay in memory, and answers do not change."""
+    options = ["-g", "-gsplit-dwarf"] if split else ["-g"]
     sources = [f"int part_{at}(int x) {{ return x + {at}; }}\n" for at in range(4)]
-    objects = [compiled(tmp_path, f"part_{at}.o", text, "-g", "-c") for at, text in enumerate(sources)]
+    objects = [compiled(tmp_path, f"part_{at}.o", text, *options, "-c") for at, text in enumerate(sources)]
     calls = " + ".join(f"part_{at}(1)" for at in range(4))
     declared = "".join(f"int part_{at}(int);\n" for at in range(4))
     path = compiled(tmp_path, "parts", f"{declared}int main(void) {{ return {calls}; }}\n", "-g", *map(str, objects))
@@ -197,7 +201,14 @@ def test_units_are_forgotten_and_read_again(tmp_path: Path, monkeypatch: pytest.
     whole = DebugInfo(str(path))
     expected = [whole.frames(address) for address in addresses]
     assert [frames[0].function for frames in expected[:4]] == [f"part_{at}" for at in range(4)]
+    before = _units_in_memory()
     monkeypatch.setattr("pytrace.runtime.dwarf.KEPT", 1)
     debug = DebugInfo(str(path))
     assert [debug.frames(address) for address in addresses] == expected
     assert len(debug._functions) <= 2
+    assert _units_in_memory() - before <= (4 if split else 2)
+
+
+def _units_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(found, Unit) for found in gc.get_objects())

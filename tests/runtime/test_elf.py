@@ -13,6 +13,7 @@ import pytest
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import debug_files, plt
 from pytrace.runtime.elf import ElfFile, archive_member, attach_path, is_elf
+from pytrace.runtime.kernelinfo import LiveKernel
 from pytrace.runtime.user_binary import Binary, UserBinaries
 from tests.support.compile import compiled, tool
 from tests.support.pace import unit
@@ -158,6 +159,10 @@ def test_library_in_an_archive(tmp_path: Path) -> None:
     )
     assert attach_path(path) == str(archive)
     assert UserBinaries().binary(path).elf.address_at(symbol.offset) == plain.address
+    # What is asked about offsets inside of functions: whether an instruction starts there.
+    assert LiveKernel().user_code(path, symbol.offset, symbol.size) == LiveKernel().user_code(
+        str(library), plain.offset, plain.size
+    )
 
 
 def test_compressed_member_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,28 @@ def test_traceable_functions_option(listed: str) -> None:
     assert kernel.untraceable_reason("rcu_note") == "excluded"
     assert kernel.untraceable_reason("no_such_function_at_all") == "missing"
     assert any(fact[0] == "file" and fact[1] == listed for fact in kernel.dependencies())
+
+
+def test_answers_that_loading_a_module_could_change(
+    listed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveKernel, "_depend_on_modules", lambda self: self._depend(("modules",)))
+    symbols = tmp_path / "kallsyms"
+    symbols.write_text("ffffffff81000000 T vfs_read\nffffffffc0000000 d nf_table\t[nf]\n")
+
+    def depends(ask: Callable[[LiveKernel], object]) -> bool:
+        kernel = LiveKernel(traceable_functions=listed)
+        kernel.__dict__["kallsyms"] = Kallsyms(str(symbols))
+        ask(kernel)
+        return ("modules",) in kernel.dependencies()
+
+    assert not depends(lambda kernel: kernel.kernel_functions("vfs_read"))
+    assert depends(lambda kernel: kernel.kernel_functions("vfs_*"))
+    assert depends(lambda kernel: kernel.kernel_functions("nf_hook"))
+    assert depends(lambda kernel: kernel.kernel_functions("missing"))
+    assert not depends(lambda kernel: kernel.kernel_symbol("vfs_read"))
+    assert depends(lambda kernel: kernel.kernel_symbol("nf_table"))
+    assert depends(lambda kernel: kernel.kernel_symbol("missing"))
 
 
 def test_blacklist(tmp_path: Path) -> None:

@@ -53,6 +53,21 @@ def test_escapes(data: bytes, expected: bytes) -> None:
     assert jsonout.quoted(data) == expected
 
 
+@given(st.lists(st.sampled_from([b"a", b"b", b"a #2", b"a #3", b"a #2 #2", b"b #1"]), max_size=12))
+@settings(max_examples=500, deadline=None)
+def test_names_of_members_are_distinct(names: list[bytes]) -> None:
+    found = jsonout.distinct(names)
+    assert len(set(found)) == len(names) == len(found)
+    first = set()
+    for name, shown in zip(names, found, strict=True):
+        assert shown == name if name not in first else shown.startswith(name + b" #")
+        first.add(name)
+
+
+def test_numbers_of_equal_names() -> None:
+    assert jsonout.distinct([b"a", b"b", b"a", b"a #2", b"a"]) == [b"a", b"b", b"a #3", b"a #2", b"a #4"]
+
+
 @given(st.integers(-(2**63), 2**64 - 1))
 def test_numbers_are_exact(value: int) -> None:
     found = json.loads(jsonout.number(value))

@@ -61,19 +61,21 @@ def test_places(symbols: Kallsyms, address: int, place: KernelPlace | None) -> N
     assert symbols.place(address) == place
 
 
-def test_functions_by_pattern(symbols: Kallsyms) -> None:
-    assert symbols.functions("helper") == [("helper", ""), ("helper", "mod")]
-    assert symbols.functions("helper", "vmlinux") == [("helper", "")]
-    assert symbols.functions("h*", "m*") == [("helper", "mod")]
-    assert symbols.functions("*_*", "vmlinux") == [
-        ("startup_alias", ""),
-        ("weak_one", ""),
-        ("rcu_read", ""),
-        ("_end", ""),
-    ]
-    assert symbols.functions("table") == [], "data is no function"
-    assert ("rcu_read", "") not in symbols.functions("*", without="rcu_")
-    assert symbols.functions("rcu_read", without="rcu_") == []
+def test_owners_of_functions(symbols: Kallsyms) -> None:
+    assert symbols.owners("helper") == ["", "mod"]
+    assert symbols.owners("helper", "vmlinux") == [""]
+    assert symbols.owners("helper", "mod") == ["mod"]
+    assert symbols.owners("help") == []
+    assert symbols.owners("table") == [], "data is no function"
+    assert symbols.owners("rcu_read") == [""]
+    assert symbols.owners("rcu_read", without="rcu_") == []
+
+
+def test_all_functions(symbols: Kallsyms) -> None:
+    lists = symbols.function_lists(without="rcu_")
+    assert [name for name in lists[""] if "_" in name] == ["startup_alias", "weak_one", "_end"]
+    assert "helper" in lists["mod"]
+    assert "table" not in lists[""]
 
 
 def test_sizes(symbols: Kallsyms) -> None:
@@ -87,7 +89,7 @@ def test_hidden_addresses_are_no_addresses(tmp_path: Path) -> None:
     symbols = Kallsyms(str(tmp_path / "kallsyms"))
     assert symbols.hidden
     assert symbols.address("helper") is None
-    assert symbols.functions("helper") == [("helper", "")]
+    assert symbols.owners("helper") == [""]
 
 
 def test_this_kernel_against_a_plain_search() -> None:

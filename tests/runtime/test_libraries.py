@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime import processes
+from pytrace.runtime import facts, processes
 from pytrace.runtime.libraries import Libraries, library_cache
 from tests.support.compile import compiled
 
@@ -56,6 +56,25 @@ def test_programs_are_found_in_path(folder: Path) -> None:
     assert libraries.find("alpha", None) == [str(other / "alpha")], "one file under two names is one binary"
     assert libraries.find("alto", None) == [str(other / "alto"), str(folder / "alto")]
     assert libraries.find("missing-program", None) == []
+
+
+def test_what_an_answer_depends_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = folder / "first"
+    first.mkdir()
+    monkeypatch.setenv("PATH", f"{first}:{folder}")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(first))
+    known = Libraries(os.environ).dependencies("alpha", None)
+    assert facts.still_true(known)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    assert not facts.still_true(known)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(first))
+    assert facts.still_true(known)
+    (first / "alpha.so").write_bytes((folder / "alpha").read_bytes())
+    assert not facts.still_true(known)
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    known = Libraries(os.environ).dependencies("alpha", None)
+    (first / "alpha").symlink_to(folder / "alto")
+    assert not facts.still_true(known)
 
 
 def test_libraries_through_the_loader_cache() -> None:

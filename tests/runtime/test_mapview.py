@@ -150,7 +150,7 @@ def types_spec(name: str, kind: types.Type) -> Any:
 
 
 def test_stack_and_tuple_keys() -> None:
-    symbols = Symbols({1: [Frame(1, "f g", 2)], 2: [Frame(2, "h", 3)]})
+    symbols = Symbols({1: [Frame("f g", 2)], 2: [Frame("h", 3)]})
     stack = Stack(False, 4)
     key = (0, (1, 2), 0)
     for as_json in (False, True):

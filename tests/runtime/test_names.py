@@ -15,10 +15,10 @@ from pytrace.types import Stack, StackMode
 from tests.support.encode import Frame, Symbols
 
 KNOWN = {
-    0x1000: [Frame(0x1000, "do_work", 16, "[kernel]")],
+    0x1000: [Frame("do_work", 16, "[kernel]")],
     0x2000: [
-        Frame(0x2000, "helper", 4, "/bin/prog", "src/a.c", 12, True),
-        Frame(0x2000, "main", 8, "/bin/prog", "src/b.c", 30),
+        Frame("helper", 4, "/bin/prog", "src/a.c", 12, True),
+        Frame("main", 8, "/bin/prog", "src/b.c", 30),
     ],
 }
 
@@ -73,20 +73,20 @@ def test_stack_modes(names: Names, mode: StackMode, user: bool, expected: bytes)
 @pytest.mark.parametrize("user", [False, True])
 def test_callers_are_at_the_line_of_their_call(user: bool) -> None:
     known = {
-        0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 30)],
-        0x4000: [Frame(0x4000, "start", 0, "/bin/prog", "b.c", 40)],
+        0x2000: [Frame("main", 8, "/bin/prog", "b.c", 30)],
+        0x4000: [Frame("start", 0, "/bin/prog", "b.c", 40)],
     }
     calls = {
-        0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 29)],
-        0x4000: [Frame(0x4000, "abort", 20, "/bin/prog", "b.c", 9)],
+        0x2000: [Frame("main", 8, "/bin/prog", "b.c", 29)],
+        0x4000: [Frame("abort", 20, "/bin/prog", "b.c", 9)],
     }
     text = Names(Symbols(known, calls), Clock(), ()).stack(Stack(user, 127, StackMode.BPFTRACE), b"")
     assert text((0, (0x2000, 0x2000, 0x4000), 0)) == b"\nmain+8@b.c:30\nmain+8@b.c:29\nstart+0@b.c:40\n"
 
 
 def test_what_a_signal_interrupted_is_where_it_was() -> None:
-    known = {0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 30)]}
-    symbols = Symbols(known, {0x2000: [Frame(0x2000, "main", 8, "/bin/prog", "b.c", 29)]})
+    known = {0x2000: [Frame("main", 8, "/bin/prog", "b.c", 30)]}
+    symbols = Symbols(known, {0x2000: [Frame("main", 8, "/bin/prog", "b.c", 29)]})
     symbols.trampolines = {0x7000}
     text = Names(symbols, Clock(), ()).stack(Stack(True, 127, StackMode.BPFTRACE), b"")
     assert text((0, (0x2000, 0x7000, 0x2000, 0x2000), 0)).split() == [

@@ -64,6 +64,28 @@ def test_full_policy_waits_for_a_block(pipe: tuple[int, int]) -> None:
     assert waiting(pipe[0]) == b"z"
 
 
+def test_what_waits_for_a_block_is_counted_once(pipe: tuple[int, int]) -> None:
+    looked = 0
+
+    class Part(bytes):
+        def __len__(self) -> int:
+            nonlocal looked
+            looked += 1
+            return super().__len__()
+
+    output = Output(pipe[1], flush=Flush.FULL)
+    for _ in range(2):
+        for _ in range(100):
+            output.write(Part(b"x"))
+            output.end_batch()
+        output.flush()
+    assert looked == 200
+    output.write(b"y" * 65535)
+    output.end_batch()
+    assert len(waiting(pipe[0])) == 200
+    output.close()
+
+
 def test_messages_come_after_the_output_before_them(pipe: tuple[int, int]) -> None:
     output = Output(pipe[1], messages=pipe[1], flush=Flush.FULL)
     output.write(b"first\n")

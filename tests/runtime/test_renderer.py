@@ -19,7 +19,7 @@ from pytrace.runtime.handlers import HANDLERS
 from pytrace.runtime.output import Flush, Output
 from pytrace.runtime.renderer import Renderer, RenderOptions
 from pytrace.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String
-from tests.support.encode import PLACE, FakeReader, Run, Symbols, encode_event, record
+from tests.support.encode import PLACE, FakeReader, Run, Symbols
 
 
 def documented_kinds() -> set[str]:
@@ -230,15 +230,6 @@ def test_unwatch() -> None:
     assert run.renderer.state.unwatched == [0x1234]
 
 
-def test_handling_one_event() -> None:
-    run = Run()
-    run.event("exit")
-    say = run.event("printf", [UINT8], format="%d\n")
-    event = encode_event(say, [UINT8], [5])
-    run.renderer.handle(record(event), 8, len(event))
-    assert run.printed() == b"5\n"
-
-
 # ---------------------------------------------------------------------------------------------- pcap
 
 
@@ -259,6 +250,19 @@ def test_skboutput_writes_a_pcap_file(tmp_path: Path) -> None:
     assert data[40:80] == b"E" * 40
     assert struct.unpack_from("=II", data, 88) == (40, 40)
     assert len(data) == 24 + 2 * (16 + 40)
+
+
+def test_packets_are_kept_when_the_output_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcap"
+    run = Run()
+    run.send(run.event("skboutput", [UINT64, UINT32, Buffer(1024)], path=str(path)), 1_000, 60, b"E" * 40)
+    with open("/dev/full", "wb") as full:
+        run.output.descriptor = full.fileno()
+        run.output.captured = None
+        run.output.write(b"text")
+        with pytest.raises(TraceError, match="No space left"):
+            run.renderer.close()
+    assert path.stat().st_size == 24 + 16 + 40
 
 
 # ---------------------------------------------------------------------------------------------- notices and losses

@@ -143,7 +143,6 @@ def record(event: bytes) -> bytes:
 class Frame:
     """As pytrace.runtime.symbols gives it."""
 
-    address: int
     name: str
     offset: int = 0
     module: str = ""
@@ -163,7 +162,7 @@ class Symbols:
         self.calls = calls or {}
 
     def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
-        found = self.known.get(address, [Frame(address, "")])
+        found = self.known.get(address, [Frame("")])
         return self.calls.get(address, found) if caller else found
 
     def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:

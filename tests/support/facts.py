@@ -220,6 +220,9 @@ class RecordedKernel:
     def user_address(self, path: str, name: str) -> int | None:
         return {"counter": 0x404000}.get(name)
 
+    def user_size(self, path: str, name: str) -> int:
+        return {"counter": 4}.get(name, 0)
+
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         found = self.cpp.get(path, ())
         return [
@@ -231,6 +234,9 @@ class RecordedKernel:
 
     def user_offset(self, path: str, address: int) -> int | None:
         return address - 0x400000 if 0x401000 <= address < 0x402000 else None
+
+    def user_address_at(self, path: str, offset: int) -> int | None:
+        return offset + 0x400000 if 0x1000 <= offset < 0x2000 else None
 
     def user_type(self, path: str, kind: str, name: str) -> Type | None:
         return None

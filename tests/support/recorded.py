@@ -136,8 +136,14 @@ class Facts(RecordedKernel):
     def user_address(self, path: str, name: str) -> int | None:
         return 0x5000 if name == "table" else None
 
+    def user_size(self, path: str, name: str) -> int:
+        return 128 if name == "table" else 0
+
     def user_offset(self, path: str, address: int) -> int | None:
         return address
+
+    def user_address_at(self, path: str, offset: int) -> int | None:
+        return offset
 
     def cgroup_id(self, path: str) -> int | None:
         return 42 if path == "/sys/fs/cgroup" else None

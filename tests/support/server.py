@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.expect import Result
+from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICE = b"Attached "
@@ -44,12 +45,15 @@ class Server:
         timeout: float = 10.0,
         when_attached: tuple[str, ...] = (),
     ) -> Result:
-        """One run of pytrace; *when_attached* are shell commands or ``signal NAME``, done after the attach notice."""
+        """One run of pytrace; *when_attached* are shell commands or ``signal NAME``, done after the attach notice.
+
+        *timeout* is as for :func:`patience`.
+        """
         process = self._start()
         paths = {name: os.path.join(self.folder.name, name) for name in ("stdin", "stdout", "stderr")}
         Path(paths["stdin"]).write_bytes((stdin or "").encode("utf-8", "surrogateescape"))
         request = {
-            "argv": list(argv), "cwd": str(cwd), "environment": environment or {}, "timeout": timeout,
+            "argv": list(argv), "cwd": str(cwd), "environment": environment or {}, "timeout": patience(timeout),
             "when_attached": list(when_attached), "stdin": paths["stdin"] if stdin is not None else os.devnull,
             "stdout": paths["stdout"], "stderr": paths["stderr"],
         }  # fmt: skip

@@ -7,7 +7,7 @@ from pytrace.codegen.builtins import Emission
 from pytrace.codegen.builtins.symbol_family import argument
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.ir import Value
-from pytrace.codegen.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.codegen.operands import Made, Operand, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.types import UINT64, AddressSpace, Inet, Mac, Pointer
@@ -49,6 +49,9 @@ def _ntop(e: Emitter, node: ast.Call) -> Operand:
     """``u32`` family and 16 bytes of address."""
     facts = e.checked.static[node]
     source = _bytes_of(e, facts["address"])
+    # An array has no more bytes than it says, whatever the family; where a pointer points, there are all.
+    given = e.type(facts["address"])
+    size = 16 if isinstance(given, Pointer) else min(16, source.type.size)
     known = facts.get("family")
     family = str(known) if known is not None else argument(e, node, 0)
 
@@ -57,22 +60,17 @@ def _ntop(e: Emitter, node: ast.Call) -> Operand:
         e.b.store(family, pointer, 32)
         place = e.b.offset(pointer, 4)
         if known is not None or isinstance(source, Scalar):
-            _put(e, source, place, 4 if known == AF_INET or isinstance(source, Scalar) else 16)
+            _put(e, source, place, 4 if known == AF_INET or isinstance(source, Scalar) else size)
             return
         short, long, done = e.b.block(), e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("eq", family, str(AF_INET)), short, long)
-        for block, size in ((short, 4), (long, _long_size(source))):
+        for block, length in ((short, 4), (long, size)):
             e.b.start(block)
-            _put(e, source, place, size)
+            _put(e, source, place, length)
             e.b.jump(done)
         e.b.start(done)
 
     return Made(Inet(), write)
-
-
-def _long_size(source: Operand) -> int:
-    """An address of the family given at run time may lie in an array that has room for an IPv4 address only."""
-    return min(16, source.type.size) if isinstance(source, Memory) else 16
 
 
 def _socket_cookie(e: Emitter, node: ast.Call) -> Operand:

@@ -27,7 +27,7 @@ def _exit(e: Emitter, node: ast.Call | ast.Identifier) -> Operand:
 
 
 def _join(e: Emitter, node: ast.Call) -> Operand:
-    """``u32`` count and 16 strings: read pointer after pointer, up to the first null."""
+    """``u32`` count and 16 strings: read pointer after pointer, up to the first null.  A longer list is counted."""
     spec = e.checked.events[node]
     layout = spec.layout
     text = layout.args[1]
@@ -56,6 +56,8 @@ def _join(e: Emitter, node: ast.Call) -> Operand:
             else:
                 memory.read_string(e, place, text.capacity, item, space, 1)
             e.b.store(str(at + 1), count)
+        more = memory.read_scalar(e, e.b.add(start, str(8 * (len(layout.args) - 1))), Pointer(VOID), space).value
+        e.counter("unjoined", e.program.index, e.b.number(e.b.icmp("ne", more, "0")))
         e.b.jump(done)
         e.b.start(done)
         e.b.store(e.b.load(count), e.b.offset(pointer, layout.offsets[0]), 32)

@@ -12,7 +12,7 @@ from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
-from pytrace.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String, Struct
+from pytrace.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
 
 FOLLOWED = 1024
 """Bytes that a loop in the program itself goes over: the verifier follows each round."""
@@ -94,7 +94,9 @@ def _buf(e: Emitter, node: ast.Call) -> Operand:
     if known is not None:
         length: Value = str(min(int(known), kind.capacity))
     else:
-        length = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
+        wanted = e.number(_expr(node, 1))
+        length = e.b.at_most(wanted, kind.capacity)
+        events.count_cut(e, e.b.icmp("ugt", wanted, str(kind.capacity)))
     helper = memory.read_helper(memory.resolve_space(e, space))
 
     def copy(pointer: Value) -> None:
@@ -186,8 +188,10 @@ def _strncmp(e: Emitter, node: ast.Call) -> Operand:
 
 def _memcmp(e: Emitter, node: ast.Call) -> Operand:
     """The difference of the first bytes that differ."""
-    size = int(e.checked.static[node]["length"])
+    facts = e.checked.static[node]
+    size = int(facts["length"])
     sides = [_raw(e, _expr(node, at), size) for at in (0, 1)]
+    count = str(size) if facts["constant"] else e.b.at_most(e.number(_expr(node, 2)), size)
     result = e.b.register()
     e.b.store("0", result)
 
@@ -201,12 +205,12 @@ def _memcmp(e: Emitter, node: ast.Call) -> Operand:
         e.b.start(same)
 
     if size <= FOLLOWED:
-        compare.counted(e, size, step)
+        compare.counted(e, count, step, most=None if facts["constant"] else size)
         return Scalar(e.b.load(result), INT64)
-    return _memcmp_long(e, node, sides, size)
+    return _memcmp_long(e, node, sides, size, count)
 
 
-def _memcmp_long(e: Emitter, node: ast.Call, sides: list[Memory], size: int) -> Operand:
+def _memcmp_long(e: Emitter, node: ast.Call, sides: list[Memory], size: int, count: Value) -> Operand:
     """More bytes than the verifier follows one by one: both sides go to scratch memory, where a callback sees them."""
     places = [e.reserve(size + 8) for _ in sides]
     for side, place in zip(sides, places, strict=True):
@@ -224,18 +228,19 @@ def _memcmp_long(e: Emitter, node: ast.Call, sides: list[Memory], size: int) -> 
         loops.leave(inner)
         inner.b.start(same)
 
-    loops.run(e, node.span, str(size), body)
+    loops.run(e, node.span, count, body)
     return Scalar(e.b.load(e.area(kept)), INT64)
 
 
 def _raw(e: Emitter, node: ast.Expr, size: int) -> Memory:
     operand = e.value(node)
-    if isinstance(operand, Memory) and isinstance(operand.type, String | Array | Struct):
-        return operand
-    if isinstance(operand.type, Buffer):
+    kind = operand.type
+    if isinstance(kind, Buffer):
         whole = e.place(operand)
-        return Memory(e.b.offset(whole.pointer, Buffer.header), operand.type, 4)
-    if isinstance(operand, Made):
+        return Memory(e.b.offset(whole.pointer, Buffer.header), kind, 4)
+    if kind.scalar and not isinstance(kind, Pointer):
+        return e.place(Scalar(memory.number(e, operand), UINT64))
+    if isinstance(operand, Memory | Made) and not isinstance(kind, Pointer):
         return e.place(operand)
     address, space = source_of(e, operand)
     pointer = e.scratch(size)
@@ -378,7 +383,9 @@ def _str_concat(e: Emitter, node: ast.Call) -> Operand:
     memory.zero(e, pointer, kind.size + first + second)
     length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL, first)
     behind = e.b.offset(pointer, length)
-    memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
+    more = memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
+    if kind.size >= memory.longest_string(e):
+        events.count_cut(e, e.b.icmp("uge", e.b.add(length, more), str(kind.size)))
     return Memory(pointer, kind)
 
 

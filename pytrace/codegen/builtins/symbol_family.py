@@ -78,15 +78,12 @@ def _uaddr(e: Emitter, node: ast.Call) -> Operand:
     Where the probe is in memory tells that, against where it is in the file.
     """
     facts = e.checked.static[node]
-    path = str(facts["path"])
-    targets = e.program.unit.targets
-    symbol = str(targets[0].details.get("symbol", ""))
-    known = e.script.kernel.user_symbols(path, symbol) if symbol and len(targets) == 1 else []
-    if not known:
-        raise TraceError("uaddr() needs a probe on one function that is known by name")
-    here = contexts.function_address(e)
-    place = int(targets[0].details["offset"]) + known[0].address - known[0].offset
-    moved = e.b.sub(here, signed(place))
+    (target,) = e.program.unit.targets
+    path, offset = str(facts["path"]), int(target.details["offset"])
+    place = e.script.kernel.user_address_at(path, offset)
+    if place is None:
+        raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")
+    moved = e.b.sub(contexts.function_address(e), signed(place))
     return Scalar(e.b.add(signed(int(facts["address"])), moved), e.type(node))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.diagnostics import counted
 from pytrace.frontend import ast
 from pytrace.frontend.builtins.gates import Arguments, Node
 from pytrace.frontend.conversions import UNKNOWN
@@ -42,7 +43,8 @@ def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     context = checker.unit.context if checker.unit is not None else None
     count = len(context.positional) or context.slots if context is not None else 0
     if count and number >= count:
-        return checker.error(f"the probe has {count} arguments, so there is no {node.name}", node.span)
+        message = f"the probe has {counted(count, 'argument')}, so there is no {node.name}"
+        return checker.error(message, node.span)
     checker.program.static[node] = {"index": number}
     return UINT64
 

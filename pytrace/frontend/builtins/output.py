@@ -11,11 +11,14 @@ from pytrace.frontend.builtins.gates import (
     expression,
     expressions,
     integer_argument,
+    is_text,
+    is_text_pointer,
     literal_integer,
     pointer_argument,
 )
 from pytrace.frontend.conversions import Unknown, settle
 from pytrace.frontend.resources import send, text_of
+from pytrace.late_patterns import late
 from pytrace.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ PACKET_BYTES = 1024
 
 ORDERS = ("key", "-key", "value", "-value")
 DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
-_DEBUGF = frozenset({"d", "u", "x", "p", "s"})
+_DEBUGF = late(r"%[-+ 0]*[0-9]*(?:ll?(?=[dux]))?[duxps]")
+"""What of printf's conversions the kernel formats (``bpf_bprintf_prepare``)."""
 
 
 # ---------------------------------------------------------------------------------------------- formatted
@@ -53,9 +57,13 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = expressions(checker, node, arguments[1:])
     if text is None or not formats.check(checker, node, "debugf", text, values):
         return VOID
-    for conversion in formats.parse(text):
-        if conversion.name not in _DEBUGF:
+    for conversion, value in zip(formats.parse(text), values, strict=True):
+        kind = checker.program.types[value]
+        if _DEBUGF.fullmatch(conversion.text) is None:
             checker.error(f"debugf() does not know {conversion.text}", node.span, hints=["%d %u %x %p %s are there"])
+        elif conversion.name == "s" and not (is_text(kind) or is_text_pointer(kind) or isinstance(kind, Unknown)):
+            what = f"the kernel writes {conversion.text} of strings only, not {settle(kind)}"
+            checker.error(f"debugf(): {what}", node.span)
     checker.warn("debugf() is for debugging: it writes to a file that the whole system shares", node.span)
     checker.program.static[node] = {"format": text_of(text)}
     return VOID
@@ -103,7 +111,8 @@ def _print_map(checker: Checker, node: Node, target: ast.MapRef, rest: Arguments
         if text is not None and order not in ORDERS:
             checker.error(f"the order must be {', '.join(ORDERS)}", node.span)
     if rest and isinstance(value, Stats):
-        checker.warn("number of entries and divisor have no effect on stats", node.span)
+        if not order or (top, div) != (0, 1):
+            checker.warn("number of entries and divisor have no effect on stats", node.span)
         top, div = 0, 1
     if checker.loops and checker.map_loops:
         checker.warn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pytrace.frontend import ast
@@ -32,6 +33,9 @@ from pytrace.types import (
 
 if TYPE_CHECKING:
     from pytrace.frontend.checker import Checker
+
+LONGEST_CHAIN = 20
+"""Passes of type inference after which a string that has grown in each of them will grow for ever."""
 
 NAME = String(64)
 """What strerror(), signal_name() and syscall_name() give."""
@@ -175,22 +179,41 @@ def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if any(not is_text(kind) for kind in kinds):
         return UNKNOWN
     size = sum(size_of_text(kind) for kind in kinds) - 1
+    if checker.number > LONGEST_CHAIN:
+        # A string that is appended to itself: it gets all the room that there is.
+        size = checker.config.max_strlen
     return String(max(1, min(size, checker.config.max_strlen)))
 
 
 def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``memcmp(left, right, n)``."""
-    length = literal_integer(checker, node, arguments[2], "the length of memcmp()", 0, checker.config.max_strlen)
-    for arg in arguments[:2]:
-        kind = checker.value(expression(checker, node, arg))
-        if isinstance(kind, Unknown | Pointer):
-            continue
-        if not is_text(kind) and not isinstance(kind, Array | Buffer | Struct):
-            checker.error(f"memcmp() takes strings, arrays and pointers, not {settle(kind)}", node.span)
-        elif length is not None and length > (kind.capacity if isinstance(kind, String | Buffer) else kind.size):
+    """``memcmp(left, right, n)``: *n* may be known at run time only; no more is compared than both sides have."""
+    kinds = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
+    integer_argument(checker, node, arguments[2], "the length of memcmp()")
+    limit = checker.config.max_strlen
+    length = checker.constant(expression(checker, node, arguments[2]))
+    constant = isinstance(length, int)
+    if isinstance(length, int) and not 0 <= length <= limit:
+        checker.error(f"the length of memcmp() must be 0 to {limit}, not {length}", node.span)
+    for kind in kinds:
+        room = _compared(kind)
+        if room is None:
+            checker.error(f"memcmp() takes strings, arrays, integers and pointers, not {settle(kind)}", node.span)
+        elif isinstance(length, int) and room < length <= limit:
             checker.error(f"memcmp() compares {length} bytes, but {settle(kind)} is shorter", node.span)
-    checker.program.static[node] = {"length": length if length is not None else 0}
+        limit = min(limit, room or 0)
+    checker.program.static[node] = {"length": length if constant else limit, "constant": constant}
     return INT64
+
+
+def _compared(kind: Type) -> int | None:
+    """How many bytes memcmp() can take of a value: of what a pointer points to, all; None when there are none."""
+    if isinstance(kind, Unknown | Pointer):
+        return sys.maxsize
+    if isinstance(kind, String | Buffer):
+        return kind.capacity
+    if isinstance(kind, Array | Struct):
+        return kind.size
+    return UINT64.size if settle(kind).scalar else None
 
 
 # ---------------------------------------------------------------------------------------------- numbers

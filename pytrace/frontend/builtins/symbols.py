@@ -61,18 +61,15 @@ def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     name = checker.constant_text(arguments[0], "the symbol of uaddr()")
     if name is None or checker.unit is None:
         return UNKNOWN
-    paths = {str(target.details.get("path", "")) for target in checker.unit.targets}
-    if len(paths) != 1:
-        return checker.error("uaddr() needs a probe on one binary only", node.span)
-    binary = paths.pop()
+    binary = str(checker.unit.targets[0].details["path"])
     text = name.decode(errors="replace")
-    sized = next((item for item in checker.kernel.user_symbols(binary, text) if item.name == text), None)
-    address = sized.address if sized is not None else checker.kernel.user_address(binary, text)
+    function = next((item for item in checker.kernel.user_symbols(binary, text) if item.name == text), None)
+    address = function.address if function is not None else checker.kernel.user_address(binary, text)
     if address is None:
         return checker.error(f"{binary} has no symbol {text!r}", node.span)
     checker.program.static[node] = {"symbol": text, "path": binary, "address": address}
-    width = sized.size if sized is not None and sized.size in (1, 2, 4, 8) else 8
-    return Pointer(Int(width, False), AddressSpace.USER)
+    size = function.size if function is not None else checker.kernel.user_size(binary, text)
+    return Pointer(Int(size if size in (1, 2, 4, 8) else 8, False), AddressSpace.USER)
 
 
 def ksym(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -13,6 +13,8 @@ SIGNALS = ("SIGUSR1",)
 
 
 class _Special(Provider):
+    single = True  # Nothing is attached, so no cookie could tell places apart: each is a program that is run.
+
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del match, uses, scope
         return ProbeContext()

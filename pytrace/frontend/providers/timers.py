@@ -49,7 +49,9 @@ class Timer(Provider):
         if period is None:
             return []
         if period < LEAST_PERIOD:
-            hints = [f"a number without a unit is nanoseconds; {point.kind.name}:s:{part.text} is seconds"]
+            name, number = point.kind.name, part.text
+            meant = f"{name}:hz:{number} is {number} times a second, {name}:s:{number} every {number} seconds"
+            hints = [f"a number without a unit is nanoseconds; {meant}"]
             scope.error(f"the period must be at least {LEAST_PERIOD} ns", part.span, hints if period > 0 else ())
             return []
         if period > MOST_PERIOD:

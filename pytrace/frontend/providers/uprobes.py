@@ -16,6 +16,8 @@ from pytrace.numerals import parse_integer
 
 LONGEST = 16
 """Bytes that surely hold an instruction."""
+LINES_NEAR = 10
+"""How far from a source line without code one with code is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ class UserProbe(Provider):
         if overloads:
             hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
         elif not hints and not scope.kernel.user_symbols(path, "*"):
-            hints = ["the file has no symbols: a probe can be put at an address"]
+            hints = ["the file has no symbols: a probe can be put at an address, with --unsafe"]
+        hints = [*_of_libc(point, path, name, scope), *hints]
         scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
 
     def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
@@ -198,9 +201,7 @@ class UserProbe(Provider):
             symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
             if not symbols:
                 where = f"{parts[1].text}:{line}" + (f":{column}" if column is not None else "")
-                hints = scope.kernel.user_debug_problems(path) or [
-                    "the binary needs debug information (gcc -g), in it or in a separate file (--debuginfo)"
-                ]
+                hints = scope.kernel.user_debug_problems(path) or _lines_near(path, parts[1].text, line, scope)
                 scope.missing(f"{path} has no code of {where}", point.span, hints)
             name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
             for symbol in symbols:
@@ -234,6 +235,24 @@ class UserProbe(Provider):
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
+
+
+def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
+    """A hint for functions such as malloc, which programs call and do not have."""
+    libraries = scope.kernel.binaries("libc", None)
+    if path in libraries or not any(scope.kernel.user_symbols(library, name) for library in libraries):
+        return []
+    return [f"the C library has it: {point.kind.name}:libc:{name}"]
+
+
+def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
+    """What to do about a source line without code."""
+    around = sorted(range(max(1, line - LINES_NEAR), line + LINES_NEAR + 1), key=lambda number: abs(number - line))
+    found = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
+    if found:
+        lines = "lines" if len(found) > 1 else "line"
+        return [f"the nearest {lines} with code: {', '.join(str(number) for number in sorted(found))}"]
+    return ["the binary needs debug information of that line (gcc -g), in it or in a separate file (--debuginfo)"]
 
 
 def _quoted(name: str) -> str:

@@ -12,8 +12,7 @@ from contextlib import ExitStack
 
 from pytrace.compiled import ProgramSpec
 from pytrace.dataclass import dataclass
-from pytrace.diagnostics import InternalError
-from pytrace.probes import ProbeKind, probe_kind
+from pytrace.probes import known_kind
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import LoadedScript
@@ -96,19 +95,12 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
     forward: list[ProgramSpec] = []
     backward: list[ProgramSpec] = []
     for spec in programs:
-        kind = _kind(spec)
+        kind = known_kind(spec.kind)
         if spec.service:
             services.append(spec)
         elif not kind.special and not spec.part_of:
             (backward if kind.backwards else forward).append(spec)
     return services + forward + backward[::-1]
-
-
-def _kind(spec: ProgramSpec) -> ProbeKind:
-    kind = probe_kind(spec.kind)
-    if kind is None:
-        raise InternalError(f"unknown probe kind {spec.kind!r}")
-    return kind
 
 
 def _attacher(kind: str) -> Attacher:

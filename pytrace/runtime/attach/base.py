@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pytrace.compiled import ProgramSpec, Target
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
-from pytrace.probes import probe_kind
+from pytrace.probes import known_kind
 from pytrace.runtime import bpf, features, perf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import LoadedScript
@@ -103,8 +103,7 @@ class Job:
     @property
     def returns(self) -> bool:
         """Whether the program runs when a function returns."""
-        kind = probe_kind(self.spec.kind)
-        return kind is not None and kind.returns
+        return known_kind(self.spec.kind).returns
 
 
 Outcome = Attached | Failure

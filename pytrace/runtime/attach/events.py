@@ -81,9 +81,10 @@ def _attach_hardware(job: Job, target: Target, opened: Opened) -> Attached:
 
 def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
     details = target.details
-    attr = perf.breakpoint_attr(int(details["address"]), int(details["length"]), str(details["mode"]))
+    address = int(details["address"])
+    attr = perf.breakpoint_attr(address, int(details["length"]), str(details["mode"]))
     # An address means something in one process only.
-    return _everywhere(job, target, attr, opened, job.options.child)
+    return _everywhere(job, target, attr, opened.watchpoint(address), job.options.child)
 
 
 attach_profile = one_by_one(_attach_profile)

@@ -9,7 +9,6 @@ from functools import cache
 
 from pytrace.compiled import Target
 from pytrace.runtime import bpf, perf
-from pytrace.runtime.attach import legacy
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,
@@ -110,6 +109,8 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
         if job.options.has("perf_kprobe") and not (job.returns and _misses_untold(job)):
             event = _open(job, target)
         elif job.options.has("kprobe"):
+            from pytrace.runtime.attach import legacy
+
             event = legacy.open_kprobe(_place(target), returns=job.returns, opened=opened, symbol=job.spec.symbol)
         else:
             raise CannotAttachError(

@@ -28,6 +28,8 @@ class Opened:
     """Called last to first, after links and events are closed."""
     traced: dict[str, str] = field(default_factory=dict)
     """Kernel probes made through tracefs: name of the event and symbol of the program."""
+    watched: dict[int, Opened] = field(default_factory=dict)
+    """Links and events of watchpoints by address: the script may remove them while others stay."""
 
     def take(self, other: Opened) -> None:
         """Become the owner of all that *other* holds."""
@@ -35,12 +37,26 @@ class Opened:
         self.events += other.events
         self.steps += other.steps
         self.traced.update(other.traced)
-        other.links, other.events, other.steps, other.traced = [], [], [], {}
+        for address, part in other.watched.items():
+            self.watchpoint(address).take(part)
+        other.links, other.events, other.steps, other.traced, other.watched = [], [], [], {}, {}
+
+    def watchpoint(self, address: int) -> Opened:
+        """What belongs to the watchpoints on an address."""
+        return self.watched.setdefault(address, Opened())
+
+    def unwatch(self, address: int) -> None:
+        """Detach the watchpoints on an address, if there are any."""
+        part = self.watched.pop(address, None)
+        if part is not None:
+            part.close()
 
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
         mine = Opened()
         mine.take(self)
+        for part in mine.watched.values():
+            mine.take(part)
         close_all(mine.links)
         close_all(mine.events)
         for step in reversed(mine.steps):

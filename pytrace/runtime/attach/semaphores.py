@@ -10,6 +10,7 @@ import os
 import struct
 from functools import partial
 
+from pytrace.runtime import processes
 from pytrace.runtime.attach.base import CannotAttachError
 from pytrace.runtime.attach.opened import Opened
 
@@ -24,7 +25,7 @@ def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, 
         raise CannotAttachError(
             "this probe has a semaphore, and the kernel cannot raise it", hints=("use -p or --usdt-file-activation",)
         )
-    found = [pid] if pid is not None else [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    found = [pid] if pid is not None else processes.process_ids()
     raised = 0
     for number in found:
         for address in _addresses(path, offset, number):
@@ -36,21 +37,18 @@ def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, 
 
 
 def _addresses(path: str, offset: int, pid: int) -> list[int]:
-    """Where a file offset lies in a process (its private, writable mapping), by ``/proc/PID/maps``."""
+    """Where a file offset lies in a process (its private, writable mapping)."""
+    rows = processes.writable_mappings(processes.read_maps(pid))
+    covering = [row for row in rows if row.offset <= offset < row.offset + row.end - row.start]
+    return [row.start + offset - row.offset for row in covering if _maps(pid, row, path)]
+
+
+def _maps(pid: int, row: processes.Mapping, path: str) -> bool:
+    """Whether a range is of that very file: numbers of inodes are those of other files on other file systems."""
     try:
-        wanted = os.stat(path)
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return []
-    found: list[int] = []
-    for line in lines:
-        area, rights, start, _device, inode, *_ = line.split(None, 5)
-        first, last = (int(part, 16) for part in area.split("-"))
-        begin = int(start, 16)
-        if int(inode) == wanted.st_ino and "w" in rights and begin <= offset < begin + last - first:
-            found.append(first + offset - begin)
-    return found
+        return os.path.samefile(path, f"/proc/{pid}/map_files/{row.start:x}-{row.end:x}")
+    except OSError:
+        return False
 
 
 def _add(pid: int, address: int, change: int) -> bool:

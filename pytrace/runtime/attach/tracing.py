@@ -6,19 +6,18 @@ import errno
 
 from pytrace.compiled import Target
 from pytrace.diagnostics import InternalError
-from pytrace.probes import probe_kind
+from pytrace.probes import known_kind
 from pytrace.runtime import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.loader import ATTACH_TYPES
-
-_ENOTSUPP = 524
+from pytrace.runtime.syscalls import ENOTSUPP
 
 _REASONS = {
     errno.ENOENT: "the kernel has no such function or tracepoint any more",
     errno.EBUSY: "something else that excludes BPF programs is attached to this function",
     errno.E2BIG: "the kernel's limit of programs on this function is reached",
-    _ENOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+    ENOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
     errno.EOPNOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
 }
 
@@ -26,9 +25,7 @@ _REASONS = {
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     if len(job.spec.targets) != 1:
         raise InternalError(f"{job.spec.symbol}: a tracing program is loaded for one target, not for many")
-    kind = probe_kind(job.spec.kind)
-    if kind is None:
-        raise InternalError(f"unknown probe kind {job.spec.kind!r}")
+    kind = known_kind(job.spec.kind)
     try:
         if target.cookie and job.options.has("tracing_cookie"):
             link = bpf.link_tracing(job.program, ATTACH_TYPES[kind.attach_type], target.cookie)

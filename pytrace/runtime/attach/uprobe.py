@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from pytrace.compiled import Target
 from pytrace.runtime import bpf, perf
-from pytrace.runtime.attach import legacy, semaphores
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,
@@ -20,9 +19,7 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.syscalls import string_memory
-
-_ENOTSUPP = 524
+from pytrace.runtime.syscalls import ENOTSUPP, string_memory
 
 _REASONS = {
     errno.ENOENT: "there is no such file",
@@ -32,7 +29,7 @@ _REASONS = {
     errno.ESRCH: "there is no such process",
     errno.EBADF: "it is not a regular file",
     errno.EILSEQ: "the offset is not at the start of an instruction that can be probed",
-    _ENOTSUPP: "the instruction there cannot be probed",
+    ENOTSUPP: "the instruction there cannot be probed",
     errno.E2BIG: "too many offsets for one link",
 }
 
@@ -89,6 +86,8 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
         if options.has("perf_uprobe"):
             event = _open(path, offset, counted, returns=job.returns, pid=options.uprobe_pid)
         elif options.has("uprobe"):
+            from pytrace.runtime.attach import legacy
+
             event = legacy.open_uprobe(
                 path, offset, counted, returns=job.returns, pid=options.uprobe_pid, opened=opened
             )
@@ -98,6 +97,8 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     except OSError as error:
         raise CannotAttachError(_reason(error)) from None
     if semaphore and not counted:
+        from pytrace.runtime.attach import semaphores
+
         semaphores.raise_by_hand(path, semaphore, options.pid, everywhere=options.file_activation, opened=opened)
     return Attached(job.spec, target)
 

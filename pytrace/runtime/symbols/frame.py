@@ -14,7 +14,6 @@ class Frame:
     *file* and *line* are known where DWARF was asked for and found.
     """
 
-    address: int
     name: str
     offset: int = 0
     module: str = ""

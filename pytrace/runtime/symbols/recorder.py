@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
@@ -20,7 +21,11 @@ from pytrace.runtime.processes import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 
 _SAMPLE_TIME = 1 << 2
-_MMAP, _COMM, _TASK, _WATERMARK, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC = (1 << bit for bit in (8, 9, 13, 14, 18, 23, 24))
+_MMAP, _COMM, _TASK, _WATERMARK, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
+    1 << bit for bit in (8, 9, 13, 14, 18, 23, 24, 25)
+)
+_CLOCKID = 92
+"""Offset of ``clockid`` in ``struct perf_event_attr``."""
 _RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_MMAP2 = 2, 3, 4, 7, 10
 _MISC_EXEC = 1 << 13
 _PROT_EXEC = 4
@@ -39,11 +44,12 @@ class _SidebandAttr(perf.EventAttr):
     """Bytes of records that wake the reader."""
 
     def pack(self) -> bytes:
-        flags = _MMAP | _COMM | _TASK | _WATERMARK | _SAMPLE_ID_ALL | _MMAP2 | _COMM_EXEC
+        flags = _MMAP | _COMM | _TASK | _WATERMARK | _SAMPLE_ID_ALL | _MMAP2 | _COMM_EXEC | _USE_CLOCKID
         head = struct.pack(
             "=IIQQQQQI", self.type, perf.ATTR_SIZE, self.config, 0, _SAMPLE_TIME, 0, flags, self.watermark
         )  # fmt: skip
-        return head.ljust(perf.ATTR_SIZE, b"\0")
+        clock = struct.pack("=i", time.CLOCK_MONOTONIC)
+        return (head.ljust(_CLOCKID, b"\0") + clock).ljust(perf.ATTR_SIZE, b"\0")
 
 
 class MappingRecorder:
@@ -64,6 +70,7 @@ class MappingRecorder:
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: list[tuple[int, mmap.mmap]] = []
+        self._early: list[tuple[int, int, int, bytes]] = []
         attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
         if prompt:
             attr = replace(attr, watermark=1)
@@ -97,12 +104,18 @@ class MappingRecorder:
         self._rings.clear()
 
     def drain(self) -> None:
-        """Take in all records, in the order in which things happened."""
-        rows: list[tuple[int, int, int, bytes]] = []
+        """Take in all records up to now, in the order in which things happened."""
+        # While one ring is read a process may be forked there and start to run where the next ring is read: what is
+        # newer than this moment waits for what came before it, and once only, should a namespace move our clock.
+        until = max(time.monotonic_ns(), *(row[0] for row in self._early), 0)
+        rows, self._early = self._early, []
         for _, ring in self._rings:
             rows += _records(ring)
         rows.sort(key=lambda row: row[0])
-        for _, kind, misc, body in rows:
+        for when, kind, misc, body in rows:
+            if when > until:
+                self._early.append((when, kind, misc, body))
+                continue
             if kind == _RECORD_MMAP2:
                 self._map(body)
             elif kind == _RECORD_FORK:

@@ -5,28 +5,27 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from pytrace.dataclass import replace
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import facts, processes
 from pytrace.runtime.debug_files import has_dwarf
-from pytrace.runtime.demangle import demangle
 from pytrace.runtime.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.processes import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.images import Images, reason, remember, returned, with_lines
 from pytrace.runtime.symbols.vdso import vdso_image
-from pytrace.runtime.user_binary import Binary, UserBinaries
+from pytrace.runtime.user_binary import Binary
 
 if TYPE_CHECKING:
     from pytrace.runtime.dwarf import DebugInfo
     from pytrace.runtime.symbols.recorder import MappingRecorder
 
-_Key = TypeVar("_Key")
-
-_KEPT = 1 << 15
-"""Addresses whose frames are remembered."""
+_KERNEL_KEPT = 1 << 15
+"""Addresses of the kernel whose frames are remembered."""
+_KEPT = 1 << 12
+"""Addresses of processes whose frames are remembered; :class:`Images` remembers the places in binaries for longer."""
 _SPACES = 4096
 """Processes whose mappings are remembered."""
 _NAMED_UNKNOWN = 6
@@ -59,7 +58,8 @@ class Symbolizer:
         self._cache = _cache_mode(cache)
         self._demangled = demangled
         self._lines = lines
-        self._binaries = UserBinaries(debuginfo)
+        self._unreadable: dict[str, str] = {}
+        self._images = Images(self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo)
         self._vmlinux = vmlinux
         self._kallsyms = Kallsyms()
         self._kernel_read = 0.0
@@ -72,7 +72,6 @@ class Symbolizer:
         self._recorder: MappingRecorder | None = None
         self._trampolines: dict[tuple[int, int], bool] = {}
         self._unknown: dict[int, None] = {}
-        self._unreadable: dict[str, str] = {}
 
     # ---- kernel
 
@@ -85,9 +84,9 @@ class Symbolizer:
         key = (address, caller)
         known = self._kernel_frames.get(key)
         if known is None:
-            known = _returned(self._kernel(address - 1)) if caller else self._kernel(address)
+            known = returned(self._kernel(address - 1)) if caller else self._kernel(address)
             if known[-1].name:
-                self._remember(self._kernel_frames, key, known)
+                remember(self._kernel_frames, key, known, _KERNEL_KEPT)
         return known
 
     def _kernel(self, address: int) -> list[Frame]:
@@ -98,15 +97,15 @@ class Symbolizer:
             self._kallsyms = Kallsyms()
             place = self._kallsyms.place(address)
         if place is None:
-            return [Frame(address, "")]
-        last = Frame(address, place.name, place.offset, place.module)
+            return [Frame("")]
+        last = Frame(place.name, place.offset, place.module)
         if self._lines and not place.module:
             try:
                 debug = self._kernel_dwarf()
                 if debug is not None:
-                    return _with_lines(debug[0], address - debug[1], last, self._demangled)
-            except TraceError as error:
-                self._unreadable["source lines of the kernel"] = error.message
+                    return with_lines(debug[0], address - debug[1], last, self._demangled)
+            except (TraceError, OSError) as error:
+                self._unreadable["source lines of the kernel"] = reason(error)
         return [last]
 
     def _kernel_dwarf(self) -> tuple[DebugInfo, int] | None:
@@ -116,7 +115,7 @@ class Symbolizer:
             path = self._vmlinux or _kernel_image()
             if path:
                 start = self._kallsyms.address("_stext")
-                image = self._binaries.binary(path)
+                image = Binary.open(path)
                 linked = image.variable_address("_stext")
                 if start is not None and linked is not None and has_dwarf(image.elf):
                     from pytrace.runtime.dwarf import DebugInfo
@@ -168,10 +167,6 @@ class Symbolizer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def remember(self, pid: int) -> None:
-        """Take in the mappings of a living process now, for addresses that are looked up after it has ended."""
-        self._space(pid)
-
     def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown.
 
@@ -181,30 +176,33 @@ class Symbolizer:
         key = (space.serial, address, caller)
         known = self._user_frames.get(key)
         if known is None:
-            known = _returned(self._user(space, pid, address - 1)) if caller else self._user(space, pid, address)
+            known = self._user(space, pid, address - caller, caller)
             if known[-1].name and self._cache != "NONE":
-                self._remember(self._user_frames, key, known)
+                remember(self._user_frames, key, known, _KEPT)
         return known
 
-    def _user(self, space: AddressSpace, pid: int, address: int) -> list[Frame]:
+    def _user(self, space: AddressSpace, pid: int, address: int, caller: bool) -> list[Frame]:
         mapping = space.find(address)
         if mapping is None:
             if not space.known:
                 if len(self._unknown) < _NAMED_UNKNOWN:
                     self._unknown[pid] = None
-            return [Frame(address, "")]
+            return [Frame("")]
         if mapping.path == "[vdso]":
-            return self._in_image(vdso_image(), "[vdso]", address, address - mapping.start)
+            return self._in_image(vdso_image(), mapping, address - mapping.start, caller)
         if not mapping.inode or mapping.path.startswith(("/memfd:", "/dev/zero", "[")):
             found = space.perf_map.find(address)
             if found is None:
-                return [Frame(address, "", module=mapping.path)]
-            return [Frame(address, found[0], found[1], mapping.path or "[jit]")]
+                return [Frame("", module=mapping.path)]
+            return [Frame(found[0], found[1] + caller, mapping.path or "[jit]")]
         binary = self._binary(space, mapping)
-        if binary is None:
-            return [Frame(address, "", module=mapping.path)]
-        inside = binary.elf.address_at(address - mapping.start + mapping.offset)
-        return self._in_image(binary, mapping.path, address, inside)
+        inside = None if binary is None else binary.elf.address_at(address - mapping.start + mapping.offset)
+        return self._in_image(binary, mapping, inside, caller)
+
+    def _in_image(self, binary: Binary | None, mapping: Mapping, inside: int | None, caller: bool) -> list[Frame]:
+        if binary is None or inside is None:
+            return [Frame("", module=mapping.path)]
+        return self._images.frames(binary, mapping.path, inside, caller=caller)
 
     def trampoline(self, pid: int, address: int) -> bool:
         """Whether signal handlers return to that address: the frame behind it was interrupted and called nothing."""
@@ -213,9 +211,7 @@ class Symbolizer:
         known = self._trampolines.get(key)
         if known is None:
             known = self._code(space, address).startswith(_TRAMPOLINES)
-            if len(self._trampolines) >= _KEPT:
-                self._trampolines.clear()
-            self._trampolines[key] = known
+            remember(self._trampolines, key, known, _KEPT)
         return known
 
     def _code(self, space: AddressSpace, address: int) -> bytes:
@@ -231,28 +227,6 @@ class Symbolizer:
             return b""
         start = address - mapping.start + (0 if vdso else mapping.offset)
         return bytes(binary.elf.view[start : start + 16])
-
-    def _in_image(self, binary: Binary | None, module: str, address: int, inside: int | None) -> list[Frame]:
-        if binary is None or inside is None:
-            return [Frame(address, "", module=module)]
-        symbol = binary.covering(inside) or binary.plt_entry(inside)
-        if symbol is None:
-            return [Frame(address, "", module=module)]
-        name = demangle(symbol.name) if self._demangled else symbol.name
-        last = Frame(address, name, inside - symbol.address, module)
-        if self._lines:
-            try:
-                if binary.debug is not None:
-                    frames = _with_lines(binary.debug, inside, last, self._demangled)
-                    if binary.problems:
-                        self._unreadable[f"inlined functions of {module}"] = "; ".join(binary.problems)
-                    return frames
-            except TraceError as error:
-                self._unreadable[f"source lines of {module}"] = error.message
-            except OSError as error:
-                # A binary of a container, or of a build that is over, may go while it is read.
-                self._unreadable[f"source lines of {module}"] = f"cannot read {error.filename}: {error.strerror}"
-        return [last]
 
     def _space(self, pid: int) -> AddressSpace:
         if self._recorder is not None:
@@ -292,7 +266,7 @@ class Symbolizer:
             if status.st_ino != mapping.inode:
                 continue
             try:
-                return self._binaries.binary(path, space.root)
+                return self._images.binary(path, status, space.root)
             except TraceError as error:
                 self._unreadable[f"symbols of {mapping.path}"] = error.message
                 return None
@@ -309,17 +283,6 @@ class Symbolizer:
         if self._recorder is not None and self._recorder.lost:
             found.append(f"{self._recorder.lost} reports about mappings were lost; some user addresses stay numbers")
         return found
-
-    @staticmethod
-    def _remember(cache: dict[_Key, list[Frame]], key: _Key, frames: list[Frame]) -> None:
-        if len(cache) >= _KEPT:
-            cache.clear()
-        cache[key] = frames
-
-
-def _returned(frames: list[Frame]) -> list[Frame]:
-    """Frames that were looked up one byte before a return address, as frames of that address."""
-    return [replace(frame, address=frame.address + 1, offset=frame.offset + bool(frame.name)) for frame in frames]
 
 
 def _cache_mode(value: str) -> str:
@@ -340,20 +303,6 @@ def _places(space: AddressSpace, mapping: Mapping) -> list[str]:
         mapping.path,
         f"/proc/{space.pid}/map_files/{mapping.start:x}-{mapping.end:x}",
     ]
-
-
-def _with_lines(debug: DebugInfo, inside: int, last: Frame, demangled: bool) -> list[Frame]:
-    """Source places for a function's frame, and the frames of what was inlined there."""
-    frames = []
-    places = debug.frames(inside)
-    for place in places[:-1]:
-        name = demangle(place.function) if demangled else place.function
-        frames.append(Frame(last.address, name, last.offset, last.module, place.file, place.line, inlined=True))
-    if not places:
-        return [last]
-    outer = places[-1]
-    frames.append(Frame(last.address, last.name, last.offset, last.module, outer.file, outer.line))
-    return frames
 
 
 def _kernel_image() -> str:

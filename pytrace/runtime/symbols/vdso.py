@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
+from pytrace.runtime import processes
 from pytrace.runtime.elf import ElfFile
 from pytrace.runtime.user_binary import Binary
-
-_ROW = re.compile(rb"(?m)^([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]$")
 
 
 @cache
 def vdso_image() -> Binary | None:
     """The vdso of this machine; None where there is none. A 32-bit process has another one, which is not read."""
-    row = _ROW.search(Path("/proc/self/maps").read_bytes())
+    rows = processes.executable_mappings(Path("/proc/self/maps").read_bytes())
+    row = next((row for row in rows if row.path == "[vdso]"), None)
     if row is None:
         return None
-    start, end = int(row[1], 16), int(row[2], 16)
     with open("/proc/self/mem", "rb", buffering=0) as memory:
-        memory.seek(start)
-        data = memory.read(end - start)
+        memory.seek(row.start)
+        data = memory.read(row.end - row.start)
     return Binary(ElfFile(data, "[vdso]"))

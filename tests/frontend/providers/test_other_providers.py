@@ -68,8 +68,9 @@ def test_mistakes(text: str, place: str) -> None:
     assert found.places == [place]
 
 
-def test_short_period_hints_at_seconds() -> None:
+def test_short_period_hints_at_units() -> None:
     assert "interval:s:5" in Expanded("interval:5 { }").hints[0]
+    assert "profile:hz:99 is 99 times a second" in Expanded("profile:99 { }").hints[0]
 
 
 def test_event_suggestions() -> None:

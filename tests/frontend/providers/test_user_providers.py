@@ -116,6 +116,27 @@ def test_suggestions() -> None:
     assert "uprobe:/bin/app:work_more" in Expanded("uprobe:/bin/app:work_mroe { }").hints[0]
 
 
+def test_the_nearest_lines_with_code() -> None:
+    code = [UserSymbol("work", 0x401040, 0x1040, 32)]
+    kernel = RecordedKernel(lines={("app.c", number): code for number in (3, 12, 15)})
+    assert Expanded("uprobe:/bin/app@app.c:13 { }", kernel).hints == ["the nearest lines with code: 12, 15"]
+    assert Expanded("uprobe:/bin/app@app.c:25 { }", kernel).hints == ["the nearest line with code: 15"]
+    assert "gcc -g" in Expanded("uprobe:/bin/app@app.c:400 { }", kernel).hints[0]
+
+
+def test_functions_of_the_c_library_are_not_in_programs() -> None:
+    functions = (UserSymbol("malloc", 0x1000, 0x1000, 8), UserSymbol("free", 0x1008, 0x1008, 8))
+    files = {path: [path] for path in ("/bin/stripped", "/lib/libc.so.6")}
+    kernel = RecordedKernel(
+        files={**files, "libc": ["/lib/libc.so.6"]}, symbols={"/lib/libc.so.6": functions, "/bin/stripped": ()}
+    )
+    found = Expanded("uretprobe:/bin/stripped:malloc { }", kernel)
+    assert found.hints[0] == "the C library has it: uretprobe:libc:malloc"
+    assert "no symbols" in found.hints[1]
+    assert not any("C library" in hint for hint in Expanded("uprobe:/bin/stripped:mine { }", kernel).hints)
+    assert not any("C library" in hint for hint in Expanded("uprobe:/lib/libc.so.6:mallok { }", kernel).hints)
+
+
 def test_files_that_are_no_programs() -> None:
     kernel = RecordedKernel(files={"/a.txt": ["/a.txt"]}, symbols={"/a.txt": (UserSymbol("main", 1, 1, 1),)})
     assert "ELF" in Expanded("uprobe:/a.txt:main { }", kernel).errors[0]

@@ -102,7 +102,7 @@ def _address(child: subprocess.Popen[str]) -> int:
 def test_demangled_or_not(waiting: tuple[subprocess.Popen[str], Path]) -> None:
     child, path = waiting
     address = _address(child)
-    assert Symbolizer().user(child.pid, address) == [Frame(address, "deep::place(int)", 0, str(path))]
+    assert Symbolizer().user(child.pid, address) == [Frame("deep::place(int)", 0, str(path))]
     plain = Symbolizer(demangled=False).user(child.pid, address)
     assert [frame.name for frame in plain] == ["_ZN4deep5placeEi"]
 
@@ -118,7 +118,7 @@ def test_known_processes_are_remembered_after_their_end(waiting: tuple[subproces
     child, _ = waiting
     address = _address(child)
     symbols = Symbolizer()
-    symbols.remember(child.pid)
+    symbols.user(child.pid, 0)
     child.communicate("\n")
     assert symbols.user(child.pid, address)[0].name == "deep::place(int)"
     assert symbols.notices() == []
@@ -129,7 +129,7 @@ def test_unknown_processes_are_named_at_the_end(waiting: tuple[subprocess.Popen[
     address = _address(child)
     child.communicate("\n")
     symbols = Symbolizer()
-    assert symbols.user(child.pid, address) == [Frame(address, "")]
+    assert symbols.user(child.pid, address) == [Frame("")]
     (notice,) = symbols.notices()
     assert str(child.pid) in notice
 
@@ -147,7 +147,7 @@ def test_a_replaced_binary_is_not_mistaken(waiting: tuple[subprocess.Popen[str],
     child, path = waiting
     address = _address(child)
     symbols = Symbolizer()
-    symbols.remember(child.pid)
+    symbols.user(child.pid, 0)
     child.communicate("\n")
     path.rename(path.with_suffix(".old"))
     compiled(path.parent, path.name, "int other(void) { return 1; } int main(void) { return other(); }\n")
@@ -175,7 +175,7 @@ def test_jit_code_without_a_file() -> None:
 
 def test_new_libraries_are_noticed() -> None:
     symbols = Symbolizer()
-    symbols.remember(os.getpid())
+    symbols.user(os.getpid(), 0)
     time.sleep(0.06)
     import _ctypes
 
@@ -229,7 +229,7 @@ def test_return_addresses_belong_to_the_call(waiting: tuple[subprocess.Popen[str
     symbol = Binary.open(str(path)).functions("_ZN4deep5placeEi")[0]
     behind = address + symbol.size
     symbols = Symbolizer()
-    assert symbols.user(child.pid, behind, caller=True) == [Frame(behind, "deep::place(int)", symbol.size, str(path))]
+    assert symbols.user(child.pid, behind, caller=True) == [Frame("deep::place(int)", symbol.size, str(path))]
     assert symbols.user(child.pid, behind)[0].name != "deep::place(int)"
 
 
@@ -262,7 +262,19 @@ def test_kernel_lines_through_an_image_with_dwarf(tmp_path: Path) -> None:
     (frame,) = symbols.kernel(base + sample - start + 1)
     assert (frame.name, frame.offset, frame.line) == ("vfs_sample", 1, 4)
     assert frame.file.endswith("vmlinux.c")
-    assert Symbolizer(lines=True, vmlinux="/no/such/image").kernel(0xFFFFFFFF00000000)[0].name == ""
+
+
+def test_an_image_of_the_kernel_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "kallsyms").write_text(
+        "ffffffff81000000 T _stext\nffffffff81000100 T vfs_sample\nffffffff81000200 T _end\n"
+    )
+    symbols = Symbolizer(lines=True, vmlinux="/no/such/image")
+    symbols._kallsyms = Kallsyms(str(tmp_path / "kallsyms"), str(tmp_path / "none"))
+    for _ in range(2):
+        assert symbols.kernel(0xFFFFFFFF81000101) == [Frame("vfs_sample", 1)]
+    assert symbols.kernel(0xFFFFFFFF00000000)[0].name == ""
+    (notice,) = symbols.notices()
+    assert "/no/such/image" in notice
 
 
 def test_each_program_has_a_serial_of_its_own() -> None:

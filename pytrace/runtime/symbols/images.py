@@ -1,0 +1,128 @@
+"""Functions of places in binaries, whichever processes have them mapped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from pytrace.dataclass import replace
+from pytrace.diagnostics import TraceError
+from pytrace.runtime import debug_files
+from pytrace.runtime.demangle import demangle
+from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.user_binary import Binary
+
+if TYPE_CHECKING:
+    from pytrace.runtime.dwarf import DebugInfo
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+_BINARIES = 256
+"""Binaries that are remembered: a machine that builds programs runs ever new ones."""
+_PLACES = 1 << 15
+"""Places whose functions are remembered, over all binaries."""
+
+
+class Images:
+    """The binaries that processes run, each opened once whatever the processes call it, and what lies where in them.
+
+    *demangled*, *lines* and *debuginfo* are as for :class:`pytrace.runtime.symbols.Symbolizer`. Names of functions that
+    cannot be told and why are put into *unreadable*.
+    """
+
+    def __init__(
+        self, unreadable: dict[str, str], *, demangled: bool = True, lines: bool = False, debuginfo: Iterable[str] = ()
+    ) -> None:
+        self._unreadable = unreadable
+        self._demangled = demangled
+        self._lines = lines
+        self._search = debug_files.directories(debuginfo)
+        self._binaries: dict[tuple[int, int, int], Binary] = {}
+        self._places: dict[tuple[Binary, str, int, bool], list[Frame]] = {}
+
+    def binary(self, path: str, status: os.stat_result, root: str = "") -> Binary:
+        """The binary at a path with its status; *root* is how absolute paths of its process are reached from here.
+
+        Raises:
+            TraceError: not an ELF file, or not readable.
+        """
+        stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        found = self._binaries.pop(stamp, None)
+        if found is None:
+            try:
+                found = Binary.open(path, self._search, root)
+            except OSError as error:
+                raise TraceError(f"cannot read {path}: {error.strerror}") from error
+            if root and self._lines:
+                # It is reached through a process, which may end before the next process that runs it is looked at.
+                _ = found.debug
+            if len(self._binaries) >= _BINARIES:
+                del self._binaries[next(iter(self._binaries))]
+                self._places.clear()
+        self._binaries[stamp] = found
+        return found
+
+    def frames(self, binary: Binary, module: str, inside: int, *, caller: bool = False) -> list[Frame]:
+        """Functions at a virtual address of a binary that processes call *module*, inlined ones first.
+
+        *caller*: *inside* is the last byte of a call, and the frames are those of the address that it returns to.
+        """
+        key = (binary, module, inside, caller)
+        known = self._places.get(key)
+        if known is None:
+            known = self._frames(binary, module, inside)
+            if caller:
+                known = returned(known)
+            remember(self._places, key, known, _PLACES)
+        return known
+
+    def _frames(self, binary: Binary, module: str, inside: int) -> list[Frame]:
+        symbol = binary.covering(inside) or binary.plt_entry(inside)
+        if symbol is None:
+            return [Frame("", module=module)]
+        name = demangle(symbol.name) if self._demangled else symbol.name
+        last = Frame(name, inside - symbol.address, module)
+        if self._lines:
+            try:
+                if binary.debug is not None:
+                    frames = with_lines(binary.debug, inside, last, self._demangled)
+                    if binary.problems:
+                        self._unreadable[f"inlined functions of {module}"] = "; ".join(binary.problems)
+                    return frames
+            except (TraceError, OSError) as error:
+                # A binary of a container, or of a build that is over, may go while it is read.
+                self._unreadable[f"source lines of {module}"] = reason(error)
+        return [last]
+
+
+def with_lines(debug: DebugInfo, inside: int, last: Frame, demangled: bool) -> list[Frame]:
+    """Source places for a function's frame, and the frames of what was inlined there."""
+    frames = []
+    places = debug.frames(inside)
+    for place in places[:-1]:
+        name = demangle(place.function) if demangled else place.function
+        frames.append(Frame(name, last.offset, last.module, place.file, place.line, inlined=True))
+    if not places:
+        return [last]
+    outer = places[-1]
+    frames.append(Frame(last.name, last.offset, last.module, outer.file, outer.line))
+    return frames
+
+
+def reason(error: TraceError | OSError) -> str:
+    """Why a binary or its debug information could not be read."""
+    return error.message if isinstance(error, TraceError) else f"cannot read {error.filename}: {error.strerror}"
+
+
+def remember(cache: dict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """Put a value into a cache, which is emptied when it has *most* of them."""
+    if len(cache) >= most:
+        cache.clear()
+    cache[key] = value
+
+
+def returned(frames: list[Frame]) -> list[Frame]:
+    """Frames that were looked up one byte before a return address, as frames of that address."""
+    return [replace(frame, offset=frame.offset + bool(frame.name)) for frame in frames]

@@ -1,0 +1,110 @@
+"""pytrace.runtime.symbols.images: what is known of binaries is shared by all processes that run them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.dwarf import DebugInfo, Place
+from pytrace.runtime.symbols import Symbolizer, images
+from pytrace.runtime.symbols.images import Images
+from tests.support.compile import compiled
+
+TEXT = """
+#include <stdio.h>
+__attribute__((noinline)) int place(int n) { return n + 1; }
+int main() { printf("%p\\n", (void *)place); fflush(stdout); return getchar() + place(1); }
+"""
+
+Start = Callable[..., tuple[int, int]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a program, and gives its process and the address that it prints; all end with the test."""
+    children = []
+
+    def run(*command: str | Path) -> tuple[int, int]:
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        children.append(child)
+        assert child.stdout is not None
+        return child.pid, int(child.stdout.readline(), 16)
+
+    yield run
+    for child in children:
+        child.communicate("\n")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Addresses that DWARF was asked for."""
+    addresses: list[int] = []
+    frames = DebugInfo.frames
+
+    def noted(debug: DebugInfo, address: int) -> list[Place]:
+        addresses.append(address)
+        return frames(debug, address)
+
+    monkeypatch.setattr(DebugInfo, "frames", noted)
+    return addresses
+
+
+def test_processes_of_a_program_share_what_is_found(tmp_path: Path, start: Start, asked: list[int]) -> None:
+    path = compiled(tmp_path, "shared", TEXT, "-g")
+    symbols = Symbolizer(lines=True)
+    found = []
+    for pid, address in (start(path) for _ in range(3)):
+        found += [symbols.user(pid, address + 4), symbols.user(pid, address + 4, caller=True)]
+    assert [frames[0].name for frames in found] == ["place"] * 6
+    assert len({id(frames) for frames in found}) == 2
+    assert len(asked) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_a_binary_of_containers_is_read_once(tmp_path: Path, start: Start, asked: list[int]) -> None:
+    """Each process of a container is reached by a path of its own."""
+    path = compiled(tmp_path, "contained", TEXT, "-g")
+    symbols = Symbolizer(lines=True)
+    for pid, address in (start("unshare", "-m", path) for _ in range(2)):
+        (frame,) = symbols.user(pid, address)
+        assert (frame.name, frame.line) == ("place", 3)
+    assert len(asked) == 1
+    assert len(symbols._images._binaries) == 1
+
+
+def test_only_the_latest_binaries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "_BINARIES", 2)
+    known = Images({})
+    paths = [compiled(tmp_path, f"program_{at}", "int main(void) { return 0; }\n") for at in range(4)]
+
+    def name(path: Path) -> str:
+        binary = known.binary(str(path), path.stat())
+        address = binary.address_of("main")
+        assert address is not None
+        return known.frames(binary, str(path), address)[0].name
+
+    kept = known.binary(str(paths[0]), paths[0].stat())
+    for path in paths[1:]:
+        assert name(path) == name(paths[0]) == "main"
+        assert known.binary(str(paths[0]), paths[0].stat()) is kept, "what is in use stays"
+        assert len(known._binaries) <= 2
+    assert {binary.path for binary, *_ in known._places} <= {str(paths[0]), str(paths[3])}
+
+
+def test_places_are_forgotten_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "_PLACES", 8)
+    path = compiled(tmp_path, "large", "int main(void) { return 0; }\n")
+    known = Images({})
+    binary = known.binary(str(path), path.stat())
+    address = binary.address_of("main")
+    assert address is not None
+    for offset in range(8):
+        for _ in range(2):
+            assert known.frames(binary, "large", address + offset)[0].offset == offset
+            assert known.frames(binary, "large", address + offset, caller=True)[0].offset == offset + 1
+            assert len(known._places) <= 8

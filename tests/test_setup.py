@@ -1,0 +1,70 @@
+"""Tests of scripts/setup.sh: what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parent.parent / "scripts" / "setup.sh"
+
+
+def logs_after(folder: Path, commands: str) -> list[str]:
+    """Source the set-up in an empty checkout, go on as scripts/run does, and say which files are in TMPDIR then."""
+    (folder / "tmp").mkdir()
+    script = f"root='{folder}'; . {SETUP}; {commands} || exit 1; exec true"
+    environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTRACE_VENV": str(folder / "venv")}
+    subprocess.run(["sh", "-c", script], check=True, env=environment, timeout=60)
+    return os.listdir(folder / "tmp")
+
+
+def test_installing_system_packages_leaves_no_log(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "apt-get"
+    tool.write_text("#!/bin/sh\necho noise\n")
+    tool.chmod(0o755)
+    assert logs_after(tmp_path, "PATH=$root/bin:$PATH; install_packages none") == []
+
+
+FAKES = "pip_command() { :; }; run_pip() { echo noise; }; level=run; stamp=$venv/stamp; wanted=all"
+
+
+def environment_of(folder: Path) -> Path:
+    (folder / "venv" / "bin").mkdir(parents=True)
+    (folder / "venv" / "bin" / "python").symlink_to(sys.executable)
+    return folder / "venv"
+
+
+def test_making_the_environment_leaves_no_log(tmp_path: Path) -> None:
+    made = environment_of(tmp_path)
+    assert logs_after(tmp_path, f"{FAKES}; make_venv") == []
+    assert (made / "stamp").read_text() == "all\n"
+
+
+@pytest.mark.parametrize("name", ["plain", "with spaces in it", "long" * 40])
+def test_the_command_starts_wherever_the_checkout_is(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    made = environment_of(folder)
+    assert logs_after(folder, f"{FAKES}; make_venv") == []
+    run = [made / "bin" / "pytrace", "--version"]
+    environment = {**os.environ, "PYTHONPATH": str(SETUP.parent.parent)}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("pytrace ")
+
+
+@pytest.mark.parametrize("way", ["own", "base"])
+def test_pip_is_run_wherever_the_checkout_is(tmp_path: Path, way: str) -> None:
+    folder = tmp_path / "with spaces"
+    python = folder / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >"$TMPDIR/arguments"\n')
+    python.chmod(0o755)
+    commands = f'base_python=$venv/bin/python; pip={way}; install_with_pip -e "$root"'
+    assert logs_after(folder, commands) == ["arguments"]
+    given = (folder / "tmp" / "arguments").read_text().splitlines()
+    assert given[:2] == ["-m", "pip"]
+    assert given[-2:] == ["-e", str(folder)]
