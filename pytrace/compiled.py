@@ -30,6 +30,7 @@ class Target:
     - kprobe, kretprobe: ``function``, ``module`` (may be empty), ``offset``; or ``address``
     - uprobe, uretprobe: ``path``, ``offset`` (file offset), ``symbol`` (may be empty)
     - usdt: ``path``, ``provider``, ``name``, ``offset``, ``semaphore_offset``
+    - uprobe, uretprobe, usdt: ``by_pattern`` where a pattern found the file, which may be gone by then
     - tracepoint: ``category``, ``event``
     - rawtracepoint: ``event``, ``module``
     - fentry, fexit: ``function``, ``module``; or ``program_id``, ``function``

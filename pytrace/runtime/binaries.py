@@ -9,6 +9,7 @@ Rows (lists of texts), as ``codegen.reliance`` writes them down:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ def moved(manifest: Manifest, rows: Iterable[Row], kernel: KernelInfo) -> tuple[
     """
     known = {fact[1]: fact for fact in manifest.facts if fact[0] == "file"}
     paths = dict.fromkeys(row[1] for row in rows)
-    changed = {path for path in paths if not _same(known.get(attach_path(path)))}
+    changed = {path for path in paths if not _same(known.get(attach_path(path)))} - _gone(manifest)
     if not changed:
         return manifest.programs
     concerned = [row for row in rows if row[1] in changed]
@@ -68,6 +69,13 @@ def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[t
         return replace(target, details={**details, "offset": int(details["offset"]) + shift})
     place = locations.get((path, int(details.get("offset", 0))))
     return target if place is None else replace(target, details={**details, **place})
+
+
+def _gone(manifest: Manifest) -> set[str]:
+    """Files that a pattern found and that are no longer there: nothing is attached to them."""
+    details = (target.details for spec in manifest.programs for target in spec.targets)
+    found = {str(item["path"]) for item in details if "by_pattern" in item}
+    return {path for path in found if not os.path.exists(attach_path(path))}
 
 
 def _same(known: facts.Fact | None) -> bool:

@@ -295,6 +295,9 @@ class LiveKernel:
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         found = self._libraries.find(target, pid, command)
+        if "*" in target:
+            # Files of other processes come and go; what has been opened can be asked about to the end.
+            found = [path for path in found if self._binaries.can_open(path)]
         for fact in self._libraries.dependencies(target, pid):
             self._depend(fact)
         return found

@@ -301,9 +301,10 @@ def _function_groups(question: Question) -> Iterator[Group]:
 
 def _programs(question: Question, target: str) -> Iterator[str]:
     for path in _binaries(question, target):
-        if not question.kernel.executable(path):
+        if question.kernel.executable(path):
+            yield path
+        elif "*" not in target:
             raise TraceError(f"{path} is not an ELF program or library")
-        yield path
 
 
 def _user_parts(question: Question) -> tuple[str, str, bool]:

@@ -172,20 +172,29 @@ class UserBinaries:
         self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
 
     def binary(self, path: str) -> Binary:
-        """The binary at a path.
+        """The binary at a path, also when the file went since it was opened.
 
         Raises:
             TraceError: not an ELF file, or not readable.
         """
+        known = self._opened.get(path)
         try:
             found = os.stat(attach_path(path))
             stamp = (found.st_dev, found.st_ino, found.st_mtime_ns)
-            known = self._opened.get(path)
             if known is None or known[0] != stamp:
                 known = self._opened[path] = (stamp, Binary.open(path, self._search))
         except OSError as error:
-            raise TraceError(f"cannot read {path}: {error.strerror}") from error
+            if known is None:
+                raise TraceError(f"cannot read {path}: {error.strerror}") from error
         return known[1]
+
+    def can_open(self, path: str) -> bool:
+        """Whether there is (or was, when it was opened) an ELF file at a path."""
+        try:
+            self.binary(path)
+        except TraceError:
+            return False
+        return True
 
     def symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary by ``*`` pattern."""

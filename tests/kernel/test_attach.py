@@ -186,6 +186,23 @@ def test_missing_file(multi: str, disabled: frozenset[str]) -> None:
         attach_to(Loaded(stack, spec, disabled=disabled), stack, disabled=disabled)
 
 
+@pytest.mark.parametrize(("multi", "disabled"), WAYS)
+def test_files_that_went_since_a_pattern_found_them(programs: Path, multi: str, disabled: frozenset[str]) -> None:
+    """A process ended, for example, through whose mounts its program was to be reached."""
+    need("uprobe_multi" if multi else "uprobe")
+    calls = programs / "calls"
+    gone = target(0, path="/proc/0/root/program", offset=64, by_pattern=True)
+    there = target(1, path=str(calls), offset=symbols(calls)["add"], by_pattern=True)
+    name = "count_multi" if multi else "count_kprobe"
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program(name, "uprobe", gone, there, multi=multi), disabled=disabled)
+        done = attach_to(loaded, stack, disabled=disabled)
+        assert [item.target for item in done.attached] == [there]
+        assert not done.failures
+    with ExitStack() as stack, pytest.raises(TraceError, match="no such file"):
+        attach_to(Loaded(stack, program(name, "uprobe", gone, multi=multi), disabled=disabled), stack, disabled=disabled)
+
+
 def test_one_uprobe_takes_the_multi_link_too(programs: Path) -> None:
     """Perf's single uprobes are slow to detach."""
     need("uprobe_multi")

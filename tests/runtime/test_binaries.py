@@ -54,6 +54,15 @@ def test_functions_are_found_again(binary: str) -> None:
     assert [target.details["offset"] for target in program.targets] == [0x2004, 0x50]
 
 
+def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) -> None:
+    rows = [["symbol", binary, "work", "4096"]]
+    found = manifest(binary, SYMBOL | {"by_pattern": True})
+    Path(binary).unlink()
+    assert binaries.moved(found, rows, RecordedKernel(symbols={})) is found.programs
+    with pytest.raises(TraceError, match="has no function 'work' any more"):
+        binaries.moved(manifest(binary, SYMBOL), rows, RecordedKernel(symbols={}))
+
+
 def test_functions_that_are_gone_are_refused(binary: str) -> None:
     found = manifest(binary, SYMBOL)
     change(binary)

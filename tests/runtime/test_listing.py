@@ -59,5 +59,20 @@ def test_user_functions(kernel: LiveKernel) -> None:
     assert listing.listing(kernel, f'uprobe:{sys.executable}:cpp:"no::such*"') == ""
 
 
+def test_files_that_patterns_find_may_be_broken_or_go(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(Path(sys.executable).resolve().read_bytes())
+    (tmp_path / "broken").write_bytes((tmp_path / "one").read_bytes()[:40])
+    kernel = LiveKernel()
+    found = kernel.binaries(f"{tmp_path}/*", None)
+    assert found == [str(tmp_path / "one"), str(tmp_path / "two")]
+    (tmp_path / "one").unlink()
+    assert [item.name for item in kernel.user_symbols(found[0], "main")] == ["main"]
+    assert kernel.binaries(f"{tmp_path}/*", None) == found[1:]
+    with pytest.raises(TraceError, match=r"cannot read .*/one: No such file"):
+        LiveKernel().user_symbols(found[0], "main")
+    assert listing.listing(kernel, f"uprobe:{tmp_path}/*:main") == f"uprobe:{found[1]}:main\n"
+
+
 def test_overlapping_patterns_list_once(kernel: LiveKernel) -> None:
     assert listing.listing(kernel, "kprobe:vfs_*,kprobe:*read").splitlines() == ["kprobe:vfs_read", "kprobe:vfs_write"]

@@ -63,7 +63,7 @@ class UserProbe(Provider):
             found.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
         if many and paths and not found:
             scope.missing(f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}", point.span)
-        return found
+        return binaries.by_pattern(found) if many else found
 
     def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
         part = point.parts[-1]

@@ -37,7 +37,8 @@ class Usdt(Provider):
         if provider is None and not name.wild and not self._unique(point, found, scope):
             return []
         wild = name.wild or (provider is not None and provider.wild) or len(paths) > 1
-        return [self._match(point, item, wild=wild) for item in found]
+        matches = [self._match(point, item, wild=wild) for item in found]
+        return binaries.by_pattern(matches) if target is not None and binaries.is_glob(target.text) else matches
 
     def _unique(self, point: Point, found: list[UsdtProbe], scope: Scope) -> bool:
         providers = sorted({item.provider for item in found})

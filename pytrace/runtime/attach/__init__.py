@@ -63,6 +63,7 @@ def attach_all(
     attached: list[Attached] = []
     services: list[Attached] = []
     failures: list[Failure] = []
+    gone: list[Failure] = []
     opened = Opened()
     stack.callback(opened.close)
     wanted = list(programs)
@@ -74,7 +75,7 @@ def attach_all(
         job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
         for outcome in _attacher(spec.kind)(job, opened):
             if isinstance(outcome, Failure):
-                failures.append(outcome)
+                (gone if outcome.gone else failures).append(outcome)
             elif spec.service:
                 services.append(outcome)
             else:
@@ -82,6 +83,10 @@ def attach_all(
                 attached += [Attached(part, part.targets[outcome.target.cookie]) for part in parts.get(spec.symbol, ())]
         if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
+    if gone and not attached:
+        failures += gone
+        if options.missing_probes == "error":
+            raise failure_error(gone)
     return Attachments(tuple(attached), tuple(failures), opened, tuple(services))
 
 

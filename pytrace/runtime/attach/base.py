@@ -53,11 +53,15 @@ class AttachOptions:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One target that could not be attached, and why."""
+    """One target that could not be attached, and why.
+
+    *gone*: it is in a file that a pattern found and that is no longer there, as if it had gone before.
+    """
 
     target: Target
     reason: str
     hints: tuple[str, ...] = ()
+    gone: bool = False
 
     def __str__(self) -> str:
         return f"cannot attach {self.target.probe}: {self.reason}"
@@ -66,10 +70,11 @@ class Failure:
 class CannotAttachError(Exception):
     """Raised inside an attacher for one target; becomes a :class:`Failure`."""
 
-    def __init__(self, reason: str, *, hints: Iterable[str] = ()) -> None:
+    def __init__(self, reason: str, *, hints: Iterable[str] = (), gone: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hints = tuple(hints)
+        self.gone = gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ def attempt(attach: SingleAttacher, job: Job, target: Target, opened: Opened) ->
         done = attach(job, target, own)
         opened.take(own)
     except CannotAttachError as error:
-        return Failure(target, error.reason, error.hints)
+        return Failure(target, error.reason, error.hints, error.gone)
     except OSError as error:
         return Failure(target, str(error.strerror or error))
     finally:

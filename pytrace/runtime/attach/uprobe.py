@@ -70,7 +70,12 @@ def _linker(job: Job, path: str) -> Linker:
 
 
 def _explain(target: Target, error: OSError) -> Failure:
-    return Failure(target, _reason(error))
+    return Failure(target, _reason(error), gone=_gone(target, error))
+
+
+def _gone(target: Target, error: OSError) -> bool:
+    """Whether a file that a pattern found has gone since: its process ended, or it was deleted."""
+    return "by_pattern" in target.details and error.errno in (errno.ENOENT, errno.ESRCH)
 
 
 def _reason(error: OSError) -> str:
@@ -95,7 +100,7 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
         attach_event(job, event, target.cookie, opened)
     except OSError as error:
-        raise CannotAttachError(_reason(error)) from None
+        raise CannotAttachError(_reason(error), gone=_gone(target, error)) from None
     if semaphore and not counted:
         from pytrace.runtime.attach import semaphores
 

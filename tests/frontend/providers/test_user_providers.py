@@ -57,6 +57,7 @@ def test_glob_takes_all_that_fit() -> None:
     kernel = RecordedKernel(files={"/*/app": ["/a/app", "/b/app", "/c/app", "/d.txt"]}, symbols=symbols)
     found = Expanded("uprobe:/*/app:work { }", kernel)
     assert found.names == ["uprobe:/a/app:work", "uprobe:/b/app:work"]
+    assert all(target.details["by_pattern"] for target in found.unit.targets)
     assert "none of the binaries" in Expanded("uprobe:/*/app:nope { }", kernel).errors[0]
 
 
