@@ -199,8 +199,9 @@ def test_files_that_went_since_a_pattern_found_them(programs: Path, multi: str, 
         done = attach_to(loaded, stack, disabled=disabled)
         assert [item.target for item in done.attached] == [there]
         assert not done.failures
+    spec = program(name, "uprobe", gone, multi=multi)
     with ExitStack() as stack, pytest.raises(TraceError, match="no such file"):
-        attach_to(Loaded(stack, program(name, "uprobe", gone, multi=multi), disabled=disabled), stack, disabled=disabled)
+        attach_to(Loaded(stack, spec, disabled=disabled), stack, disabled=disabled)
 
 
 def test_one_uprobe_takes_the_multi_link_too(programs: Path) -> None:
