@@ -56,11 +56,11 @@ def test_functions_are_found_again(binary: str) -> None:
 
 def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) -> None:
     rows = [["symbol", binary, "work", "4096"]]
-    found = manifest(binary, SYMBOL | {"by_pattern": True})
+    by_pattern, by_name = manifest(binary, SYMBOL | {"by_pattern": True}), manifest(binary, SYMBOL)
     Path(binary).unlink()
-    assert binaries.moved(found, rows, RecordedKernel(symbols={})) is found.programs
+    assert binaries.moved(by_pattern, rows, RecordedKernel(symbols={})) is by_pattern.programs
     with pytest.raises(TraceError, match="has no function 'work' any more"):
-        binaries.moved(manifest(binary, SYMBOL), rows, RecordedKernel(symbols={}))
+        binaries.moved(by_name, rows, RecordedKernel(symbols={}))
 
 
 def test_functions_that_are_gone_are_refused(binary: str) -> None:
