@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.support.expect import Result
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.server import Server
+from tests.support.waiting import SERVED, descendants, sleeps, until
 
 pytestmark = pytest.mark.usefixtures("started", "no_leaks")
 
@@ -29,14 +29,15 @@ def started(server: Server) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[2]
+SHELL = os.path.basename(os.path.realpath("/bin/sh"))
 
 
 @contextmanager
-def running(*command: str | Path) -> Iterator[int]:
-    """A process that waits for signals; its number."""
+def running(*command: str | Path, becomes: str = "") -> Iterator[int]:
+    """A process that runs the program *becomes* (that of *command*) and waits for signals; its number."""
     process = subprocess.Popen([str(item) for item in command], stdout=subprocess.DEVNULL)
     try:
-        time.sleep(0.1)
+        until(lambda: sleeps(process.pid, becomes or os.path.basename(command[0])))
         yield process.pid
     finally:
         if process.poll() is None:
@@ -47,7 +48,7 @@ def running(*command: str | Path) -> Iterator[int]:
 def traced(server: Server, program: str, pid: int, *actions: str, options: tuple[str, ...] = ()) -> Result:
     """One run with ``-p``: *actions* once everything is attached, then Ctrl-C."""
     argv = (*options, "-e", program, "-p", str(pid))
-    result = server.run(argv, when_attached=(*actions, "sleep 0.2", "signal INT"), timeout=120)
+    result = server.run(argv, when_attached=(*actions, "signal INT"), timeout=120)
     assert result.status == 0, result
     return result
 
@@ -80,25 +81,29 @@ def test_one_process(server: Server, programs: Path, program: str, feature: str,
     need(feature)
     waiter = programs / "waiter"
     with running(waiter) as pid, running(waiter) as other:
-        actions = [f"kill -USR1 {target}; sleep 0.1" for target in (pid, other, pid)]
+        actions = [f"{SERVED} {target}" for target in (pid, other, pid)]
         result = traced(server, program.format(waiter=waiter), pid, *actions)
         assert lines(result) == [expected.format(pid=pid)]
 
 
 EVENTS = [
-    pytest.param("profile:hz:999 {{ @[comm] = count(); }}", "perf_events", id="profile"),
-    pytest.param("software:cpu-clock:1000000 {{ @[comm] = count(); }}", "perf_events", id="software"),
-    pytest.param("hardware:instructions:1000000 {{ @[comm] = count(); }}", "pmu", id="hardware"),
+    pytest.param("profile:hz:999", "perf_events", id="profile"),
+    pytest.param("software:cpu-clock:1000000", "perf_events", id="software"),
+    pytest.param("hardware:instructions:1000000", "pmu", id="hardware"),
 ]
 
 
-@pytest.mark.parametrize(("program", "feature"), EVENTS)
-def test_events_of_one_process(server: Server, programs: Path, program: str, feature: str) -> None:
+@pytest.mark.parametrize(("probe", "feature"), EVENTS)
+def test_events_of_one_process(server: Server, programs: Path, probe: str, feature: str) -> None:
     need(feature)
-    with running(programs / "busy", "60000") as pid:
-        result = traced(server, program.format(), pid, "sleep 0.3")
-        (line,) = lines(result)
-        assert line.startswith("@[busy]: ")
+    program = f"{probe} {{ @[comm] = count(); if (++@n == 20) {{ exit(); }} }} end {{ clear(@n); }}"
+    with subprocess.Popen([programs / "busy", "10000000"]) as process:
+        try:
+            result = server.run(("-e", program, "-p", str(process.pid)), timeout=60)
+        finally:
+            process.kill()
+    (line,) = lines(result)
+    assert line.startswith("@[busy]: "), result
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -110,7 +115,7 @@ def test_children_of_a_running_process(server: Server, programs: Path, follow: b
     )
     with running(programs / "family", "2", "2", "wait") as pid:
         options = ("--follow",) if follow else ()
-        result = traced(server, program, pid, f"kill -USR1 {pid}; sleep 1", options=options)
+        result = server.run((*options, "-e", program, "-p", str(pid)), when_attached=(f"kill -USR1 {pid}",), timeout=60)
         expected = ["@born[0]: 1", "@exits: 1"]
         if follow:
             expected = ["@born[0]: 1", "@born[1]: 2", "@born[2]: 4", "@exits: 7"]
@@ -128,6 +133,13 @@ def brood(programs: Path, *before: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.terminate()
+
+
+def serve(brood: int) -> str:
+    """Shell command: all four processes of a brood serve one signal, and wait for the next one."""
+    found = descendants(brood)
+    assert len(found) == 4
+    return f"{SERVED} {' '.join(map(str, found))}"
 
 
 LIVING = [
@@ -148,7 +160,7 @@ def test_descendants_that_live_already(
 ) -> None:
     need(feature, "iter")
     with brood(programs) as process, brood(programs) as other:
-        actions = [f"kill -USR1 {number}; sleep 0.2" for number in (other.pid, process.pid)]
+        actions = [serve(item.pid) for item in (other, process)]
         text = program.format(brood=programs / "brood")
         result = traced(server, text, process.pid, *actions, options=("--follow",))
         assert lines(result) == expected
@@ -158,7 +170,7 @@ def test_only_the_process_without_follow(server: Server, programs: Path) -> None
     need("uprobe")
     with brood(programs) as process:
         program = f"u:{programs}/brood:hatched {{ @[arg0] = count(); }}"
-        result = traced(server, program, process.pid, f"kill -USR1 {process.pid}; sleep 0.2")
+        result = traced(server, program, process.pid, serve(process.pid))
         assert lines(result) == ["@[0]: 1"]
 
 
@@ -168,8 +180,8 @@ def test_descendants_of_descendants_that_live_already(server: Server, programs: 
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with subprocess.Popen(["sh", "-c", f"(read line; {programs}/family 1 2; true) < {fifo}; true"]) as shell:
+        # The shell's child has opened it, too.
         with open(fifo, "w", encoding="ascii") as pipe:
-            time.sleep(0.2)
             program = "t:syscalls:sys_enter_exit_group { @[comm] = count(); }"
             argv = ("--follow", "-e", program, "-p", str(shell.pid))
             wake = f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}"
@@ -182,8 +194,10 @@ def told_to_go(tmp_path: Path, *command: str | Path) -> Iterator[tuple[int, str]
     """A process that waits for a line on its standard input; its number, and the shell command that sends the line."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
+    program = os.path.basename(os.path.realpath(shutil.which(command[0]) or command[0]))
     with open(os.open(fifo, os.O_RDWR), "wb", buffering=0) as pipe:
         with subprocess.Popen([str(word) for word in command], stdin=pipe, stdout=subprocess.DEVNULL) as process:
+            until(lambda: sleeps(process.pid, program))
             yield process.pid, f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}"
             process.terminate()
 
@@ -209,7 +223,6 @@ def test_a_library_that_is_opened_later(
 ) -> None:
     need("uprobe")
     with told_to_go(tmp_path, sys.executable, "-c", LATE, programs / "libsample.so") as (pid, go):
-        time.sleep(0.2)
         argv = (*options, "-e", f"u:{programs}/{target}:library_* {{ @[func] = count(); }}", "-p", str(pid))
         result = server.run(argv, when_attached=(go,), timeout=60)
         assert lines(result) == ["@[library_add]: 4"], result
@@ -226,7 +239,6 @@ def test_a_program_that_is_executed_later(
         "end { print(has_key(@faults, \"family\")); clear(@faults); }"
     )
     with told_to_go(tmp_path, "sh", "-c", f"read line; exec {programs}/family 1 2") as (pid, go):
-        time.sleep(0.2)
         result = server.run((*options, "-e", script, "-p", str(pid)), when_attached=(go,), timeout=60)
     expected = ["@[0]: 1", "@[1]: 2", "@exits: 3"] if "--follow" in options else ["@[0]: 1", "@exits: 1"]
     assert sorted(lines(result)) == [*expected, "true"], result
@@ -239,7 +251,6 @@ def test_a_program_that_a_thread_executes(server: Server, programs: Path, tmp_pa
     script = f"{born} t:syscalls:sys_enter_exit_group {{ @exits = count(); }}"
     command = (sys.executable, "-c", EXECUTED_BY_A_THREAD, programs / "family", "1", "2")
     with told_to_go(tmp_path, *command) as (pid, go):
-        time.sleep(0.2)
         result = server.run(("--follow", "-e", script, "-p", str(pid)), when_attached=(go,), timeout=60)
     assert sorted(lines(result)) == ["@[0]: 1", "@[1]: 2", "@exits: 3"], result
 
@@ -255,7 +266,7 @@ def test_the_tracer_ends_with_the_process(server: Server, programs: Path) -> Non
     need("syscalls")
     with running(programs / "waiter") as pid:
         argv = ("-e", "t:syscalls:sys_enter_rt_sigtimedwait { @ = count(); }", "-p", str(pid))
-        result = server.run(argv, when_attached=(f"kill -USR1 {pid}; sleep 0.1; kill {pid}",), timeout=60)
+        result = server.run(argv, when_attached=(f"{SERVED} {pid}; kill {pid}",), timeout=60)
         assert result.status == 0
         assert lines(result) == ["@: 1"]
 
@@ -276,12 +287,11 @@ def test_program_in_another_mount_namespace(server: Server, programs: Path, tmp_
     hidden = tmp_path / "only-inside"
     hidden.mkdir()
     script = f"mount --bind {programs} {hidden} && exec {hidden}/waiter"
-    with running(*unshare("-m", "sh", "-c", script)) as pid:
-        time.sleep(0.2)
+    with running(*unshare("-m", "sh", "-c", script), becomes="waiter") as pid:
         assert not (hidden / "waiter").exists()
         for target in ("", f"{hidden}/waiter:"):
             program = f"u:{target}served {{ @ = count(); }}"
-            result = traced(server, program, pid, f"kill -USR1 {pid}; sleep 0.1; kill -USR1 {pid}")
+            result = traced(server, program, pid, f"{SERVED} {pid}; {SERVED} {pid}")
             assert lines(result) == ["@: 2"], program
 
 
@@ -292,10 +302,10 @@ def test_static_probes_in_another_mount_namespace(server: Server, programs: Path
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     script = f"mount --bind {programs} {hidden} && exec {hidden}/usdt 3 wait < {fifo}"
-    with running(*unshare("-m", "sh", "-c", script)) as pid:
+    with running(*unshare("-m", "sh", "-c", script), becomes=SHELL) as pid:
         # The shell waits for a writer before it becomes the program.
         with open(fifo, "w", encoding="ascii") as pipe:
-            time.sleep(0.2)
+            until(lambda: sleeps(pid, "usdt"))
             program = f"usdt:{hidden}/usdt:sample:guarded {{ @ = count(); }}"
             argv = ("-e", program, "-p", str(pid))
             result = server.run(argv, when_attached=(f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}",), timeout=60)
@@ -307,8 +317,11 @@ def test_static_probes_of_a_process(server: Server, programs: Path, tmp_path: Pa
     need("usdt")
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with running("sh", "-c", f"exec {programs}/usdt 3 wait < {fifo}") as pid, open(fifo, "w", encoding="ascii") as pipe:
-        time.sleep(0.2)
+    with (
+        running("sh", "-c", f"exec {programs}/usdt 3 wait < {fifo}", becomes=SHELL) as pid,
+        open(fifo, "w", encoding="ascii") as pipe,
+    ):
+        until(lambda: sleeps(pid, "usdt"))
         program = f"usdt:{target.format(programs=programs)}guarded {{ @ = count(); }}"
         argv = ("-e", program, "-p", str(pid))
         wake = f"echo > /proc/{os.getpid()}/fd/{pipe.fileno()}"
@@ -372,7 +385,7 @@ def test_living_descendants_inside_a_pid_namespace(programs: Path, tmp_path: Pat
         until [ -s ready ]; do sleep 0.1; done
         __PYTRACE_NOTIFY_PROBES_ATTACHED=1 {tracer} > out & tracer=$!
         until [ -s out ] || [ ! -d /proc/$tracer ]; do sleep 0.1; done
-        kill -USR1 $number; sleep 0.5; kill -INT $tracer; wait $tracer; kill $number; cat out"""
+        {SERVED} $number; kill -INT $tracer; wait $tracer; kill $number; cat out"""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     inside = subprocess.run(
         [*unshare("-p", "--fork", "--mount-proc"), "sh", "-c", script],

@@ -1,4 +1,4 @@
-/* waiter: for each SIGUSR1 calls served(N); ends on SIGTERM or after a minute. For tests of -p. */
+/* waiter: for each SIGUSR1 calls served(N); ends on SIGTERM or after ten minutes. For tests of -p. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <time.h>
@@ -10,13 +10,13 @@ int served(int n) {
 
 int main(void) {
     sigset_t set;
-    struct timespec minute = {60, 0};
+    struct timespec minutes = {600, 0};
     int n = 0;
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, 0);
-    while (sigtimedwait(&set, 0, &minute) == SIGUSR1)
+    while (sigtimedwait(&set, 0, &minutes) == SIGUSR1)
         n = served(n);
     return 0;
 }

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.patience import patience
+
 _SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361, "loongarch64": 280}
 _NEXT_ID = {"prog": 11, "map": 12, "link": 31}  # BPF_{PROG,MAP,LINK}_GET_NEXT_ID of enum bpf_cmd
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +63,8 @@ def _family() -> set[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()[1])
+                # Names of processes are any bytes.
+                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_bytes().rsplit(b")", 1)[1].split()[1])
             except OSError:
                 continue
     family = {os.getpid()}
@@ -76,9 +79,9 @@ class Watch:
 
     before: set[tuple[str, int]] = field(default_factory=objects)
 
-    def leaked(self, patience: float = 10.0) -> list[str]:
-        """New objects that stay. The kernel frees in its own time (RCU), so this waits up to *patience* seconds."""
-        end = time.monotonic() + patience
+    def leaked(self, seconds: float = 10.0) -> list[str]:
+        """New objects that stay. The kernel frees in its own time (RCU), so this waits as long as :func:`patience`."""
+        end = time.monotonic() + patience(seconds)
         while True:
             new = objects() - self.before
             if not new:

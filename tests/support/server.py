@@ -87,7 +87,7 @@ class Server:
         if self.process is not None:
             assert self.process.stdin is not None
             self.process.stdin.close()
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=patience(10))
             self.process = None
         self.folder.cleanup()
 
@@ -182,7 +182,7 @@ def _orphans() -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                fields = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
+                fields = Path(f"/proc/{name}/stat").read_bytes().rsplit(b")", 1)[1].split()
             except OSError:
                 continue
             if int(fields[1]) == me:

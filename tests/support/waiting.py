@@ -1,0 +1,47 @@
+"""Waiting for what other processes do, instead of sleeping for as long as they should need."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.patience import patience
+
+SERVED = f"sh {Path(__file__).resolve().parent}/served.sh"
+"""Shell command: sends SIGUSR1 to the first of the processes that follow, and waits until all have served it."""
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Return when *condition* holds.
+
+    Raises:
+        AssertionError: it does not within *seconds* (as for :func:`patience`).
+    """
+    end = time.monotonic() + patience(seconds)
+    while not condition():
+        assert time.monotonic() < end, f"{condition} did not come true"
+        time.sleep(0.01)
+
+
+def runs(pid: int, program: str) -> bool:
+    """Whether a process executes the file of that name: one that was just started may still be on its way there."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == program
+    except OSError:
+        return False
+
+
+def sleeps(pid: int, program: str) -> bool:
+    """Whether a process executes the file of that name and waits for somebody: it has all its libraries by then."""
+    return runs(pid, program) and Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] == b"S"
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it and its threads forked, parents first."""
+    found = [pid]
+    for number in found:
+        for path in Path(f"/proc/{number}/task").glob("*/children"):
+            found += map(int, path.read_text().split())
+    return found
