@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,10 +15,12 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime import attach, bpf, child, features
+from pytrace.runtime import attach, child, features
 from pytrace.runtime.attach import AttachOptions, iterator
 from tests.support.loading import Loaded, program, target
 from tests.support.machine import kernel_config, need
+from tests.support.patience import patience
+from tests.support.waiting import sleeps, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -145,6 +149,7 @@ def test_usdt_semaphore_by_hand(programs: Path) -> None:
     )
     process = subprocess.Popen([usdt, "4", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process, ExitStack() as stack:
+        until(lambda: sleeps(process.pid, "usdt"))
         old_kernel = frozenset({"semaphores", "uprobe_multi"})
         loaded = Loaded(stack, program("count_kprobe", "usdt", place), disabled=old_kernel)
         with pytest.raises(TraceError, match="semaphore"):
@@ -240,7 +245,7 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
 
 
 def test_ten_thousand_uprobes(tmp_path: Path) -> None:
-    """One link attaches them and goes away fast."""
+    """One link attaches them all: as links of their own they would take minutes, each waits for the kernel."""
     need("uprobe_multi")
     source = tmp_path / "many.c"
     source.write_text("".join(f"int f{n}(int x) {{ return x + {n}; }}\n" for n in range(10000))
@@ -253,17 +258,19 @@ def test_ten_thousand_uprobes(tmp_path: Path) -> None:
     with ExitStack() as outer:
         loaded = Loaded(outer, program("count_multi", "uprobe", *places, multi="uprobe_multi"))
         with ExitStack() as stack:
-            start = time.monotonic()
+            before = open_links()
             done = attach_to(loaded, stack)
-            attached = time.monotonic()
             assert len(done.attached) == 10000
-            assert len(bpf.ids("link")) >= 1
+            assert len(open_links()) == len(before) + 1
             run(tmp_path / "many")
             assert loaded.hits == 2
-            closing = time.monotonic()
-        # One after the other they would take minutes: each waits for the kernel.
-        assert time.monotonic() - closing < 30
-        assert attached - start < 30
+
+
+def open_links() -> list[str]:
+    """Descriptors of this process that are BPF links."""
+    paths = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    # The one that the folder was read by is closed.
+    return [path for path in paths if os.path.lexists(path) and "bpf_link" in os.readlink(path)]
 
 
 # ---------------------------------------------------------------------------------------------- tracepoints
@@ -310,10 +317,11 @@ def test_raw_tracepoint(programs: Path, cookie: int) -> None:
 # ---------------------------------------------------------------------------------------------- perf events
 
 
-def busy() -> None:
-    end = time.process_time() + 0.15
-    while time.process_time() < end:
-        pass
+def busy_until(condition: Callable[[], bool]) -> None:
+    """Use the processor. How often it is sampled by then depends on what else it does: an emulated one, above all."""
+    end = time.process_time() + patience(1)
+    while not condition():
+        assert time.process_time() < end
 
 
 @pytest.mark.parametrize("details", [{"frequency": 1000}, {"period_ns": 1_000_000}], ids=["hz", "ns"])
@@ -323,8 +331,7 @@ def test_profile(details: dict[str, int], mine: bool) -> None:
     with ExitStack() as stack:
         loaded = Loaded(stack, program("count_perf", "profile", target(4, **details)), pid=os.getpid())
         attach_to(loaded, stack, pid=os.getpid() if mine else None)
-        busy()
-        assert loaded.hits > 20
+        busy_until(lambda: loaded.hits > 20)
         assert set(loaded.counts) == {4}
 
 
@@ -342,12 +349,16 @@ def test_profile_covers_threads_that_start_later(programs: Path) -> None:
 
 
 def test_interval() -> None:
+    """On one processor only; a machine that is busy may come late or leave one out, but none comes early."""
     need("perf_events")
+    period = 10_000_000
     with ExitStack() as stack:
-        loaded = Loaded(stack, program("count_perf", "interval", target(4, period_ns=10_000_000)))
+        loaded = Loaded(stack, program("count_perf", "interval", target(4, period_ns=period)))
+        start = time.monotonic_ns()
         attach_to(loaded, stack)
-        time.sleep(0.3)
-        assert 20 <= loaded.hits <= 40
+        until(lambda: loaded.hits >= 20)
+        hits = loaded.hits
+        assert hits <= (time.monotonic_ns() - start) / period
 
 
 def test_software_event() -> None:
@@ -368,8 +379,7 @@ def test_hardware_event() -> None:
         spec = program("count_perf", "hardware", target(1, event="cycles", config=0, period=100_000))
         loaded = Loaded(stack, spec)
         attach_to(loaded, stack, pid=os.getpid())
-        busy()
-        assert loaded.hits > 20
+        busy_until(lambda: loaded.hits > 20)
 
 
 def test_watchpoint() -> None:
@@ -397,9 +407,21 @@ def test_iterator_runs_when_read() -> None:
         assert loaded.hits == 0
         link = done.attached[0].iterator
         assert link is not None
+        forked, before = forks(), tasks()
         assert b"".join(iterator.read(link)) == b""
-        tasks = sum(len(os.listdir(f"/proc/{pid}/task")) for pid in os.listdir("/proc") if pid.isdigit())
-        assert abs(loaded.hits - tasks) < 20
+        # Other tests start and end threads meanwhile. Some sandboxes hide the first process, of their own.
+        there = {path for path in before & tasks() if not path.startswith("/proc/1/")}
+        assert len(there) <= loaded.hits <= len(before) + forks() - forked + 1, "and once behind the last"
+
+
+def tasks() -> set[str]:
+    """All threads of all processes."""
+    return set(glob.glob("/proc/[0-9]*/task/[0-9]*"))
+
+
+def forks() -> int:
+    """How many threads this machine has started."""
+    return next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "processes" in line)
 
 
 def test_iterator_pin(tmp_path: Path) -> None:
