@@ -38,9 +38,10 @@ def functions(number: int) -> list[str]:
         if not btf_id or not count:
             return []
         records = _function_records(descriptor, count, record_size)
+        # The open program keeps its type information, too.
+        types = program_types(btf_id)
     finally:
         os.close(descriptor)
-    types = program_types(btf_id)
     return [types.type_name(type_id) for type_id in records]
 
 

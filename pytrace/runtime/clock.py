@@ -25,10 +25,10 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        wall, boot = _together(time.CLOCK_REALTIME, time.CLOCK_BOOTTIME)
+        wall, boot = together(time.CLOCK_REALTIME, time.CLOCK_BOOTTIME)
         self.boot_offset = wall - boot
         """Nanoseconds to add to the boot clock for wall time."""
-        wall, tai = _together(time.CLOCK_REALTIME, time.CLOCK_TAI)
+        wall, tai = together(time.CLOCK_REALTIME, time.CLOCK_TAI)
         # Two readings differ by less than a microsecond; the distance of TAI is whole seconds.
         self.tai_offset = round((wall - tai) / _SECOND) * _SECOND
         """Nanoseconds to add to atomic time for wall time: minus the leap seconds, if the kernel knows them."""
@@ -46,7 +46,7 @@ class Clock:
         return strftime(layout, time.time_ns())
 
 
-def _together(first: int, second: int) -> tuple[int, int]:
+def together(first: int, second: int) -> tuple[int, int]:
     """Two clocks read at the same moment: of several tries the one that took least time."""
     best: tuple[int, int, int] | None = None
     for _ in range(5):

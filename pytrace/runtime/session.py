@@ -17,7 +17,7 @@ from pytrace.compiled import CompiledScript, ProgramSpec
 from pytrace.request import RunOptions
 from pytrace.runtime import child, privileges
 from pytrace.runtime.child import Child
-from pytrace.runtime.clock import Clock
+from pytrace.runtime.clock import Clock, together
 from pytrace.runtime.live import LiveSession
 from pytrace.runtime.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.output import Flush, Output
@@ -110,8 +110,8 @@ class Session:
         memory = loaded.section(place["section"])
         struct.pack_into("=Q", memory, place["start"], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
         struct.pack_into("=Q", memory, place["cpid"], 0 if traced is None else traced.pid)
-        ahead = time.clock_gettime_ns(time.CLOCK_TAI) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        struct.pack_into("=q", memory, place["tai"], ahead)
+        atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
+        struct.pack_into("=q", memory, place["tai"], atomic - boot)
         struct.pack_into("=q", memory, place["wall"], Clock().boot_offset)
         root = self._options.pid if traced is None else traced.pid
         struct.pack_into("=Q", memory, place["root"], root or 0)
