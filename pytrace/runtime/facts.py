@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable
 
 from pytrace import kept
 
+TRACER = "pytrace_"
+"""Start of the category of events that a tracer defines for itself (``attach.legacy``), and soon takes away again."""
+
 Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
 
@@ -114,9 +117,14 @@ def _inode(path: str) -> int:
         return 0
 
 
+def events(root: str) -> list[str]:
+    """``CATEGORY:EVENT`` of the events of a tracefs mounted at *root*, without what tracers define for themselves."""
+    return [line for line in read_text(f"{root}/available_events").splitlines() if not line.startswith(TRACER)]
+
+
 def tracepoints_fact(root: str) -> Fact:
     """Which tracepoints there are: the list under a tracefs mounted at *root*."""
-    return ("tracepoints", root, digest(read_text(f"{root}/available_events").encode()))
+    return ("tracepoints", root, digest("\n".join(events(root)).encode()))
 
 
 def tracepoint_fact(root: str, category: str, event: str) -> Fact:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import TracepointField
+from pytrace.runtime import facts
 from pytrace.runtime.patterns import name_pattern
 from pytrace.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 
@@ -44,9 +45,8 @@ class Tracepoints:
 
     @cached_property
     def _events(self) -> list[tuple[str, str]]:
-        with open(f"{self.path}/available_events", encoding="ascii") as file:
-            rows = file.read().splitlines()
-        found = sorted((category, event) for category, _, event in (row.partition(":") for row in rows) if event)
+        rows = (row.partition(":") for row in facts.events(self.path))
+        found = sorted((category, event) for category, _, event in rows if event)
         # ftrace's own records are no tracepoints, although they have formats.
         return [pair for pair in found if pair[0] != "ftrace"]
 

@@ -103,12 +103,13 @@ def test_a_run_needs_no_compiler(tmp_path: Path) -> None:
 
 
 def test_pid_filters_are_those_of_the_run(tmp_path: Path, programs: Path) -> None:
-    made = ahead(tmp_path, "tracepoint:syscalls:sys_enter_getppid { @[pid] = count(); } interval:s:1 { exit(); }")
+    over = "interval:s:1 { if (has_key(@, (uint32)$1) && has_key(@, (uint32)$2)) { exit(); } }"
+    made = ahead(tmp_path, f"tracepoint:syscalls:sys_enter_getppid {{ @[pid] = count(); }} {over}")
     child = subprocess.Popen([programs / "syscalls", "100000000"])
     other = subprocess.Popen([programs / "syscalls", "100000000"])
     try:
-        one = pytrace("-q", "-p", str(child.pid), made).stdout
-        both = pytrace("-q", made).stdout
+        one = pytrace("-q", "-p", str(child.pid), made, str(child.pid), str(child.pid)).stdout
+        both = pytrace("-q", made, str(child.pid), str(other.pid)).stdout
     finally:
         for process in (child, other):
             process.kill()

@@ -13,7 +13,11 @@ from tests.support.patience import patience
 
 SLEEPERS = """
 import threading, time
-threads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(60)]
+gate = threading.Barrier(60)
+def sleep():
+    gate.wait()
+    time.sleep(1)
+threads = [threading.Thread(target=sleep) for _ in range(60)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
@@ -47,7 +51,6 @@ def test_missed_returns_are_counted() -> None:
     missed = sum(found.get("missed", {}).values())
     assert found["@in"] >= 60
     # Sleepers of other processes may be missed as well.
-    assert found["@in"] <= found["@out"] + missed
     assert found["@in"] - found["@out"] <= missed
     assert missed > 0
 

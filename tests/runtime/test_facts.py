@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime import facts
+from pytrace.runtime.tracefs import Tracepoints
 
 
 def test_machine_facts_hold() -> None:
@@ -42,6 +43,19 @@ def test_a_file_that_appears_is_noticed(tmp_path: Path) -> None:
     fact = facts.file_fact(str(path))
     assert facts.still_true([fact])
     path.touch()
+    assert not facts.still_true([fact])
+
+
+def test_events_of_other_tracers_are_no_tracepoints(tmp_path: Path) -> None:
+    """They come and go with these: a pattern must not find them, and what was compiled stays good."""
+    path = tmp_path / "available_events"
+    path.write_text("sched:sched_switch\nftrace:print\n")
+    fact = facts.tracepoints_fact(str(tmp_path))
+    assert facts.still_true([fact])
+    path.write_text("pytrace_4711:p4711_0\nsched:sched_switch\nftrace:print\n")
+    assert facts.still_true([fact])
+    assert Tracepoints(str(tmp_path), lambda kind, name: None).match("*", "*") == [("sched", "sched_switch")]
+    path.write_text("mine:one\nsched:sched_switch\nftrace:print\n")
     assert not facts.still_true([fact])
 
 

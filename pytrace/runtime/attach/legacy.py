@@ -13,14 +13,12 @@ import os
 import re
 from functools import cache, partial
 
-from pytrace.runtime import perf, tracefs
+from pytrace.runtime import facts, perf, tracefs
 from pytrace.runtime.attach.opened import Opened
-
-GROUP = "pytrace"
 
 _numbers = itertools.count()
 
-_LEFT = re.compile(rf"^[pr]\d*:(({GROUP}_(\d+))/p\3_\d+) ", re.MULTILINE)
+_LEFT = re.compile(rf"^[pr]\d*:(({facts.TRACER}(\d+))/p\3_\d+) ", re.MULTILINE)
 """A definition of ours: name with group, group, process."""
 
 
@@ -44,7 +42,7 @@ def _open(
     base = tracefs.root()
     # kprobe_profile shows names without their group, so they have the process id too.
     event = f"p{os.getpid()}_{next(_numbers)}"
-    name = f"{GROUP}_{os.getpid()}/{event}"
+    name = f"{facts.TRACER}{os.getpid()}/{event}"
     sweep(f"{base}/{file}")
     _write(f"{base}/{file}", f"{'r' if returns else 'p'}:{name} {place}\n")
     opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))
