@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from typing import NoReturn
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime import syscalls
+from pytrace.runtime import facts, syscalls
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -33,7 +33,9 @@ _BREAKPOINT = b"\xcc"
 _AT_ENTRY = 9
 _PR_SET_PDEATHSIG = 1
 _PATIENCE = 2.0
-"""Seconds that the child gets to end after SIGTERM."""
+"""Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
+_MOST_PATIENCE = 60.0
+"""Seconds that it gets to start its libraries when it is at work, or waits for a disk or a processor."""
 
 
 class Child:
@@ -90,12 +92,13 @@ class Child:
     def _continue_to(self, entry: int) -> bool:
         """Continue to a breakpoint and set the program counter back to it."""
         _ptrace(_PTRACE_CONT, self.pid)
-        deadline = time.monotonic() + _PATIENCE
+        begun = time.monotonic()
         interrupted = False
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if not pid:
-                if time.monotonic() > deadline and not interrupted:
+                waited = time.monotonic() - begun
+                if not interrupted and waited > _PATIENCE and (waited > _MOST_PATIENCE or _sleeps(self.pid)):
                     interrupted = True
                     os.kill(self.pid, signal.SIGSTOP)
                 time.sleep(0.0005)
@@ -166,6 +169,11 @@ class Child:
         if text:
             number = int(text)
             raise TraceError(f"cannot run {self.command[0]}: {os.strerror(number)}")
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether a process waits for what may never come, unlike one that runs or waits for a disk."""
+    return facts.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
 
 
 def start(command: str, stack: ExitStack) -> Child:

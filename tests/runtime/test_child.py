@@ -121,6 +121,28 @@ def test_runs_until_its_libraries_are_there(programs: Path) -> None:
         assert wait(process) == 0
 
 
+def test_a_program_that_takes_long_to_start_is_waited_for(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_PATIENCE", -1.0)
+    with ExitStack() as stack:
+        process = child.start(f"{programs}/frameless", stack)
+        process.stop_after_exec()
+        assert process.run_to_entry()
+        process.release()
+        assert wait(process) == 0
+
+
+def test_a_program_whose_start_waits_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "library")
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "library"))
+    monkeypatch.setattr(child, "_PATIENCE", 0.1)
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        process.stop_after_exec()
+        assert not process.run_to_entry()
+        process.release()
+        assert process.poll() is None
+
+
 def test_program_that_never_begins(programs: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         # Its library is looked for beside it, and is not there.
