@@ -70,7 +70,9 @@ class Libraries:
     def _mapped(self, pid: int | None, also: list[str]) -> list[str]:
         pids = [pid] if pid is not None else processes.process_ids()
         paths = dict.fromkeys([*also, *(path for number in pids for path in processes.mapped_files(number))])
-        return [path for path in _distinct(paths) if is_elf(path)]
+        # A path through another process is gone with that one; the same file may have a path of its own here.
+        lasting_first = sorted(paths, key=lambda path: path.startswith("/proc/"))
+        return [path for path in _distinct(lasting_first) if is_elf(path)]
 
     def _glob(self, target: str, prefix: str) -> list[str]:
         if "/" in target:
