@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 import pytest
 
 from tests.support.pace import unit
+from tests.support.patience import patience
+from tests.support.waiting import until
 
 CALLS = 60_000 if unit() < 0.05 else 10_000
 PROBE = "tracepoint:syscalls:sys_enter_getppid"
@@ -32,7 +33,7 @@ class Run:
         options = ["-f", "json"] if as_json else []
         self.done = subprocess.run(
             [sys.executable, "-m", "pytrace", *options, "-o", str(self.path), "-e", script, *arguments],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=patience(60), check=False,
             env={**os.environ, "PYTRACE_PERF_RB_PAGES": str(pages)},
         )  # fmt: skip
         self.text = self.path.read_text()
@@ -129,11 +130,9 @@ def test_a_signal_ends_a_flood_that_goes_on(tmp_path: Path, programs: Path, numb
             [sys.executable, "-m", "pytrace", "-f", "json", "-o", str(path), "-e", script],
             env={**os.environ, "PYTRACE_PERF_RB_PAGES": "4"},
         )  # fmt: skip
-        deadline = time.monotonic() + 20
-        while not (path.exists() and path.stat().st_size > 100_000) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: path.exists() and path.stat().st_size > 100_000)
         tracer.send_signal(number)
-        assert tracer.wait(timeout=30) == 0
+        assert tracer.wait(timeout=patience(30)) == 0
     finally:
         flood.kill()
         flood.wait()
@@ -158,7 +157,7 @@ def test_slow_reader(programs: Path) -> None:
     # The program's own line goes to the same pipe, perhaps into the middle of one of the tracer's.
     lines = re.sub(rb"%d \d+\n" % (2 * CALLS), b"", printed).count(b" flood ")
     said = tracer.stderr.read().decode()
-    assert tracer.wait(timeout=20) == 0
+    assert tracer.wait(timeout=patience(20)) == 0
     lost = sum(map(int, re.findall(r"^Lost (\d+) events$", said, re.MULTILINE)))
     assert lines + lost == 2 * CALLS
     tracer.stdout.close()
@@ -276,7 +275,7 @@ def on_a_terminal(command: list[str], stream: str) -> tuple[bytes, bytes]:
     with subprocess.Popen(command, **streams) as tracer:  # type: ignore[call-overload]
         os.close(other)
         shown = written(main)
-        out, err = tracer.communicate(timeout=20)
+        out, err = tracer.communicate(timeout=patience(20))
     return shown, out or err
 
 
@@ -300,25 +299,24 @@ def test_colour_only_for_terminals() -> None:
     with subprocess.Popen(command, stdout=other, stderr=other) as tracer:
         os.close(other)
         text = written(main)
-        assert tracer.wait(timeout=20) == 1
+        assert tracer.wait(timeout=patience(20)) == 1
     assert b"\x1b[32m" in text
     assert b"\x1b[31m" in text
-    plain = subprocess.run(command, capture_output=True, timeout=20, check=False)
+    plain = subprocess.run(command, capture_output=True, timeout=patience(20), check=False)
     assert b"\x1b" not in plain.stdout + plain.stderr
     forced = subprocess.run(
-        command, capture_output=True, timeout=20, check=False, env={**os.environ, "PYTRACE_COLOR": "always"}
+        command, capture_output=True, timeout=patience(20), check=False, env={**os.environ, "PYTRACE_COLOR": "always"}
     )
     assert b"\x1b[" in forced.stdout + forced.stderr
 
 
-def filled(pipe: int, tracer: subprocess.Popen[bytes]) -> int:
-    """Wait until a pipe that nobody reads has no more room; gives the bytes in it."""
-    before, same = -1, 0
-    while same < 5 and tracer.poll() is None:
-        time.sleep(0.1)
-        now = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
-        before, same = now, same + 1 if now == before and now else 0
-    return before
+def fill(pipe: int) -> None:
+    """Wait until a pipe that nobody reads has no more room."""
+    end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY)
+    try:
+        until(lambda: not select.select([], [end], [], 0)[1], 30)
+    finally:
+        os.close(end)
 
 
 def interrupted(*arguments: str) -> tuple[int, str, str]:
@@ -328,12 +326,12 @@ def interrupted(*arguments: str) -> tuple[int, str, str]:
     )
     assert tracer.stdout is not None
     try:
-        filled(tracer.stdout.fileno(), tracer)
+        fill(tracer.stdout.fileno())
         tracer.send_signal(signal.SIGINT)
         time.sleep(0.3)
         assert tracer.poll() is None
         tracer.send_signal(signal.SIGTERM)
-        printed, said = tracer.communicate(timeout=30)
+        printed, said = tracer.communicate(timeout=patience(30))
     finally:
         tracer.kill()
     return tracer.returncode, printed.decode(), said.decode()

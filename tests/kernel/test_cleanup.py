@@ -13,6 +13,7 @@ import pytest
 from pytrace.runtime import attach
 from pytrace.runtime.attach import AttachOptions
 from tests.support.loading import Loaded, program, target
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -48,7 +49,7 @@ def test_signalled_tracer_leaves_nothing(number: signal.Signals) -> None:
     assert tracer.stdout is not None
     assert tracer.stdout.readline() == "attached\n"
     tracer.send_signal(number)
-    tracer.communicate(timeout=20)
+    tracer.communicate(timeout=patience(20))
     assert tracer.returncode != 0
 
 

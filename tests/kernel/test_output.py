@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
+import os
+import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.patience import patience
 from tests.support.programs import build
 
 CALLS = 40_000
@@ -33,7 +34,7 @@ def test_print_and_clear_counts_each_update_once(syscalls: Path, update: str) ->
     )
     done = subprocess.run(
         tracer("-q", "-f", "json", "-e", script, "-c", f"{syscalls} {CALLS}"),
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=patience(60), check=True,
     )  # fmt: skip
     values = [json.loads(line)["data"]["@seen"] for line in done.stdout.splitlines()]
     if "hist" in update:
@@ -47,21 +48,21 @@ def test_print_and_clear_counts_each_update_once(syscalls: Path, update: str) ->
 
 
 def test_the_line_policy_shows_sparse_output_at_once() -> None:
-    program = 'interval:ms:500 { printf("tick %d %llu\\n", @n, nsecs); @n++; }'
-    child = subprocess.Popen(tracer("-q", "-e", program), stdout=subprocess.PIPE, text=True)
+    """A line is there before anything else happens that could take it along."""
+    program = f't:syscalls:sys_enter_getppid /pid == {os.getpid()}/ {{ printf("tick %d\\n", @n); @n++; }}'
+    child = subprocess.Popen(tracer("-e", program), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stderr is not None
     try:
-        assert child.stdout is not None
-        delays = []
+        assert child.stderr.readline() == "Attached 1 probe\n"
         for number in range(4):
-            tick, count, then = child.stdout.readline().split()
-            assert (tick, count) == ("tick", str(number))
-            delays.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(then))
-        # Output that waited for the next would be half a second old; a busy machine makes most of them late, not all.
-        assert min(delays) < 400_000_000
+            os.getppid()
+            assert select.select([child.stdout], [], [], patience(10))[0]
+            assert child.stdout.readline() == f"tick {number}\n"
     finally:
         child.terminate()
-        rest, _ = child.communicate(timeout=20)
-    assert re.fullmatch(r"(tick \d+ \d+\n)*\n\n@n: \d+\n", rest)
+        rest, _ = child.communicate(timeout=patience(20))
+    assert rest == "\n\n@n: 4\n"
 
 
 def test_a_reader_that_closes_ends_the_run() -> None:
@@ -72,6 +73,6 @@ def test_a_reader_that_closes_ends_the_run() -> None:
     assert child.stdout.readline() == b"tick\n"
     child.stdout.close()
     assert child.stderr is not None
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=patience(20)) == 0
     assert child.stderr.read() == b""
     child.stderr.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.machine import need
+from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -25,8 +26,9 @@ def in_bpffs(script: str) -> subprocess.CompletedProcess[str]:
     lines = f"mount -t bpf bpf /sys/fs/bpf && trace='{sys.executable} -m pytrace -q' && {script}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [unshare, "-m", "sh", "-c", lines], capture_output=True, text=True, timeout=200, check=False, env=environment
-    )
+        [unshare, "-m", "sh", "-c", lines], capture_output=True, text=True, timeout=patience(60), check=False,
+        env=environment,
+    )  # fmt: skip
 
 
 TASKS = (

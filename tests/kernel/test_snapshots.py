@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.pace import unit
+from tests.support.patience import patience
 
 CALLS = 500_000 if unit() < 0.05 else 10_000
 """Of each of two threads."""
@@ -18,7 +19,7 @@ CALLS = 500_000 if unit() < 0.05 else 10_000
 
 def objects(script: str, *arguments: str) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "pytrace", "-q", "-f", "json", "-e", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True)
     assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 

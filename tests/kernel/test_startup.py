@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.support.machine import need
+from tests.support.patience import patience
 from tests.test_cli import SLOW_TO_IMPORT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -21,7 +22,7 @@ def start(cache: Path, script: str = SCRIPT) -> tuple[str, set[str]]:
     done = subprocess.run(
         [sys.executable, "-c", code, "-e", script],
         cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=patience(60), check=True,
     )  # fmt: skip
     line = next(line for line in done.stderr.splitlines() if line.startswith("MODULES "))
     return done.stdout, set(line.split()[1:])

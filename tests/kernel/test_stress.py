@@ -13,6 +13,7 @@ import pytest
 from tests.support.compile import tool
 from tests.support.leaks import Watch
 from tests.support.machine import kernel_version, need
+from tests.support.patience import patience
 from tests.support.server import Server
 
 FUNCTIONS = 10_000
@@ -102,7 +103,7 @@ def test_sessions_one_after_another(programs: Path, script: str, count: int) -> 
     script = script.replace("{calls}", str(programs / "calls")).replace("{usdt}", str(programs / "usdt"))
     command = [sys.executable, "-c", LOOP, str(count), "-q", "-e", script, "-c", f"{programs}/calls 1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False, env=environment)
     assert run.returncode == 0, run
     descriptors, threads, mappings = (int(word) for word in run.stdout.split()[-3:])
     assert (descriptors, threads) == (0, 0)

@@ -20,6 +20,7 @@ from pytrace.runtime import tracefs
 from pytrace.runtime.attach import legacy
 from pytrace.runtime.attach.opened import Opened
 from tests.support.machine import need
+from tests.support.patience import patience
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -33,8 +34,9 @@ PRINTED = "hello\n\n\n@x[1]: 1\n"
 def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a shell command in which ``$P`` is pytrace and ``$S`` a script that prints something."""
     return subprocess.run(
-        ["sh", "-c", command.replace("$P", PYTRACE)], capture_output=True, text=True, timeout=60, check=False, cwd=cwd,
-        stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT), "S": HELLO, **environment},
+        ["sh", "-c", command.replace("$P", PYTRACE)], capture_output=True, text=True, timeout=patience(60), check=False,
+        cwd=cwd, stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "S": HELLO, **environment},
     )  # fmt: skip
 
 
@@ -187,7 +189,7 @@ def test_signals_end_a_run_in_order(tmp_path: Path, number: signal.Signals, comm
     script = 'interval:s:60 { } begin { @x = 1; } end { printf("over\\n"); }'
     tracer = started("-B", "full", "-o", str(tmp_path / "out"), "-e", script, *command)
     tracer.send_signal(number)
-    tracer.communicate(timeout=30)
+    tracer.communicate(timeout=patience(30))
     assert tracer.returncode == 0
     assert (tmp_path / "out").read_text().split() == ["over", "@x:", "1"]
 
@@ -200,7 +202,7 @@ def test_nohup_is_heeded(tmp_path: Path) -> None:
     time.sleep(0.3)
     assert tracer.poll() is None
     tracer.send_signal(signal.SIGINT)
-    tracer.communicate(timeout=30)
+    tracer.communicate(timeout=patience(30))
     assert tracer.returncode == 0
 
 
@@ -208,7 +210,7 @@ def test_a_killed_tracer_takes_its_command_along(tmp_path: Path) -> None:
     tracer = started("-o", str(tmp_path / "out"), "-e", "interval:s:60 { }", "-c", "sleep 60")
     child = int(Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()[0])
     tracer.kill()
-    tracer.communicate(timeout=30)
+    tracer.communicate(timeout=patience(30))
     until(lambda: not os.path.exists(f"/proc/{child}"))
 
 
