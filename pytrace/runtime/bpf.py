@@ -11,6 +11,7 @@ import os
 import struct
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum
 
 from pytrace.runtime import syscalls
@@ -116,6 +117,10 @@ def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytear
 # ---------------------------------------------------------------------------------------------- programs
 
 
+_LOADS = 100
+"""How often a program is given to a verifier that signals keep from its work."""
+
+
 def prog_load(
     program_type: int,
     instructions: bytes,
@@ -127,7 +132,7 @@ def prog_load(
 ) -> int:
     """Load a program of raw instructions (8 bytes each) and return its descriptor.
 
-    *log*, when given, takes the verifier's text.
+    *log*, when given, takes the verifier's text. A verifier that a signal breaks off (EAGAIN) gets the program again.
     """
     insns, text = Memory(instructions), string_memory("GPL")
     attributes = struct.pack(
@@ -149,6 +154,9 @@ def prog_load(
         0,
         0,
     )  # fmt: skip
+    for _ in range(_LOADS - 1):
+        with suppress(BlockingIOError):
+            return command(Command.PROG_LOAD, attributes)[0]
     return command(Command.PROG_LOAD, attributes)[0]
 
 
