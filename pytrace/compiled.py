@@ -30,10 +30,10 @@ class Target:
     - kprobe, kretprobe: ``function``, ``module`` (may be empty), ``offset``; or ``address``
     - uprobe, uretprobe: ``path``, ``offset`` (file offset), ``symbol`` (may be empty)
     - usdt: ``path``, ``provider``, ``name``, ``offset``, ``semaphore_offset``
-    - uprobe, uretprobe, usdt: ``by_pattern`` where a pattern found the file, which may be gone by then
     - tracepoint: ``category``, ``event``
     - rawtracepoint: ``event``, ``module``
     - fentry, fexit: ``function``, ``module``; or ``program_id``, ``function``
+    - uprobe, uretprobe, usdt, fentry, fexit: ``by_pattern`` where a pattern found the file or program, which may go
     - profile, interval: ``frequency`` (Hz) or ``period_ns``
     - software, hardware: ``event``, ``config`` (PERF_COUNT_…), ``period``
     - watchpoint: ``address``, ``length``, ``mode``

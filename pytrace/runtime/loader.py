@@ -77,6 +77,8 @@ class LoadedScript:
         self._multi: dict[str, str] = {}
         self._maps: dict[str, int] = {}
         self._sections: dict[str, memoryview] = {}
+        self.gone: set[str] = set()
+        """Symbols of programs that were not loaded: what they trace is another program, which went meanwhile."""
         self.generations: dict[str, Generations] = {}
         """By symbol, the maps that are there twice."""
         self._stack = stack
@@ -196,6 +198,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
             generations.start(loaded.map_fd(symbol))
         for symbol, item in chosen.items():
             loaded._programs[symbol] = lib.bpf_program__fd(item)
+        loaded.gone = {spec.symbol for spec in script.manifest.programs if not spec.part_of} - chosen.keys()
         for spec in script.manifest.programs:
             loaded._multi[spec.symbol] = _multi_link(spec, options)
     return loaded
@@ -279,10 +282,9 @@ def _prepare_programs(
     for item in programs:
         symbol = lib.bpf_program__name(item).decode()
         spec = specs.pop(symbol, None)
-        if spec is None:
+        if spec is None or not _prepare_program(lib, item, spec, _multi_link(spec, options), targets):
             lib.bpf_program__set_autoload(item, False)
             continue
-        _prepare_program(lib, item, spec, _multi_link(spec, options), targets)
         logs.prepare(lib, item, symbol)
         chosen[symbol] = item
     if specs:
@@ -301,17 +303,17 @@ def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
     return "uprobe_multi" if options.has("uprobe_multi") else ""
 
 
-def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> None:
+def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> bool:
+    """Whether there still is what the program is for."""
     kind = known_kind(spec.kind)
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
-    if kind.program_type == "tracing":
-        _set_target(lib, item, kind, spec, targets)
+    return kind.program_type != "tracing" or _set_target(lib, item, kind, spec, targets)
 
 
-def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSpec, targets: ExitStack) -> None:
+def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSpec, targets: ExitStack) -> bool:
     target = spec.targets[0]
     name = target_name(kind, target.details)
     number = target.details.get("program_id")
@@ -324,8 +326,11 @@ def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSp
         lib.bpf_program__set_attach_target(item, descriptor, name.encode())
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESRCH):
+            if number is not None and "by_pattern" in target.details:
+                return False
             raise LoadError(f"{target.probe}: the kernel has no type information for {name!r}", program=spec) from None
         raise LoadError(f"{target.probe}: {error.strerror}", program=spec) from None
+    return True
 
 
 def target_name(kind: ProbeKind, details: dict[str, object]) -> str:

@@ -273,6 +273,22 @@ def open_links() -> list[str]:
     return [path for path in paths if os.path.lexists(path) and "bpf_link" in os.readlink(path)]
 
 
+def test_programs_that_went_since_a_pattern_found_them() -> None:
+    """Another tracer ended, for example."""
+    need("tracepoint")
+    details = {"function": "hit_tracing", "program_id": 2**31 - 1}
+    gone = program("hit_tracing", "fentry", target(0, "fentry:bpf:gone", **details, by_pattern=True))
+    there = program("count_tracepoint", "tracepoint", target(1, category="sched", event="sched_switch"), index=1)
+    with ExitStack() as stack:
+        done = attach_to(Loaded(stack, gone, there), stack)
+        assert [item.spec for item in done.attached] == [there]
+        assert not done.failures
+    with ExitStack() as stack, pytest.raises(TraceError, match="fentry:bpf:gone: there is no such program any more"):
+        attach_to(Loaded(stack, gone), stack)
+    with ExitStack() as stack, pytest.raises(TraceError, match="no type information"):
+        Loaded(stack, program("hit_tracing", "fentry", target(0, "fentry:bpf:gone", **details)))
+
+
 # ---------------------------------------------------------------------------------------------- tracepoints
 
 

@@ -119,6 +119,8 @@ class Trampoline(Provider):
                 return []
         loaded = scope.kernel.bpf_programs(name.text)
         found = [(number, function) for number, function in loaded if wanted in (None, number)]
+        many = len(found) > 1 or any(part.wild for part in point.parts[1:])
+        pattern = {"by_pattern": True} if many else {}
         if not found:
             names = [function for _, function in scope.kernel.bpf_programs("*")]
             which = f" with id {wanted}" if wanted is not None else ""
@@ -128,7 +130,7 @@ class Trampoline(Provider):
             Match(
                 point.kind,
                 f"{point.kind.name}:bpf:{number}:{function}",
-                {"program_id": number, "function": function},
+                {"program_id": number, "function": function, **pattern},
                 point.span,
                 None,
                 name.wild,

@@ -55,7 +55,7 @@ class AttachOptions:
 class Failure:
     """One target that could not be attached, and why.
 
-    *gone*: it is in a file that a pattern found and that is no longer there, as if it had gone before.
+    *gone*: it is in a file or program that a pattern found and that is no longer there, as if it had gone before.
     """
 
     target: Target

@@ -167,6 +167,8 @@ def test_fentry_of_bpf_programs() -> None:
     ]
     (target,) = Expanded("fentry:bpf:13:count_calls { }", kernel).unit.targets
     assert target.details == {"program_id": 13, "function": "count_calls"}
+    (target,) = Expanded("fentry:bpf:*:other { }", kernel).unit.targets
+    assert target.details == {"program_id": 14, "function": "other", "by_pattern": True}
     assert "fentry:bpf:other" in Expanded("fentry:bpf:othr { }", kernel).hints[0]
     assert "number" in Expanded("fentry:bpf:x1:other { }", kernel).errors[0]
 

@@ -28,6 +28,7 @@ class FakeScript:
     """Stands for loaded programs."""
 
     multi_links: dict[str, str]
+    gone: frozenset[str] = frozenset()
 
     def program_fd(self, _symbol: str) -> int:
         return PROGRAM
