@@ -5,8 +5,8 @@
  *   frameless signal        main -> interrupted -> raise ... -> handler -> leaf
  *   frameless align         main -> aligned (which aligns its stack) -> leaf
  *   frameless fork          as chain, at once in a child process
- *   frameless later         as chain, some time after the start
- *   frameless load LIBRARY  main -> load -> visit (of the library, opened at run time) -> inner -> leaf
+ *   frameless later         as chain, again and again for half a minute, while a tracer gets to know the mappings
+ *   frameless load LIBRARY  main -> load -> visit (of the library, opened at run time) -> inner -> leaf, again and again
  *   frameless spin MS       main -> outer -> visit -> busy, which keeps a processor busy
  *   frameless wait          as chain, each time that a line can be read
  */
@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { TIMES = 600 };
 
 int visit(int (*function)(int), int value);
 
@@ -86,9 +88,11 @@ int load(const char *library)
     int (*found)(int (*)(int), int) = opened ? dlsym(opened, "visit") : NULL;
     if (!found)
         return 1;
-    /* Time for a tracer to see the new mapping. */
-    usleep(300000);
-    return found(inner, 1) + sink;
+    for (int n = 0; n < TIMES; n++) {
+        usleep(50000);
+        sink += found(inner, 1);
+    }
+    return sink;
 }
 
 int busy(int value)
@@ -132,10 +136,12 @@ int main(int argc, char **argv)
         aligned(24);
     else if (!strcmp(mode, "fork"))
         return in_child();
-    else if (!strcmp(mode, "later")) {
-        usleep(300000);
-        outer(1);
-    } else if (!strcmp(mode, "load"))
+    else if (!strcmp(mode, "later"))
+        for (int n = 0; n < TIMES; n++) {
+            usleep(50000);
+            outer(1);
+        }
+    else if (!strcmp(mode, "load"))
         load(argv[2]);
     else if (!strcmp(mode, "spin"))
         spin(argc > 2 ? atoi(argv[2]) : 200);
