@@ -162,6 +162,8 @@ class Signed(_Aggregate):
     """Aggregations whose numbers may be signed."""
 
     signed: bool = True
+    either: bool = False
+    """While types are inferred: of constants that are not negative, which take the sign of their company."""
 
     def __str__(self) -> str:
         return f"{'' if self.signed else 'u'}{self.tag}_t"

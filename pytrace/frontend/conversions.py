@@ -105,6 +105,8 @@ def settle(kind: Type) -> Type:
         return Tuple(tuple(settle(member) for member in kind.members))
     if isinstance(kind, Record):
         return Record(kind.names, tuple(settle(member) for member in kind.members))
+    if isinstance(kind, Signed) and kind.either:
+        return type(kind)(kind.signed)
     return kind
 
 
@@ -275,7 +277,11 @@ def _unify_stacks(first: Stack, second: Stack) -> Type | None:
 
 
 def _unify_signed(first: Signed, second: Signed) -> Type | None:
-    return type(first)(signed=True) if type(first) is type(second) else None
+    if type(first) is not type(second):
+        return None
+    if first.either or second.either:
+        return second if first.either else first
+    return type(first)(signed=True)
 
 
 _RULES: tuple[tuple[Any, Callable[[Any, Any], Type | None]], ...] = (

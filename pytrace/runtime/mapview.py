@@ -105,11 +105,9 @@ class MapView:
         read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot
         written, data = read(self.spec)
         value = self._merge(data)
+        fresh, shown_value = self._fresh(value), value
         if self._baseline is not None and subtract is not None:
-            fresh = self._zeroed or value != self._baseline
             shown_value = subtract(value, self._baseline)
-        else:
-            fresh, shown_value = True, value
         if shown.clear and subtract is not None:
             # A write from here could meet one in the kernel and lose it; so nothing is written, and what was
             # printed is taken off from now on.
@@ -120,6 +118,10 @@ class MapView:
         if isinstance(self.spec.value, BUCKETED) and not (written and fresh):
             return []
         return [(None, shown_value)]
+
+    def _fresh(self, value: Any) -> bool:
+        """Whether something was written since the map was emptied, if it was."""
+        return self._zeroed or self._baseline is None or bool(value != self._baseline)
 
     def _keyed(self, clear: bool) -> list[Entry]:
         read = self._reader.snapshot_and_clear if clear else self._reader.items
@@ -190,8 +192,9 @@ class MapView:
             self._reader.zero(self.spec)
             return
         written, data = self._reader.slot(self.spec)
-        self._zeroed = written
-        self._baseline = self._merge(data)
+        value = self._merge(data)
+        self._zeroed = written and self._fresh(value)
+        self._baseline = value
 
     # ---- printing
 

@@ -52,7 +52,7 @@ def _str(e: Emitter, node: ast.Call) -> Operand:
     if not isinstance(kind, String):
         raise InternalError("str gives a string")
     address, space = source_of(e, e.value(_expr(node, 0)))
-    if len(node.args) > 1:
+    if len(node.args) > 1 and not e.checked.static.get(node, {}).get("whole"):
         return _str_of_length(e, node, kind, address, space)
 
     def write(pointer: Value, align: int) -> None:
@@ -65,16 +65,27 @@ def _str(e: Emitter, node: ast.Call) -> Operand:
 
 
 def _str_of_length(e: Emitter, node: ast.Call, kind: String, address: Value, space: AddressSpace) -> Operand:
-    """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut."""
-    wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity - 1)
+    """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut.
+
+    It does where more was asked for than a string holds.
+    """
+    wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
     helper = memory.read_helper(memory.resolve_space(e, space), string=True)
 
     def write(pointer: Value, align: int) -> None:
+        whole, part, done = e.b.block(), e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("eq", wanted, str(kind.capacity)), whole, part, likely=False)
+        e.b.start(whole)
+        memory.read_string(e, pointer, kind.capacity, address, space, align)
+        e.b.jump(done)
+        e.b.start(part)
         memory.zero(e, pointer, kind.capacity, align)
-        e.b.helper(helper, pointer, e.b.add(wanted, "1"), address)
+        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, "1"), kind.capacity), address)
+        e.b.jump(done)
+        e.b.start(done)
 
     def tail(pointer: Value, limit: int) -> Value:
-        room = e.b.at_most(e.b.add(wanted, "1"), min(limit, kind.capacity))
+        room = e.b.at_most(e.b.add(wanted, "1"), min(limit, kind.capacity) + 1)
         return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
 
     return Made(kind, write, tail)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.frontend import ast
 from pytrace.frontend.builtins.gates import Arguments, Node, expression, literal_integer, unstable
-from pytrace.frontend.conversions import INT64_MAX, UNKNOWN, Unknown, integer_of, is_integer, settle
+from pytrace.frontend.conversions import INT64_MAX, UNKNOWN, Flexible, Unknown, integer_of, is_integer, settle
 from pytrace.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ def _is_signed(kind: Type) -> bool:
     return carrier.signed if isinstance(carrier, Int) else carrier.high <= INT64_MAX
 
 
+def _is_either(kind: Type) -> bool:
+    """Whether a value is a constant that signed and unsigned integers have."""
+    carrier = integer_of(kind)
+    return isinstance(carrier, Flexible) and 0 <= carrier.low and carrier.high <= INT64_MAX
+
+
 def count(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``count()``."""
     return Count() if _in_place(checker, node) else UNKNOWN
@@ -54,7 +60,7 @@ def _signed(make: type[Sum | Avg | Min | Max | Stats]) -> Callable[[Checker, Nod
         kind = _number(checker, node, arguments[0])
         if not _in_place(checker, node) or kind is None:
             return UNKNOWN
-        return make(signed=_is_signed(kind))
+        return make(_is_signed(kind), _is_either(kind))
 
     return check
 

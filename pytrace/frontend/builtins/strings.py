@@ -51,11 +51,14 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     capacity, length = limit, None
     if len(arguments) > 1:
         capacity, length = _length(checker, node, arguments[1], limit)
+        checker.program.static[node] = {"whole": length is not None and length >= limit}
     text = checker.constant(source)
     if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
-        kept = text[: capacity - 1] if len(text) >= capacity else text
-        checker.set_constant(node, kept)
-        return String(len(kept) + 1)
+        kept = text[:length]
+        # What is longer than a string may be is cut, and counted as such, when the script runs.
+        if len(kept) < limit:
+            checker.set_constant(node, kept)
+            return String(len(kept) + 1)
     if is_text(kind):
         return String(min(capacity, max(1, size_of_text(kind))))
     return String(capacity)
