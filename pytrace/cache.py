@@ -9,6 +9,7 @@ Entries are only read where nobody but the user could have written them (:mod:`p
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable
 
@@ -32,7 +33,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     """The digest that names the entry of a script *text* under *options*."""
     uname = os.uname()
     parts = [
-        pytrace.__version__, str(FORMAT), _package_stamp(), uname.release, uname.version, uname.machine,
+        pytrace.__version__, str(FORMAT), package_stamp(), uname.release, uname.version, uname.machine,
         name, text, _working_directory(),
     ]  # fmt: skip
     for item in fields(options):
@@ -56,7 +57,8 @@ def _working_directory() -> str:
         return ""
 
 
-def _package_stamp() -> str:
+@functools.cache
+def package_stamp() -> str:
     """Newest change of the package's files, when it runs from a checkout; a released package is told by its version."""
     root = os.path.dirname(pytrace.__file__)
     if not os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")):

@@ -124,6 +124,8 @@ def serve() -> None:
     own = [item.name for item in pkgutil.walk_packages(pytrace.__path__, "pytrace.") if "__main__" not in item.name]
     for name in (*PRELOADED, *own):
         importlib.import_module(name)
+    # It looks at every file of the package, which takes seconds in the emulated guest too.
+    importlib.import_module("pytrace.cache").package_stamp()
     _adopt_orphans()
     channel = os.fdopen(os.dup(1), "w")
     # A run must not write into the answers, whatever goes wrong.
