@@ -45,10 +45,8 @@ class Case:
     timeout: float = 10.0
     exit: int = 0
     checks: tuple[Check, ...] = ()
-    before: str | None = None
     when_attached: tuple[str, ...] = ()
     after: str | None = None
-    reason: str = ""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -195,7 +193,5 @@ _SETTERS = {
     "needs": lambda value: tuple(value.split()),
     "timeout": float,
     "exit": int,
-    "before": str,
     "after": str,
-    "reason": str,
 }
