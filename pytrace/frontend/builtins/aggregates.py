@@ -47,7 +47,7 @@ def _is_signed(kind: Type) -> bool:
 def _is_either(kind: Type) -> bool:
     """Whether a value is a constant that signed and unsigned integers have."""
     carrier = integer_of(kind)
-    return isinstance(carrier, Flexible) and 0 <= carrier.low and carrier.high <= INT64_MAX
+    return isinstance(carrier, Flexible) and carrier.low >= 0 and carrier.high <= INT64_MAX
 
 
 def count(checker: Checker, node: Node, _arguments: Arguments) -> Type:
