@@ -276,7 +276,8 @@ def _search(e: Emitter, node: ast.Call) -> Value:
     e.b.store("-1", e.area(found))
     constant = e.checked.constants.get(_expr(node, 1))
     if isinstance(constant, bytes):
-        count = str(max(0, room - len(constant)))
+        # A haystack that fills its place has no NUL.
+        count = str(max(0, room + 1 - len(constant)))
     else:
         count = str(room)
 
