@@ -13,7 +13,7 @@ from pytrace.diagnostics import InternalError
 from pytrace.runtime import jsonout
 from pytrace.runtime.jsonout import JsonForms
 from pytrace.runtime.merging import BUCKETED, OTHER, ROWS, Merge, divided, itself
-from pytrace.runtime.text import Form, TextForms
+from pytrace.runtime.text import Form, TextForms, truncated
 from pytrace.runtime.values import Decode, Decoders
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class MapView:
         if isinstance(kind, types.TSeries):
             from pytrace.runtime import tseries
 
-            make = self._window(kind, entries)
+            make = self._window(kind, entries, shown.div)
             return lambda value: tseries.text(make(value))
         if isinstance(kind, types.Hist):
             from pytrace.runtime import histogram
@@ -248,7 +248,7 @@ class MapView:
     def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.spec.value
         if isinstance(kind, types.TSeries):
-            make = self._window(kind, entries)
+            make = self._window(kind, entries, shown.div)
             return lambda value: jsonout.series_form(make(value))
         if isinstance(kind, types.Hist):
             from pytrace.runtime import histogram
@@ -257,12 +257,17 @@ class MapView:
             return lambda value: jsonout.histogram_form(shape, value, shown.div)
         return _with_div(self._jsons.form(kind), kind, shown.div)
 
-    def _window(self, kind: types.TSeries, entries: list[Entry]) -> Callable[[Any], tseries.Series]:
-        """All series of a map end with the last interval that any of them has."""
+    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Any], tseries.Series]:
+        """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
         from pytrace.runtime import tseries
 
         last = max((item[0] - 1 for _, value in entries for item in value), default=0)
-        return lambda value: tseries.window(kind, tseries.merged(kind, value), last)
+
+        def make(value: Any) -> tseries.Series:
+            found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
+            return tseries.window(kind, found, last)
+
+        return make
 
     # ---- percentiles
 
