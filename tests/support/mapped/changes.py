@@ -37,10 +37,11 @@ class Changes(Values):
         where = Map(name, key, value, plain=choices.chance(30), limit=self.limit)
         self.maps.append(where)
         # Its types do not depend on what is stored. They may be known late; but members of records come in the order of
-        # the first use.
+        # the first use, and what is copied from an aggregation of constants is signed until it is known not to be.
         place = name if key is None else f"{name}[{key.source(key.zero, Choices())}]"
         line = f"if (nsecs == 0) {{ {place} = {self._nothing(where)}; }}"
-        late = choices.chance(30) and not _has_names(key) and not _has_names(value)
+        unsigned = isinstance(value, Aggregation) and not value.result.signed
+        late = choices.chance(30) and not unsigned and not _has_names(key) and not _has_names(value)
         (self.last if late else self.lines).append(line)
 
     def _nothing(self, where: Map) -> str:

@@ -49,24 +49,27 @@ class Maker(Shown):
         outer, alive = self.lines, self.alive
         for head, live in ((f"if ({condition})", taken), (" else", not taken)):
             self.lines, self.alive = [], alive and live
-            self.statements(1 + self.choices.below(3))
+            self.statements(3)
             outer.append(f"{head} {{ {' '.join(self.lines)} }}")
         second = outer.pop()
         outer[-1] += second
         self.lines, self.alive = outer, alive
         self.nesting -= 1
 
-    def statements(self, count: int) -> None:
-        """So many statements."""
-        for _ in range(count):
-            self.choices.pick(_UPDATES if self.silent else _STATEMENTS)(self)
+    def statements(self, most: int) -> None:
+        """One statement, or several."""
+        for number in range(most):
+            if not number or self.choices.chance(100 - 100 // most):
+                self.choices.pick(_UPDATES if self.silent else _STATEMENTS)(self)
+            else:
+                break
 
-    def block(self, head: str, count: int, *, maps: bool = True) -> str:
+    def block(self, head: str, most: int, *, maps: bool = True) -> str:
         """A probe; *maps*: it may use new ones."""
         self.lines, self.last = [], []
         while maps and len(self.maps) < 5 and self.choices.chance(70):
             self.add_map()
-        self.statements(count)
+        self.statements(most)
         return f"{head} {{\n  " + "\n  ".join(self.lines + self.last) + "\n}\n"
 
     def records(self) -> list[Record]:
@@ -96,7 +99,7 @@ def generate(seed: int | None, given: Sequence[int] = (), programs: str = "") ->
     records = made.records()
     if choices.chance(90 if place == "crowd" else 50):
         made.words, made.times, made.silent = [], 1, False
-        blocks.append(made.block("end", 1 + choices.below(8), maps=False))
+        blocks.append(made.block("end", 8, maps=False))
         records += made.records()
     final = [r for where in sorted(made.maps, key=lambda m: m.name) for r in where.printed(at_end=True)]
     declared = [_declaration(where, choices) for where in made.maps]
@@ -140,16 +143,16 @@ def _config(made: Maker, place: str) -> str:
 def _probes(made: Maker, place: str, head: str) -> list[str]:
     choices = made.choices
     if place == "begin":
-        blocks = [made.block(head, 3 + choices.below(18)) for _ in range(1 + choices.chance(20))]
+        blocks = [made.block(head, 24) for _ in range(1 + choices.chance(20))]
         return [*blocks, "begin { exit(); }\n"]
     blocks = []
     if choices.chance(40):
         # The same maps from another kind of program; nothing is printed here, as the traced process does not wait.
         outer = made.silent, made.times, made.words
         made.silent, made.times, made.words = True, 1, []
-        blocks.append(made.block("begin", 1 + choices.below(5)))
+        blocks.append(made.block("begin", 5))
         made.silent, made.times, made.words = outer
-    return [*blocks, made.block(head, 3 + choices.below(18))]
+    return [*blocks, made.block(head, 24)]
 
 
 def _declaration(where: Map, choices: Choices) -> str:
