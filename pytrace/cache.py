@@ -63,11 +63,19 @@ def package_stamp() -> str:
     root = os.path.dirname(pytrace.__file__)
     if not os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")):
         return ""
+    return str(_newest(root))
+
+
+def _newest(folder: str) -> int:
+    """Newest change of a file in a folder or below; what Python makes of the files does not count."""
     newest = 0
-    for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if name != "__pycache__"]
-        newest = max(newest, *(os.stat(os.path.join(folder, file)).st_mtime_ns for file in files), 0)
-    return str(newest)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_dir():
+                newest = max(newest, entry.stat().st_mtime_ns)
+            elif entry.name != "__pycache__":
+                newest = max(newest, _newest(entry.path))
+    return newest
 
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:

@@ -77,6 +77,21 @@ def test_the_key_depends_on_script_and_options() -> None:
     assert cache.key("a\udcff", "n", options) != cache.key("a\udcfe", "n", options)
 
 
+def test_a_changed_checkout_makes_misses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "pytrace"
+    for path, changed in (("__init__.py", 1), ("runtime/deep.py", 2), ("__pycache__/made.pyc", 9)):
+        (package / path).parent.mkdir(parents=True, exist_ok=True)
+        (package / path).touch()
+        os.utime(package / path, (changed, changed))
+    monkeypatch.setattr(cache.pytrace, "__file__", str(package / "__init__.py"))
+    stamp = cache.package_stamp.__wrapped__
+    assert stamp() == "", "a released package does not change"
+    (tmp_path / "pyproject.toml").touch()
+    assert stamp() == "2000000000"
+    os.utime(package / "runtime/deep.py", (3, 3))
+    assert stamp() == "3000000000"
+
+
 def test_files_of_other_formats_are_refused() -> None:
     data = bytearray(_script().to_bytes())
     data[8] ^= 0xFF
