@@ -83,7 +83,7 @@ def test_a_changed_checkout_makes_misses(tmp_path: Path, monkeypatch: pytest.Mon
         (package / path).parent.mkdir(parents=True, exist_ok=True)
         (package / path).touch()
         os.utime(package / path, (changed, changed))
-    monkeypatch.setattr(cache.pytrace, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr("pytrace.__file__", str(package / "__init__.py"))
     stamp = cache.package_stamp.__wrapped__
     assert stamp() == "", "a released package does not change"
     (tmp_path / "pyproject.toml").touch()
