@@ -11,7 +11,7 @@ from tests.support.mapped.scripts import Script
 from tests.support.server import Server
 
 REPORTS = re.compile(rb'\{"type": "(helper_error|failures|losses)", ')
-"""What a run tells beside its output, where keys find no room or strings are cut."""
+"""What a run tells beside its output, where keys find no room or strings of the traced command are cut."""
 PLACE = re.compile(rb'^(\{"type": "(?:errorf|warnf)".*), "filename": .*\}$')
 
 
@@ -28,7 +28,7 @@ def wrong(server: Server, folder: Path, script: Script, form: str) -> str:
     out = _bytes(result.stdout)
     if form == "json":
         try:
-            out = _output(out, reports="max_map_keys" in script.text or "max_strlen" in script.text)
+            out = _output(out, reports="max_map_keys" in script.text or "args.argv" in script.text)
         except ValueError as error:
             return f"not JSON: {error}"
     return difference(script.records, script.final, out, _bytes(result.stderr), json=form == "json")
