@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.numbers import logarithmic
 from tests.support.server import Server
 
 _PROPERTY = settings(
@@ -34,16 +35,6 @@ def counted(server: Server, values: list[int], function: str, *, unsigned: bool 
     return [buckets[0] for buckets in full]
 
 
-def bucket_of(value: int, bits: int) -> int:
-    """The number of a logarithmic bucket."""
-    if value < 0:
-        return 0
-    if value < 1 << bits:
-        return value + 1
-    power = value.bit_length() - 1 - bits
-    return ((power + 1) << bits) + ((value >> power) & ((1 << bits) - 1)) + 1
-
-
 @pytest.mark.parametrize("unsigned", [False, True], ids=["signed", "unsigned"])
 @pytest.mark.parametrize("bits", range(6))
 def test_logarithmic(server: Server, bits: int, unsigned: bool) -> None:
@@ -52,16 +43,16 @@ def test_logarithmic(server: Server, bits: int, unsigned: bool) -> None:
     def check(values: list[int]) -> None:
         buckets = counted(server, values, f"hist(N, {bits})", unsigned=unsigned)
         for value, bucket in zip(values, buckets, strict=True):
-            number = bucket_of(value, bits)
+            number = logarithmic(value, bits)
             if number == 0:
                 assert "min" not in bucket
                 assert int(bucket["max"]) == -1
                 continue
             low, high = int(bucket["min"]), int(bucket["max"])
             assert low <= value <= high
-            assert bucket_of(low, bits) == bucket_of(high, bits) == number
-            assert bucket_of(low - 1, bits) == number - 1
-            assert bucket_of(high + 1, bits) == number + 1
+            assert logarithmic(low, bits) == logarithmic(high, bits) == number
+            assert logarithmic(low - 1, bits) == number - 1
+            assert logarithmic(high + 1, bits) == number + 1
 
     check()
 

@@ -37,6 +37,7 @@ from pytrace.types import (
     Tuple,
 )  # fmt: skip
 from tests.support.encode import Run
+from tests.support.numbers import logarithmic as bucket
 
 RECORDED = Path(__file__).resolve().parents[1] / "cases" / "outputs.jsonl"
 ROWS: dict[str, dict[str, Any]] = {
@@ -408,16 +409,6 @@ def _(run: Run) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- histograms
-
-
-def bucket(value: int, bits: int) -> int:
-    """The bucket of a value, as the reference defines it."""
-    if value < 0:
-        return 0
-    if value < 1 << bits:
-        return value + 1
-    level = value.bit_length() - 1 - bits
-    return ((level + 1) << bits) + ((value >> level) & ((1 << bits) - 1)) + 1
 
 
 def linear(value: int, low: int, high: int, step: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.numbers import Integers
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -26,32 +28,8 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Int(Kind):
+class Int(Integers, Kind):
     """An integer of 1, 2, 4 or 8 bytes; its values are Python integers."""
-
-    width: int
-    signed: bool
-
-    @property
-    def name(self) -> str:
-        return f"{'' if self.signed else 'u'}int{8 * self.width}"
-
-    @property
-    def zero(self) -> int:
-        return 0
-
-    @property
-    def low(self) -> int:
-        return -(1 << (8 * self.width - 1)) if self.signed else 0
-
-    @property
-    def high(self) -> int:
-        return (1 << (8 * self.width - self.signed)) - 1
-
-    def wrap(self, value: int) -> int:
-        """*value* cut to the width, and read with the sign."""
-        value &= (1 << (8 * self.width)) - 1
-        return value - (1 << (8 * self.width)) if value > self.high else value
 
 
 @dataclass(frozen=True)

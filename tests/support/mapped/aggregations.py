@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tests.support.mapped.kinds import INT64, Int, Kind, number
+from tests.support.numbers import logarithmic
 
 UNITS = ("", "K", "M", "G", "T", "P", "E")
 
@@ -109,13 +110,7 @@ class Aggregation(Kind):
         if self.call == "lhist":
             low, high, step = self.bounds
             return 0 if value < low else 1 + (high - low) // step if value > high else 1 + (value - low) // step
-        bits = self.bits
-        if value < 0:
-            return 0
-        if value < 1 << bits:
-            return value + 1
-        power = value.bit_length() - 1 - bits
-        return ((power + 1) << bits) + ((value >> power) & ((1 << bits) - 1)) + 1
+        return logarithmic(value, self.bits)
 
     def range_of(self, bucket: int) -> tuple[int | None, int | None]:
         """Least and greatest value of a bucket."""

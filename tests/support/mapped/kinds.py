@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.generated.choices import Choices
+from tests.support.numbers import Integers
 
 EDGES = (0, 1, -1, 2, 5, 7, 8, 10, 100, 127, 128, 255, 256, -128, -129, 1000, 1023, 1024, 32767, 32768, 65535, 65536,
          2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32, 2**53, 2**53 + 1, -(2**53), -(2**53) - 1, 2**62 + 1, 2**63 - 1,
@@ -60,36 +61,12 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Int(Kind):
+class Int(Integers, Kind):
     """An integer of some bytes."""
-
-    width: int
-    signed: bool
 
     @property
     def numeric(self) -> bool:
         return True
-
-    @property
-    def zero(self) -> int:
-        return 0
-
-    @property
-    def name(self) -> str:
-        return f"{'' if self.signed else 'u'}int{8 * self.width}"
-
-    @property
-    def low(self) -> int:
-        return -(1 << (8 * self.width - 1)) if self.signed else 0
-
-    @property
-    def high(self) -> int:
-        return (1 << (8 * self.width - self.signed)) - 1
-
-    def wrap(self, value: int) -> int:
-        """*value* cut to the width, read with the sign."""
-        value &= (1 << (8 * self.width)) - 1
-        return value - (1 << (8 * self.width)) if value > self.high else value
 
     def holds(self, value: int) -> bool:
         return self.low <= value <= self.high
