@@ -117,14 +117,14 @@ def _inode(path: str) -> int:
         return 0
 
 
-def events(root: str) -> list[str]:
-    """``CATEGORY:EVENT`` of the events of a tracefs mounted at *root*, without what tracers define for themselves."""
-    return [line for line in read_text(f"{root}/available_events").splitlines() if not line.startswith(TRACER)]
+def lasting(events: str) -> list[str]:
+    """The lines ``CATEGORY:EVENT`` of tracefs' ``available_events`` without what tracers define for themselves."""
+    return [line for line in events.splitlines() if not line.startswith(TRACER)]
 
 
 def tracepoints_fact(root: str) -> Fact:
     """Which tracepoints there are: the list under a tracefs mounted at *root*."""
-    return ("tracepoints", root, digest("\n".join(events(root)).encode()))
+    return ("tracepoints", root, digest("\n".join(lasting(read_text(f"{root}/available_events"))).encode()))
 
 
 def tracepoint_fact(root: str, category: str, event: str) -> Fact:

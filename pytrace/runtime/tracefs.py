@@ -45,7 +45,8 @@ class Tracepoints:
 
     @cached_property
     def _events(self) -> list[tuple[str, str]]:
-        rows = (row.partition(":") for row in facts.events(self.path))
+        with open(f"{self.path}/available_events", encoding="ascii") as file:
+            rows = [row.partition(":") for row in facts.lasting(file.read())]
         found = sorted((category, event) for category, _, event in rows if event)
         # ftrace's own records are no tracepoints, although they have formats.
         return [pair for pair in found if pair[0] != "ftrace"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from pytrace.config import Config
-from pytrace.dataclass import dataclass, field
+from pytrace.dataclass import dataclass, field, replace
 from pytrace.diagnostics import Diagnostics, similar
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
@@ -72,6 +72,11 @@ class Match:
     span: Span
     subject: Any = None
     wild: bool = False
+
+
+def by_pattern(matches: Iterable[Match]) -> list[Match]:
+    """Places in files or BPF programs that a pattern found, and that may go before they are attached to."""
+    return [replace(match, details={**match.details, "by_pattern": True}) for match in matches]
 
 
 class Provider:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from pytrace.dataclass import replace
 from pytrace.frontend.points import Part
-from pytrace.frontend.providers.base import Match, Scope
+from pytrace.frontend.providers.base import Scope
 from pytrace.source import Span
 
 GLOB = frozenset("*?[")
@@ -15,11 +14,6 @@ GLOB = frozenset("*?[")
 def is_glob(text: str) -> bool:
     """Whether a target is a pattern for files."""
     return bool(GLOB & set(text))
-
-
-def by_pattern(matches: list[Match]) -> list[Match]:
-    """Places in files that a pattern found, and that may go before they are attached to."""
-    return [replace(match, details={**match.details, "by_pattern": True}) for match in matches]
 
 
 def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
-from pytrace.frontend.providers.base import Match, Provider, Scope, nearest, number_of
+from pytrace.frontend.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
 from pytrace.frontend.providers.functions import UNTRACEABLE, function_hints, known_module
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import FunctionPrototype
@@ -119,24 +119,24 @@ class Trampoline(Provider):
                 return []
         loaded = scope.kernel.bpf_programs(name.text)
         found = [(number, function) for number, function in loaded if wanted in (None, number)]
-        many = len(found) > 1 or any(part.wild for part in point.parts[1:])
-        pattern = {"by_pattern": True} if many else {}
         if not found:
             names = [function for _, function in scope.kernel.bpf_programs("*")]
             which = f" with id {wanted}" if wanted is not None else ""
             hints = [] if name.wild else nearest(name.text, names, f"{point.kind.name}:bpf:{{}}")
             scope.missing(f"no BPF program {name.text!r}{which} is loaded", point.span, hints)
-        return [
+        matches = [
             Match(
                 point.kind,
                 f"{point.kind.name}:bpf:{number}:{function}",
-                {"program_id": number, "function": function, **pattern},
+                {"program_id": number, "function": function},
                 point.span,
                 None,
                 name.wild,
             )
             for number, function in found
         ]
+        many = len(found) > 1 or any(part.wild for part in point.parts[1:])
+        return by_pattern(matches) if many else matches
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses, scope

@@ -8,7 +8,7 @@ from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
 from pytrace.frontend.providers import binaries
-from pytrace.frontend.providers.base import Match, Provider, Scope, nearest, number_of
+from pytrace.frontend.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
 from pytrace.frontend.providers.functions import SUGGEST_FROM, split_offset
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import UserSymbol
@@ -63,7 +63,7 @@ class UserProbe(Provider):
             found.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
         if many and paths and not found:
             scope.missing(f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}", point.span)
-        return binaries.by_pattern(found) if many else found
+        return by_pattern(found) if many else found
 
     def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
         part = point.parts[-1]

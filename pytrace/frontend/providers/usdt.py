@@ -6,7 +6,7 @@ from pytrace.frontend import contexts, stapsdt
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
 from pytrace.frontend.providers import binaries
-from pytrace.frontend.providers.base import Match, Provider, Scope, nearest
+from pytrace.frontend.providers.base import Match, Provider, Scope, by_pattern, nearest
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import UsdtProbe
 
@@ -38,7 +38,7 @@ class Usdt(Provider):
             return []
         wild = name.wild or (provider is not None and provider.wild) or len(paths) > 1
         matches = [self._match(point, item, wild=wild) for item in found]
-        return binaries.by_pattern(matches) if target is not None and binaries.is_glob(target.text) else matches
+        return by_pattern(matches) if target is not None and binaries.is_glob(target.text) else matches
 
     def _unique(self, point: Point, found: list[UsdtProbe], scope: Scope) -> bool:
         providers = sorted({item.provider for item in found})
