@@ -191,12 +191,19 @@ class KernelInfo(Protocol):
     # ---- symbols
 
     def kernel_symbol(self, name: str) -> int | None:
-        """Address of a kernel symbol (kallsyms)."""
+        """Address of a kernel symbol (kallsyms).
+
+        Raises:
+            TraceError: this process may not know it.
+        """
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         """Paths of the user binaries that a uprobe or USDT target names: path, glob, library or program name, ``*``.
 
         ``*`` is what processes have mapped, and the program that *command* (of ``-c``) is going to run.
+
+        Raises:
+            TraceError: nothing is found because process *pid* does not exist or belongs to somebody else.
         """
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:

@@ -121,6 +121,7 @@ def _check_machine(options: RunOptions) -> None:
     from pytrace.runtime import privileges
 
     _warn(privileges.check(), options)
+    privileges.keep_capabilities()
 
 
 def _execute(script: CompiledScript, options: RunOptions) -> int:

@@ -160,6 +160,12 @@ def prog_load(
     return command(Command.PROG_LOAD, attributes)[0]
 
 
+def btf_load(data: bytes) -> int:
+    """Load type information (``.BTF``) and return its descriptor."""
+    memory = Memory(data)
+    return command(Command.BTF_LOAD, struct.pack("=QQIIII", memory.address, 0, len(data), 0, 0, 0))[0]
+
+
 def prog_test_run(program: int, context: bytes) -> int:
     """Run a raw tracepoint program now, with *context* as its ``u64`` arguments; gives its return value."""
     memory = Memory(context)

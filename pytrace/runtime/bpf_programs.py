@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
+from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf
 from pytrace.runtime.btf import Btf
 from pytrace.runtime.patterns import name_pattern
@@ -16,9 +17,19 @@ _BTF_INFO_SIZE = 16
 
 
 def programs(pattern: str = "*") -> list[tuple[int, str]]:
-    """``(id, function)`` of the functions and sub-programs of all loaded programs that have type information."""
+    """``(id, function)`` of the functions and sub-programs of all loaded programs that have type information.
+
+    Raises:
+        TraceError: this user may not list programs.
+    """
     accepts = name_pattern(pattern).fullmatch
-    return [(number, name) for number in bpf.ids("prog") for name in functions(number) if accepts(name)]
+    try:
+        numbers = bpf.ids("prog")
+    except PermissionError:
+        raise TraceError(
+            "this user may not see which BPF programs are loaded", hints=("that needs CAP_SYS_ADMIN, or root",)
+        ) from None
+    return [(number, name) for number in numbers for name in functions(number) if accepts(name)]
 
 
 def functions(number: int) -> list[str]:

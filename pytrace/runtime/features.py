@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from pytrace.dataclass import dataclass
-from pytrace.runtime import bpf, bpfmap, facts, perf
+from pytrace.runtime import bpf, bpfmap, facts, perf, privileges
 from pytrace.runtime.bpf import AttachType, MapType, ProgramType
 from pytrace.runtime.syscalls import Memory
 
@@ -23,6 +23,11 @@ _FILE = "features.json"
 
 _RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 """``r0 = 0; exit``."""
+
+
+_INTEGER_BTF = struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 16, 16, 5) + struct.pack("=IIII", 1, 1 << 24, 4, 32)
+"""Type information with one type, ``int``: header, type, and (added below) the names."""
+_INTEGER_BTF += b"\0int\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +239,12 @@ def _batches() -> bool:
 
 def _module_btf() -> bool:
     """Kernels with BTF of modules tell the name of a BTF object (``struct bpf_btf_info`` has one)."""
-    numbers = bpf.ids("btf")
-    if not numbers:
+    try:
+        descriptor = bpf.btf_load(_INTEGER_BTF)
+    except PermissionError:
+        raise
+    except OSError:
         return False
-    descriptor = bpf.open_by_id("btf", numbers[0])
     try:
         return bpf.info_size(descriptor, 64) >= 32
     finally:
@@ -386,9 +393,9 @@ def forget() -> None:
 
 
 def _key() -> str:
-    """Answers hold for one boot of one kernel, and for root and others apart."""
+    """Answers hold for one boot of one kernel, and for processes with the same rights."""
     boot = facts.read_text("/proc/sys/kernel/random/boot_id").strip()
-    return f"{boot} {os.uname().version} {os.geteuid()}"
+    return f"{boot} {os.uname().version} {os.geteuid()} {privileges.capability_mask():x}"
 
 
 def _read_kept() -> None:

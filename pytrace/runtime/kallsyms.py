@@ -51,6 +51,19 @@ class Kallsyms:
         """True when the kernel shows zeros in place of addresses (``kptr_restrict``, missing rights)."""
         return re.search(rb"(?m)^0*[1-9a-f][0-9a-f]* [tT] ", self.text) is None
 
+    @cached_property
+    def withheld(self) -> str:
+        """Why the addresses are hidden, and what to do; empty when they are not, or when there are no symbols at all."""
+        if not self.text or not self.hidden:
+            return ""
+        if facts.read_text("/proc/sys/kernel/kptr_restrict").strip() == "2":
+            return "/proc/sys/kernel/kptr_restrict hides them from everybody while it is 2"
+        return "run it as root, or with CAP_SYSLOG"
+
+    def has(self, name: str) -> bool:
+        """Whether there is a symbol of that name, whatever its address."""
+        return self.in_kernel(name) or self.text.find(b" " + name.encode() + b"\t", self._core_end) >= 0
+
     def address(self, name: str) -> int | None:
         """Address of a symbol; the first one of that name."""
         wanted = name.encode()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytrace.diagnostics import TraceError
 from pytrace.kernel import (
     FunctionPrototype,
     KernelFunction,
@@ -277,6 +278,10 @@ class LiveKernel:
     def kernel_symbol(self, name: str) -> int | None:
         self._depend(facts.boot_fact())
         found = self.kallsyms.address(name)
+        if found is None and self.kallsyms.withheld and self.kallsyms.has(name):
+            raise TraceError(
+                f"the kernel hides the address of {name!r} from this process", hints=(self.kallsyms.withheld,)
+            )
         if found is None or not self.kallsyms.in_kernel(name):
             self._depend_on_modules()
         return found
@@ -295,6 +300,10 @@ class LiveKernel:
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         found = self._libraries.find(target, pid, command)
+        if not found and pid is not None:
+            from pytrace.runtime import processes
+
+            processes.check_visible(pid)
         if "*" in target:
             # Files of other processes come and go; what has been opened can be asked about to the end.
             found = [path for path in found if self._binaries.can_open(path)]

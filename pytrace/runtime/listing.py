@@ -16,7 +16,7 @@ from pytrace.compiled import Target
 from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError, similar
 from pytrace.probes import probe_kind, probe_names
-from pytrace.runtime import arguments
+from pytrace.runtime import arguments, processes
 from pytrace.runtime.patterns import matching
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, 
     Raises:
         TraceError: the pattern names a provider that does not exist, or a place that is not there.
     """
+    if pid is not None:
+        processes.check_exists(pid)
     if operand is None and pid is None:
         patterns = ["*"]
     else:

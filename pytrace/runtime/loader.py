@@ -329,7 +329,9 @@ def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSp
             if number is not None and "by_pattern" in target.details:
                 return False
             raise LoadError(f"{target.probe}: the kernel has no type information for {name!r}", program=spec) from None
-        raise LoadError(f"{target.probe}: {error.strerror}", program=spec) from None
+        # Programs and modules are found by the numbers of what is loaded, which only CAP_SYS_ADMIN may read.
+        hints = ("types of modules and of BPF programs need CAP_SYS_ADMIN",) if error.errno == errno.EPERM else ()
+        raise LoadError(f"{target.probe}: {error.strerror}", program=spec, hints=hints) from None
     return True
 
 

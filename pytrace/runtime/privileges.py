@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import resource
 
 from pytrace.diagnostics import TraceError
-from pytrace.runtime import facts
+from pytrace.runtime import facts, syscalls
 
 OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
@@ -16,12 +18,15 @@ CAPABILITIES = {
     "CAP_DAC_READ_SEARCH": 2,
     "CAP_SYS_ADMIN": 21,
     "CAP_SYS_RESOURCE": 24,
+    "CAP_SYSLOG": 34,
     "CAP_PERFMON": 38,
     "CAP_BPF": 39,
 }
 """Bit numbers (include/uapi/linux/capability.h)."""
 
 _LOCKDOWN = "/sys/kernel/security/lockdown"
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+"""``prctl(2)``: capabilities that programs get which have none of their own."""
 
 
 def check() -> list[str]:
@@ -40,11 +45,23 @@ def check() -> list[str]:
 
 def effective_capabilities() -> frozenset[str]:
     """Which of :data:`CAPABILITIES` this process has."""
-    mask = 0
+    mask = capability_mask()
+    return frozenset(name for name, bit in CAPABILITIES.items() if mask >> bit & 1)
+
+
+def capability_mask() -> int:
+    """All effective capabilities of this process, a bit for each number."""
     for line in facts.read_text("/proc/self/status").splitlines():
         if line.startswith("CapEff:"):
-            mask = int(line.split()[1], 16)
-    return frozenset(name for name, bit in CAPABILITIES.items() if mask >> bit & 1)
+            return int(line.split()[1], 16)
+    return 0
+
+
+def keep_capabilities() -> None:
+    """Pass no capability on to the programs that this process starts (``-c``, ``system()``): they run as their user."""
+    arguments = (ctypes.c_ulong(_PR_CAP_AMBIENT_CLEAR_ALL), *[ctypes.c_ulong(0)] * 3)
+    # Kernels before 4.3 have no such capabilities and refuse.
+    syscalls.libc().prctl(ctypes.c_int(_PR_CAP_AMBIENT), *arguments)
 
 
 def check_capabilities(held: frozenset[str]) -> None:
@@ -76,26 +93,45 @@ def check_lockdown(text: str) -> None:
 
 
 def check_bpf() -> None:
-    """Refuse a kernel, or a sandbox, without the bpf system call."""
-    from pytrace.runtime import bpf
+    """Refuse a kernel, or a sandbox, without the bpf system call.
+
+    A map is made: that needs CAP_BPF and no more, where asking for the ids of programs needs CAP_SYS_ADMIN.
+    """
+    from pytrace.runtime import bpf, bpfmap
 
     try:
-        bpf.command(bpf.Command.PROG_GET_NEXT_ID, bytes(12))
-    except FileNotFoundError:
-        return
-    except PermissionError:
-        raise TraceError(
-            "the kernel or this container does not allow the bpf system call",
-            hints=(
-                "in a container: docker run --privileged (a seccomp profile may block bpf)",
-                "outside one: see /proc/sys/kernel/unprivileged_bpf_disabled, or run as root",
-            ),
-        ) from None
+        os.close(bpfmap.create(bpf.MapType.ARRAY, 4, 4, 1))
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        if error.errno in (errno.EPERM, errno.EACCES):
+            raise _refused() from None
         raise TraceError(
             f"this kernel cannot run BPF programs: {error.strerror}",
             hints=("it must be built with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT and CONFIG_BPF_EVENTS",),
         ) from None
+
+
+def _refused() -> TraceError:
+    """Why bpf(2) is not allowed although this process seems to have the capabilities."""
+    if user_namespace(facts.read_text("/proc/self/uid_map")):
+        return TraceError(
+            "this process is root in a user namespace only, which may not load BPF programs",
+            hints=("run it outside of rootless containers, unshare --user and such, with sudo",),
+        )
+    return TraceError(
+        "the kernel or this container does not allow the bpf system call",
+        hints=(
+            "in a container: docker run --privileged (a seccomp profile may block bpf)",
+            "outside one: see /proc/sys/kernel/unprivileged_bpf_disabled, or run as root",
+        ),
+    )
+
+
+def user_namespace(uid_map: str) -> bool:
+    """Whether ``/proc/self/uid_map`` is that of another user namespace than the first, which has all users."""
+    rows = [line.split() for line in uid_map.splitlines()]
+    return bool(rows) and rows != [["0", "0", "4294967295"]]
 
 
 def kernel_warnings(release: str) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import re
 
 from pytrace.dataclass import dataclass
+from pytrace.diagnostics import TraceError
 
 _LINE = re.compile(
     rb"(?m)^([0-9a-f]+)-([0-9a-f]+) \S(?P<write>\S)(?P<execute>\S)\S "
@@ -76,6 +77,46 @@ def executable(pid: int) -> str:
         return root_prefix(pid) + os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
     except OSError:
         return ""
+
+
+def hidden(pid: int) -> bool:
+    """Whether a process exists whose mappings this user may not read."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb"):
+            return False
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def check_exists(pid: int) -> None:
+    """Refuse a process that does not exist.
+
+    Raises:
+        TraceError: there is none of that number.
+    """
+    if not os.path.exists(f"/proc/{pid}"):
+        raise TraceError(f"there is no process {pid}")
+
+
+def check_visible(pid: int) -> None:
+    """Refuse a process that does not exist, or whose program this user may not see.
+
+    Raises:
+        TraceError: with what is missing.
+    """
+    check_exists(pid)
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        raise TraceError(
+            f"process {pid} belongs to another user, and its program and files cannot be seen",
+            hints=("that needs CAP_SYS_PTRACE, or root",),
+        ) from None
+    except OSError:
+        # Kernel threads have no program.
+        return
 
 
 def mapped_files(pid: int) -> list[str]:

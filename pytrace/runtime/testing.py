@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -127,7 +128,8 @@ def _benchmarks(live: LiveSession, programs: list[ProgramSpec]) -> int:
     try:
         statistics = bpf.enable_statistics()
     except OSError as error:
-        raise TraceError(f"the kernel cannot time programs: {error.strerror}") from error
+        hints = ("that needs CAP_SYS_ADMIN, or root",) if error.errno == errno.EPERM else ()
+        raise TraceError(f"the kernel cannot time programs: {error.strerror}", hints=hints) from error
     try:
         results = [result for result in (_benchmark(live, program) for program in programs) if result is not None]
     finally:

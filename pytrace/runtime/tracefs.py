@@ -29,8 +29,13 @@ def root() -> str:
     for path in ROOTS:
         if os.path.exists(f"{path}/available_events"):
             return path
+    if any(os.path.isdir(path) and not os.access(path, os.X_OK) for path in ROOTS):
+        raise TraceError(
+            "this user may not read tracefs (/sys/kernel/tracing)",
+            hints=("run it with sudo, or give the process CAP_DAC_READ_SEARCH",),
+        )
     raise TraceError(
-        "tracefs is not mounted, or this user may not read it",
+        "tracefs is not mounted",
         hints=("run as root: mount -t tracefs tracefs /sys/kernel/tracing",),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.diagnostics import did_you_mean
+from pytrace.diagnostics import TraceError, did_you_mean
 from pytrace.frontend.builtins.gates import Arguments, Node, expression, integer_argument, pointer_argument
 from pytrace.frontend.conversions import UNKNOWN, Unknown, is_integer, settle
 from pytrace.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, Type, USym
@@ -38,7 +38,11 @@ def kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _kernel_address(checker: Checker, node: Node, name: bytes) -> int | None:
-    found = checker.kernel.kernel_symbol(name.decode(errors="replace"))
+    try:
+        found = checker.kernel.kernel_symbol(name.decode(errors="replace"))
+    except TraceError as error:
+        checker.error(error.message, node.span, hints=error.hints)
+        return None
     if found is None:
         checker.error(f"the kernel has no symbol {name.decode(errors='replace')!r}", node.span)
     return found

@@ -91,6 +91,9 @@ class Symbolizer:
 
     def _kernel(self, address: int) -> list[Frame]:
         place = self._kallsyms.place(address)
+        if place is None and address >= KERNEL_HALF and self._kallsyms.withheld:
+            self._unreadable["names of kernel functions"] = f"the kernel hides their addresses ({self._kallsyms.withheld})"
+            return [Frame("")]
         if place is None and address >= KERNEL_HALF and time.monotonic() - self._kernel_read > _KERNEL_REREAD:
             # Modules and BPF programs come and go.
             self._kernel_read = time.monotonic()
@@ -184,7 +187,11 @@ class Symbolizer:
     def _user(self, space: AddressSpace, pid: int, address: int, caller: bool) -> list[Frame]:
         mapping = space.find(address)
         if mapping is None:
-            if not space.known:
+            if not space.known and processes.hidden(pid):
+                self._unreadable["names of functions of other users' processes"] = (
+                    "their mappings may not be read (that needs CAP_SYS_PTRACE, or root)"
+                )
+            elif not space.known:
                 if len(self._unknown) < _NAMED_UNKNOWN:
                     self._unknown[pid] = None
             return [Frame("")]
