@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.diagnostics import TraceError
 from pytrace.runtime import bpf, bpf_programs
 
 
@@ -54,3 +55,13 @@ def test_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(bpf, "open_by_id", gone)
     assert bpf_programs.functions(5) == []
+
+
+def test_a_user_who_may_not_list_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(kind: str) -> list[int]:
+        raise PermissionError(errno.EPERM, kind)
+
+    monkeypatch.setattr(bpf, "ids", refuse)
+    with pytest.raises(TraceError) as caught:
+        bpf_programs.programs()
+    assert "CAP_SYS_ADMIN" in caught.value.hints[0]

@@ -90,6 +90,14 @@ def test_hidden_addresses_are_no_addresses(tmp_path: Path) -> None:
     assert symbols.hidden
     assert symbols.address("helper") is None
     assert symbols.owners("helper") == [""]
+    assert "CAP_SYSLOG" in symbols.withheld or "kptr_restrict" in symbols.withheld
+    assert [symbols.has(name) for name in ("helper", "mod_init", "help", "startup")] == [True, False, False, True]
+
+
+def test_shown_addresses_are_not_withheld(symbols: Kallsyms, tmp_path: Path) -> None:
+    assert symbols.withheld == ""
+    (tmp_path / "empty").touch()
+    assert Kallsyms(str(tmp_path / "empty")).withheld == "", "a kernel without symbols hides nothing"
 
 
 def test_this_kernel_against_a_plain_search() -> None:

@@ -61,6 +61,6 @@ def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
         pointer_argument(checker, node, arguments[1], "the source of write_user()")
     integer_argument(checker, node, arguments[2], "the length of write_user()")
     if not checker.kernel.feature("probe_write_user"):
-        hint = "that needs CAP_SYS_ADMIN, or root, and a kernel that is not locked down"
+        hint = "that needs CAP_SYS_ADMIN, or root, and a kernel that allows it (no lockdown)"
         return checker.error("programs may not write to user memory here", node.span, hints=[hint])
     return BOOL
