@@ -13,7 +13,7 @@ import mmap
 import re
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import cached_property
 
@@ -53,6 +53,11 @@ _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 """Words (4 bytes) of a type of each kind, and of each of its members."""
 
 
+_SEARCHES = 64
+"""After so many look-ups by name, each of which searches the data, a dictionary is made: that pays for listings only."""
+_NOWHERE = 1 << 32
+
+
 class Btf:
     """Types of the kernel, or of one module on top of the kernel's (*base*).
 
@@ -74,6 +79,8 @@ class Btf:
         self.first_id = base.end_id if base else 1
         self.first_string = base.end_string if base else 0
         self._index_name = index
+        self._searches = 0
+        self._ids_by_name: dict[int, dict[str, int]] = {}
 
     @cached_property
     def _tables(self) -> tuple[array[int], array[int], bytes]:
@@ -135,11 +142,35 @@ class Btf:
         """Id of the first type defined here (not in the base) with that name and one of *kinds*; 0 when none."""
         if not name:
             return 0
+        if self._searches >= _SEARCHES:
+            found = min((self._by_name(kind).get(name, _NOWHERE) for kind in kinds), default=_NOWHERE)
+            return 0 if found == _NOWHERE else found
+        self._searches += 1
         for offset in self.string_offsets(name):
             for type_id in self._named(offset):
                 if self._kinds[type_id - self.first_id] in kinds:
                     return type_id
         return 0
+
+    def _by_name(self, kind: int) -> dict[str, int]:
+        """The first type of each name among those of one kind."""
+        found = self._ids_by_name.get(kind)
+        if found is None:
+            found = self._ids_by_name[kind] = {}
+            column, first, texts = self._names, self.first_id, self._text_of_all()
+            for type_id in self.ids(kind):
+                offset = column[type_id - first]
+                if offset:
+                    found.setdefault(texts(offset), type_id)
+        return found
+
+    def _text_of_all(self) -> Callable[[int], str]:
+        """A faster :meth:`text`, for when most strings are wanted: what is here is copied once."""
+        strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
+        find, start, other = strings.find, self.first_string, self.text
+        return lambda offset: (
+            strings[offset - start : find(b"\0", offset - start)].decode() if offset >= start else other(offset)
+        )
 
     def ids(self, *kinds: int) -> Iterator[int]:
         """Ids of all types of some kinds that are defined here."""
@@ -149,14 +180,8 @@ class Btf:
 
     def names(self, *kinds: int) -> list[str]:
         """Names of all named types of some kinds that are defined here."""
-        column, first, start = self._names, self.first_id, self.first_string
-        strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
-        find = strings.find
-        offsets = [offset for i in self.ids(*kinds) if (offset := column[i - first])]
-        return [
-            strings[offset - start : find(b"\0", offset - start)].decode() if offset >= start else self.text(offset)
-            for offset in offsets
-        ]
+        column, first, text = self._names, self.first_id, self._text_of_all()
+        return [text(offset) for i in self.ids(*kinds) if (offset := column[i - first])]
 
     def strings_with_prefix(self, prefix: str) -> list[str]:
         """All strings that start with *prefix*, without looking at the types that use them."""

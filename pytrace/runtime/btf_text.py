@@ -39,7 +39,9 @@ def declare(reader: TypeReader, type_id: int, name: str = "", indent: str = "") 
 
 def argument(reader: TypeReader, type_id: int, name: str) -> str:
     """``type name`` as listings have it: ``struct file * file``."""
-    text = declare(reader, type_id)
+    text = reader.texts.get(type_id)
+    if text is None:
+        text = reader.texts[type_id] = declare(reader, type_id)
     return f"{text} {name}".rstrip()
 
 

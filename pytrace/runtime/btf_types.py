@@ -39,6 +39,8 @@ class TypeReader:
     def __init__(self, btf: Btf) -> None:
         self.btf = btf
         self._made: dict[int, Type] = {0: VOID}
+        self.texts: dict[int, str] = {}
+        """Types as C text (see :mod:`pytrace.runtime.btf_text`): listings show the same few thousand again and again."""
         self._rows: dict[int, Callable[[Sequence[int], int, int], Type]] = {
             Kind.INT: self._int,
             Kind.PTR: self._pointer,

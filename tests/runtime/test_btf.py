@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,41 @@ def test_a_module_is_not_indexed_for_a_name_that_it_lacks() -> None:
     assert "_tables" not in vars(module)
     assert module.find("holder", Kind.STRUCT) == base.end_id
     assert "_tables" in vars(module)
+
+
+def test_many_lookups_do_not_search_the_data_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listings ask for 60,000 functions; a search for one of them takes milliseconds."""
+    builder = _base()
+    number = 1
+    for item in range(500):
+        builder.function(f"function_{item}", builder.prototype(number))
+    for name in ("function_7", "function_499"):
+        builder.function(name, builder.prototype(number))
+    btf, other = Btf(builder.build()), Btf(builder.build())
+    searches = 0
+    plain = Btf.string_offsets
+
+    def counted(self: Btf, name: str) -> Iterator[int]:
+        nonlocal searches
+        searches += self is btf
+        return plain(self, name)
+
+    monkeypatch.setattr(Btf, "string_offsets", counted)
+    names = [*(f"function_{item}" for item in range(500)), "node", "name", "missing", "act", "value"]
+    found = [btf.find(name, Kind.FUNC, Kind.STRUCT) for name in names]
+    assert 0 < searches < 100
+    for name, type_id in zip(names, found, strict=True):
+        other._searches = 0
+        assert other.find(name, Kind.FUNC, Kind.STRUCT) == type_id, name
+    assert found[-3:] == [0, btf.find("act", Kind.FUNC), 0]
+
+
+def test_many_lookups_in_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Btf(_base().build())
+    builder = BtfBuilder(first=base.end_id, first_string=base.end_string)
+    for item in range(200):
+        builder.struct(f"holder_{item}", 8, ("value", 1, 0))
+    module = Btf(builder.build(), "mod", base)
+    for _ in range(2):
+        assert [module.find(f"holder_{item}", Kind.STRUCT) for item in range(200)] == list(range(6, 206))
+        assert module.find("node", Kind.STRUCT) == 0, "only what the module defines"
