@@ -60,6 +60,9 @@ class Counter(Provider):
             hints = ["software:cpu-clock and profile probes work without counters"]
             scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
             return []
+        if scope.options.mode == "list":
+            # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
+            behind = ":"
         details = {"event": event.name, "config": event.config, "period": period}
         return [Match(point.kind, f"{point.kind.name}:{point.parts[0].text}{behind}", details, point.span)]
 
