@@ -33,6 +33,30 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Titles and features; a feature in none of them is shown under the last one."""
 
+_AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
+    "Kernel helpers": (
+        ("dpath", "d_path"), ("get_tai_ns", "tai_clock"), ("get_boot_ns", "boot_clock"), ("skboutput", "skb_output"),
+    ),
+    "Kernel features": (("Loop support", "ringbuf"), ("module btf", "module_btf"), ("map batch", "batch_ops")),
+}  # fmt: skip
+"""What bpftrace calls some features: test suites and reports of bugs look for these lines of its ``--info``.
+
+Bounded loops came with Linux 5.3, before the ring buffer, without which nothing runs here.
+"""
+
+_INSTRUCTIONS = {True: 1_000_000, False: 4096}
+"""How many instructions a program may have, by ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``, ``BPF_MAXINSNS``)."""
+
+
+_AS_BUILT_ELSEWHERE = (
+    ("bfd", "no"),
+    ("libdw (DWARF support)", "yes"),
+    ("libsystemd (systemd notify support)", "yes"),
+    ("libdebuginfod (debuginfod support)", "yes"),
+    ("blazesym (advanced symbolization)", "yes"),
+)
+"""What bpftrace can be built with, and whether pytrace can do the same by its own means (only disassembling it cannot)."""
+
 
 def report(disabled: frozenset[str] = frozenset()) -> str:
     """The whole report; *disabled* are features that ``--no-feature`` switched off."""
@@ -41,7 +65,11 @@ def report(disabled: frozenset[str] = frozenset()) -> str:
     rest = tuple(name for name in features.FEATURES if name not in listed)
     for at, (title, names) in enumerate(_SECTIONS):
         shown = names + rest if at == len(_SECTIONS) - 1 else names
-        parts.append(_block(title, _answers(shown, disabled)))
+        rows = [(name, name) for name in shown]
+        known = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
+        if title == "Kernel features":
+            known.insert(0, ("Instruction limit", str(_INSTRUCTIONS[features.has("large_programs")])))
+        parts.append(_block(title, known))
     return "\n".join(parts)
 
 
@@ -67,7 +95,8 @@ def _build() -> Iterator[tuple[str, str]]:
     yield "LLVM", _llvm()
     yield "libbpf", _libbpf()
     yield "clang (for imports of C)", "yes" if any(_programs("clang")) else "no"
-    yield "DWARF unwinder", "yes" if platform.machine() == "x86_64" else "no (x86-64 only)"
+    yield from _AS_BUILT_ELSEWHERE
+    yield "dwunwind (DWARF stack unwinding)", "yes" if platform.machine() == "x86_64" else "no (x86-64 only)"
 
 
 def _llvm() -> str:
@@ -95,9 +124,10 @@ def _programs(name: str) -> Iterator[Path]:
             yield path
 
 
-def _answers(names: Iterable[str], disabled: frozenset[str]) -> Iterator[tuple[str, str]]:
-    for name in names:
+def _answers(rows: Iterable[tuple[str, str]], disabled: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Lines with their answers; a row has the text of the line and the name of the feature."""
+    for text, name in rows:
         if name in disabled:
-            yield name, "switched off"
+            yield text, "switched off"
             continue
-        yield name, "yes" if features.has(name) else "no"
+        yield text, "yes" if features.has(name) else "no"

@@ -50,4 +50,26 @@ def test_a_machine_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_unwinder_knows_one_machine(monkeypatch: pytest.MonkeyPatch, machine: str, answer: str) -> None:
     monkeypatch.setattr(features, "has", lambda name: True)
     monkeypatch.setattr("platform.machine", lambda: machine)
-    assert f"  DWARF unwinder: {answer}\n" in info.report()
+    assert f"  dwunwind (DWARF stack unwinding): {answer}\n" in info.report()
+
+
+LINES = ["libdw (DWARF support): yes", "libsystemd (systemd notify support): yes", "libdebuginfod (debuginfod support): yes",
+         "blazesym (advanced symbolization): yes", "bfd: no",
+         "dpath: yes", "get_tai_ns: yes", "get_func_ip: yes", "lookup_percpu_elem: yes", "get_boot_ns: yes",
+         "probe_read_kernel: yes", "send_signal: yes", "override_return: yes", "jiffies64: yes", "skboutput: yes",
+         "Instruction limit: 1000000", "Loop support: yes", "btf: yes", "module btf: yes", "map batch: yes",
+         "kprobe_multi: yes", "uprobe_multi: yes", "kprobe_session: yes", "iter: yes", "uprobe: yes", "fentry: switched off"]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_that_suites_and_reports_look_for(report: str, line: str) -> None:
+    """By these bpftrace's own test suite and others decide what to run."""
+    assert report.count(f"  {line}\n") == 1
+
+
+def test_other_names_follow_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "has", lambda name: False)
+    text = info.report()
+    for line in ("dpath: no", "Instruction limit: 4096", "Loop support: no", "module btf: no", "kprobe_multi: no"):
+        assert f"  {line}\n" in text
+    assert {name for rows in info._AS_ELSEWHERE.values() for _, name in rows} <= set(features.FEATURES)

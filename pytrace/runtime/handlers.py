@@ -237,6 +237,8 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
                 return
             context.refused.add((name, code))
         text, hint = messages.helper_failure(helper, code, subject)
+        if not context.output.json:
+            text += f" ({helper} returned {code})"
         extra: list[tuple[str, bytes]] = [
             ("helper", jsonout.quoted(helper.removeprefix("bpf_").encode())),
             ("retcode", jsonout.number(code)),

@@ -60,7 +60,7 @@ def _expand(text: str) -> str:
 
 
 def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str, str]:
-    """What a failed BPF helper means to the user, and a hint (may be empty)."""
+    """What a failed BPF helper means to the user, without helper and number, and a hint (may be empty)."""
     name = subject.name if subject is not None else "the map"
     text, hint = os.strerror(-code), ""
     if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
@@ -73,7 +73,7 @@ def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str
         text = "a loop makes at most 8388608 rounds: for does not run at all beyond, while ends there"
     elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
         text = f"{name} has no such key; the value read is 0"
-    return f"{text} ({helper} returned {code})", hint
+    return text, hint
 
 
 # ---------------------------------------------------------------------------------------------- counters
