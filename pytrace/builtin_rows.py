@@ -134,7 +134,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Print an array of strings as one line: 16 of them at most, longer ones are counted as cut.", _A,
             least=1, most=2,
             example="tracepoint:syscalls:sys_enter_execve { join(args.argv); }"),
-    Builtin("exit", "output", "exit([int code])", "End tracing, with an exit status.", _A, most=1,
+    Builtin("exit", "output", "exit([int code])", "End tracing, with an exit status of 0 to 255 (more is cut to 8 bits, with a warning).", _A, most=1,
             example="interval:s:10 { exit(0); }"),
     Builtin("skboutput", "output", "skboutput(const string path, struct sk_buff *skb, uint64 length, uint64 offset)",
             "Write a packet to a pcap file.", _A, least=4, most=4, probes=_TRACING_PROBES - {"iter"},

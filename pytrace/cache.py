@@ -91,12 +91,14 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
     return script if still_true(script.manifest.facts) else None
 
 
-def store(name: str, script: CompiledScript) -> None:
-    """Keep *script* under *name*; a cache that cannot be written is not an error."""
+def store(name: str, script: CompiledScript) -> bool:
+    """Keep *script* under *name*; False for a cache that cannot be written, which is not an error."""
     folder = directory()
-    if kept.write(os.path.join(folder, name), script.to_bytes()):
-        with contextlib.suppress(OSError):
-            _trim(folder)
+    if not kept.write(os.path.join(folder, name), script.to_bytes()):
+        return False
+    with contextlib.suppress(OSError):
+        _trim(folder)
+    return True
 
 
 def _trim(folder: str) -> None:

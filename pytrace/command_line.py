@@ -99,6 +99,8 @@ class CommandLine:
     """Operands before ``--``: the file, if any, and positional parameters."""
     after: list[str] = field(default_factory=list)
     """What stood after ``--``."""
+    repeated: dict[str, None] = field(default_factory=dict)
+    """Options that were given again with another argument, as they are written."""
 
     def text(self, key: str) -> str | None:
         """Value of an option with an argument, None when it was not given."""
@@ -192,6 +194,8 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
             kept.append(value)
         return
     # Given again, an option means what it says the last time, as for other commands: scripts around them rely on it.
+    if row.argument and line.values.get(row.key, value) != value:
+        line.repeated[f"-{row.short}" if row.short else f"--{row.long}"] = None
     line.values[row.key] = value if row.argument else True
 
 

@@ -200,6 +200,12 @@ IGNORED = frozenset(
 PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of the environment variables, the one that wins first."""
 
+OTHER_VARIABLES = frozenset({"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VMLINUX"})
+"""Variables with our prefix that are no configuration of a script."""
+
+_OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")
+"""Starts of variables by which our tests talk to each other."""
+
 _TABLE = {row.name: row for row in KEYS}
 if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Config)}:
     raise ValueError("configuration table and Config differ")
@@ -248,3 +254,22 @@ def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
             if variable.startswith(prefix) and variable.isupper() and name in known:
                 found.setdefault(RENAMED.get(name, name), (variable, name, environment[variable]))
     return list(found.values())
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables of *environment* with pytrace's own prefix that mean nothing.
+
+    Those of bpftrace are not looked at: they may mean something to it.
+    """
+    prefix = PREFIXES[0]
+    known = {name.upper() for name in (*_TABLE, *RENAMED, *IGNORED)} | OTHER_VARIABLES
+    return [
+        name
+        for name in sorted(environment)
+        if name.startswith(prefix) and name.removeprefix(prefix) not in known and not name.startswith(_OF_TESTS)
+    ]
+
+
+def variable_names() -> list[str]:
+    """All variables of pytrace's own, without the prefix, for suggestions."""
+    return sorted({name.upper() for name in _TABLE} | OTHER_VARIABLES)

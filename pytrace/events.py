@@ -27,7 +27,7 @@ print_map        none                                   map, top (0: all), div (
                                                         empty the map in the same step)
 quantiles        none                                   map, percents (list of float)
 clear, zero      none                                   map
-exit             none (code 0), or int64 code           none
+exit             none (code 0), or int64 code           known (bool: the compiler has seen the code)
 skboutput        u64 boot ns, u32 length, buffer        path (pcap file)
 unwatch          u64 address                            none
 runtime_error    none                                   kind: division_by_zero, array_bounds, cpu_count,
@@ -52,6 +52,9 @@ from pytrace.types import UINT32, Buffer, String, Tuple, Type, from_data, to_dat
 
 HEADER = 8
 """Bytes before the arguments."""
+
+EXIT_STATUSES = range(-128, 256)
+"""Arguments of ``exit()`` that a process can end with; negative ones are as in C."""
 
 TAIL_OVER = 64
 """Strings and buffers with more capacity than this travel in the tail."""
@@ -155,3 +158,8 @@ class EventSpec:
             Location(*data["location"]),
             tuple(Location(*place) for place in data["expansion"]),
         )
+
+
+def cut_exit_status(code: int) -> str:
+    """What becomes of an exit status that is not among :data:`EXIT_STATUSES`."""
+    return f"an exit status has 8 bits: {code} becomes {code & 0xFF}"

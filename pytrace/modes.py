@@ -28,6 +28,7 @@ AHEAD_CPUS = 64
 def run(line: CommandLine) -> int:
     """Do what the command line asks for; the exit status."""
     options = request.run_options(line)
+    _warn((f"{name} is given more than once: the last one counts" for name in line.repeated), options)
     if line.flag("info"):
         from pytrace import info
 
@@ -86,8 +87,8 @@ def _compiled(
                 sys.stderr.write("".join(found.manifest.warnings))
             return found
     result = compile_script(script, compile_options, options)
-    if use_cache:
-        cache.store(key, result)
+    if use_cache and not cache.store(key, result) and options.verbose:
+        sys.stderr.write(f"the compiled script is not kept for the next start: {cache.directory()} cannot be written\n")
     return result
 
 
@@ -246,7 +247,14 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
 
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all; what is no regular file (``/dev/null``, a pipe) is written to and stays."""
+    """Write a file whole or not at all; what is no regular file (``/dev/null``, a pipe) is written to and stays.
+
+    ``-`` is standard output.
+    """
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "wb") as file:

@@ -17,6 +17,9 @@ PID_MAX = 0x400000
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
+COLOURS = ("auto", "always", "never")
+"""Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.terminal`)."""
+
 ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
 """Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
 
@@ -70,6 +73,7 @@ def run_options(line: CommandLine) -> RunOptions:
         raise TraceError("-c needs a command")
     if line.flag("follow") and command is None and pid is None:
         raise TraceError("--follow needs -p or -c")
+    _check_colour()
     if len(line.many("warnings")) > 1:
         raise TraceError("-kk is no longer an option", hints=("-k reports every failed helper",))
     if line.many("warnings") and line.flag("no_warnings"):
@@ -79,7 +83,7 @@ def run_options(line: CommandLine) -> RunOptions:
         command=command,
         follow=line.flag("follow"),
         format=form,
-        output=line.text("output"),
+        output=None if line.text("output") == "-" else line.text("output"),
         buffering=buffering,
         quiet=line.flag("quiet"),
         verbose=line.flag("verbose"),
@@ -200,6 +204,13 @@ def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], 
     if value not in allowed:
         raise TraceError(f"{option} does not take {value!r}", hints=("it takes " + ", ".join(allowed),))
     return value
+
+
+def _check_colour() -> None:
+    for variable in ("PYTRACE_COLOR", "BPFTRACE_COLOR"):
+        value = os.environ.get(variable, "")
+        if value and value.lower() not in COLOURS:
+            raise TraceError(f"{variable} does not take {value!r}", hints=("it takes " + ", ".join(COLOURS),))
 
 
 def _pid(text: str, option: str) -> int:

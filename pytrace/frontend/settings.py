@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytrace.config import (
     IGNORED,
     INVERTED,
+    PREFIXES,
     RENAMED,
     BadValueError,
     Config,
@@ -12,9 +13,11 @@ from pytrace.config import (
     canonical,
     key_names,
     read_value,
+    unknown_variables,
+    variable_names,
     variables,
 )
-from pytrace.diagnostics import Diagnostics, Note, did_you_mean
+from pytrace.diagnostics import Diagnostics, Note, did_you_mean, similar
 from pytrace.frontend import ast
 from pytrace.options import CompileOptions
 from pytrace.source import Source, Span
@@ -55,6 +58,11 @@ def _from_script(program: ast.Program, diagnostics: Diagnostics) -> dict[str, Va
 def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict[str, Value]:
     """Variables have no place in the script: messages show them as a line of a text of their own."""
     values: dict[str, Value] = {}
+    for variable in unknown_variables(options.environment):
+        source = Source("environment", f"{variable}={options.environment[variable]}")
+        near = [PREFIXES[0] + name for name in similar(variable.removeprefix(PREFIXES[0]), variable_names())]
+        hints = [f"did you mean {' or '.join(near)}?"] if near else []
+        diagnostics.warn(f"there is no variable {variable}", Span(source, 0, len(variable)), hints=hints)
     for variable, name, text in variables(options.environment):
         source = Source("environment", f"{variable}={text}")
         at = len(variable)

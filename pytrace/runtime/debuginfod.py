@@ -9,6 +9,7 @@ Source: ``debuginfod(8)`` for the paths of servers, ``debuginfod_find_debuginfo(
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -89,6 +90,10 @@ class _Download:
     def _store(self, answer: IO[Any]) -> None:
         fresh = f"{self.path}.{os.getpid()}"
         try:
+            home = os.path.expanduser("~")
+            if self.path.startswith(f"{home}/") and not os.path.isdir(home):
+                # Root could make the home directory of a system user, which shall have none.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), home)
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             with open(fresh, "xb", opener=kept.open_private) as file:
                 while piece := answer.read(_PIECE):

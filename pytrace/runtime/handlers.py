@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pytrace.events import EventSpec
+from pytrace.events import EXIT_STATUSES, EventSpec, cut_exit_status
 from pytrace.runtime import jsonout, messages
 from pytrace.runtime.context import Context
 from pytrace.runtime.events import RunHandler, each, formatter, reader, run_formatter
@@ -183,10 +183,13 @@ def _zero(context: Context, spec: EventSpec) -> RunHandler:
 
 def _exit(context: Context, spec: EventSpec) -> RunHandler:
     read = reader(spec.layout, context.decoders)
+    told = spec.static.get("known", False)
 
     def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
-        values = read(data, offset)
-        context.end(values[0] if values else 0)
+        code = next(iter(read(data, offset)), 0)
+        if not told and code not in EXIT_STATUSES:
+            context.warn(spec, cut_exit_status(code))
+        context.end(code)
 
     return handle
 

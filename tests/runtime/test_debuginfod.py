@@ -97,6 +97,23 @@ def test_a_server_is_asked_once_and_its_answer_kept(
     assert len(site.asked) == 2
 
 
+def test_a_home_that_is_not_there_is_not_made(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, data, build_id = stripped
+    monkeypatch.delenv("DEBUGINFOD_CACHE_PATH")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    site.files[f"/buildid/{build_id}/debuginfo"] = data
+    binaries = UserBinaries()
+    assert _names(binaries, path) == []
+    assert any("nowhere" in text for text in binaries.problems(str(path)))
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "nowhere").mkdir()
+    assert _names(UserBinaries(), path) == ["depth"]
+
+
 def test_what_is_of_another_build_is_not_believed(
     site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

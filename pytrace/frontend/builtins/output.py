@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.events import EXIT_STATUSES, cut_exit_status
 from pytrace.frontend import ast, formats
 from pytrace.frontend.builtins.gates import (
     Arguments,
@@ -185,7 +186,11 @@ def exit_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = expressions(checker, node, arguments)
     for value in values:
         integer_argument(checker, node, value, "the exit status")
-    send(checker, node, "exit", values, types=(INT64,) * len(values))
+    known = [checker.constant(value) for value in values]
+    for number in known:
+        if isinstance(number, int) and number not in EXIT_STATUSES:
+            checker.warn(cut_exit_status(number), node.span)
+    send(checker, node, "exit", values, types=(INT64,) * len(values), known=None not in known)
     return VOID
 
 
