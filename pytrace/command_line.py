@@ -59,6 +59,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("bench", "", "bench", "", "run the bench: probes", "mode"),
     Option("fmt", "", "fmt", "", "format the script; with -o rewrite that file", "mode"),
     Option("info", "", "info", "", "what this build and this kernel can do", "mode"),
+    Option("examples", "", "examples", "", "where the example scripts are, and what each is for", "mode"),
     Option("help", "h", "help", "", "this text", "mode"),
     Option("version", "V", "version", "", "version", "mode"),
     Option("debug", "d", "debug", "STAGES", "show stages: all, ast, types, ir, ir-opt, asm, libbpf, verifier", "debug",

@@ -200,7 +200,9 @@ IGNORED = frozenset(
 PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of the environment variables, the one that wins first."""
 
-OTHER_VARIABLES = frozenset({"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VMLINUX"})
+OTHER_VARIABLES = frozenset(
+    {"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VM_WAIT", "VMLINUX"}
+)
 """Variables with our prefix that are no configuration of a script."""
 
 _OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")

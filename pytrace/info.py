@@ -39,13 +39,13 @@ _AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Kernel features": (("Loop support", "ringbuf"), ("module btf", "module_btf"), ("map batch", "batch_ops")),
 }  # fmt: skip
-"""What bpftrace calls some features: test suites and reports of bugs look for these lines of its ``--info``.
+"""What bpftrace calls some features: test suites and bug reports look for these lines of its ``--info``.
 
 Bounded loops came with Linux 5.3, before the ring buffer, without which nothing runs here.
 """
 
 _INSTRUCTIONS = {True: 1_000_000, False: 4096}
-"""How many instructions a program may have, by ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``, ``BPF_MAXINSNS``)."""
+"""How many instructions a program may have, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
 
 
 _AS_BUILT_ELSEWHERE = (
@@ -55,7 +55,7 @@ _AS_BUILT_ELSEWHERE = (
     ("libdebuginfod (debuginfod support)", "yes"),
     ("blazesym (advanced symbolization)", "yes"),
 )
-"""What bpftrace can be built with, and whether pytrace can do the same by its own means (only disassembling it cannot)."""
+"""What bpftrace can be built with, and whether pytrace does the same by its own means (all but disassembling)."""
 
 
 def report(disabled: frozenset[str] = frozenset()) -> str:

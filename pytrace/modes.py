@@ -34,6 +34,11 @@ def run(line: CommandLine) -> int:
 
         sys.stdout.write(info.report(options.disabled))
         return 0
+    if line.flag("examples"):
+        from pytrace import examples
+
+        sys.stdout.write(examples.listing())
+        return 0
     if line.flag("list"):
         return _list(line, options)
     script = request.script(line)

@@ -248,3 +248,20 @@ newest_kernel_package() {
 
 log_file=${TMPDIR:-/tmp}/pytrace-setup.$$.log
 trap 'rm -f "$log_file"' EXIT
+
+# ---------------------------------------------------------------- test machine
+
+# wait_for_others SECONDS: one test machine runs at a time. Takes the lock (descriptor 9) for as long as this process lives, after
+# SECONDS at most (empty: however long it takes).
+wait_for_others() {
+    exec 9>>"$cache/vm.lock"
+    if ! flock -n 9; then
+        other=$(cat "$cache/vm.lock" 2>/dev/null)
+        say "another test machine is running${other:+ (process $other)}: waiting for its end${1:+, $1 seconds at most}"
+        if ! flock ${1:+-w "$1"} 9; then
+            say "it still runs after $1 seconds. Try again later, or end it."
+            return 1
+        fi
+    fi
+    echo $$ >"$cache/vm.lock"
+}

@@ -53,12 +53,14 @@ def test_the_unwinder_knows_one_machine(monkeypatch: pytest.MonkeyPatch, machine
     assert f"  dwunwind (DWARF stack unwinding): {answer}\n" in info.report()
 
 
-LINES = ["libdw (DWARF support): yes", "libsystemd (systemd notify support): yes", "libdebuginfod (debuginfod support): yes",
-         "blazesym (advanced symbolization): yes", "bfd: no",
-         "dpath: yes", "get_tai_ns: yes", "get_func_ip: yes", "lookup_percpu_elem: yes", "get_boot_ns: yes",
-         "probe_read_kernel: yes", "send_signal: yes", "override_return: yes", "jiffies64: yes", "skboutput: yes",
-         "Instruction limit: 1000000", "Loop support: yes", "btf: yes", "module btf: yes", "map batch: yes",
-         "kprobe_multi: yes", "uprobe_multi: yes", "kprobe_session: yes", "iter: yes", "uprobe: yes", "fentry: switched off"]  # fmt: skip
+LINES = [
+    "libdw (DWARF support): yes", "libsystemd (systemd notify support): yes", "bfd: no",
+    "libdebuginfod (debuginfod support): yes", "blazesym (advanced symbolization): yes",
+    "dpath: yes", "get_tai_ns: yes", "get_func_ip: yes", "lookup_percpu_elem: yes", "get_boot_ns: yes",
+    "probe_read_kernel: yes", "send_signal: yes", "override_return: yes", "jiffies64: yes", "skboutput: yes",
+    "Instruction limit: 1000000", "Loop support: yes", "btf: yes", "module btf: yes", "map batch: yes",
+    "kprobe_multi: yes", "uprobe_multi: yes", "kprobe_session: yes", "iter: yes", "uprobe: yes", "fentry: switched off",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -68,3 +68,39 @@ def test_pip_is_run_wherever_the_checkout_is(tmp_path: Path, way: str) -> None:
     given = (folder / "tmp" / "arguments").read_text().splitlines()
     assert given[:2] == ["-m", "pip"]
     assert given[-2:] == ["-e", str(folder)]
+
+
+def lock_and_wait(folder: Path, seconds: str) -> subprocess.CompletedProcess[str]:
+    """Wait for the one test machine that may run, as scripts/vm does."""
+    asked = f"wait_for_others {seconds} && echo mine; cat \"$cache/vm.lock\"; rm -f \"$log_file\""
+    script = f"root='{folder}'; . {SETUP}; {asked}"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "TMPDIR": str(folder)}
+    return subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+
+
+def test_waiting_for_another_test_machine_has_an_end(tmp_path: Path) -> None:
+    (tmp_path / "pytrace").mkdir()
+    first = lock_and_wait(tmp_path, "")
+    assert first.stdout.startswith("mine\n")
+    assert first.stderr == ""
+    lock = tmp_path / "pytrace" / "vm.lock"
+    with subprocess.Popen(["flock", str(lock), "cat"], stdin=subprocess.PIPE) as holder:
+        while subprocess.run(["flock", "-n", str(lock), "true"], check=False).returncode == 0:
+            assert holder.poll() is None
+        lock.write_text(f"{holder.pid}\n")
+        late = lock_and_wait(tmp_path, "1")
+        assert "mine" not in late.stdout
+        said = f"another test machine is running (process {holder.pid}): waiting for its end, 1 seconds at most"
+        assert said in late.stderr
+        assert "it still runs after 1 seconds" in late.stderr
+        holder.communicate()
+    again = lock_and_wait(tmp_path, "60")
+    assert again.stdout.startswith("mine\n")
+    assert str(holder.pid) not in again.stdout.split()
+
+
+def test_the_command_line_of_the_test_machine_has_a_limit_for_waiting() -> None:
+    text = (SETUP.parent / "run").read_text()
+    assert 'scripts/vm" --wait "${PYTRACE_VM_WAIT:-300}"' in text

@@ -54,7 +54,7 @@ _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 
 
 _SEARCHES = 64
-"""After so many look-ups by name, each of which searches the data, a dictionary is made: that pays for listings only."""
+"""After so many look-ups by name, which search the data, a dictionary is made: that pays for listings only."""
 _NOWHERE = 1 << 32
 
 

@@ -53,7 +53,7 @@ class Kallsyms:
 
     @cached_property
     def withheld(self) -> str:
-        """Why the addresses are hidden, and what to do; empty when they are not, or when there are no symbols at all."""
+        """Why the addresses are hidden, and what to do; empty when they are not, or when there are no symbols."""
         if not self.text or not self.hidden:
             return ""
         if facts.read_text("/proc/sys/kernel/kptr_restrict").strip() == "2":

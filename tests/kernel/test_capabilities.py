@@ -43,8 +43,8 @@ class User:
 
     def kallsyms(self) -> str:
         """The beginning of the kernel's symbols as the user sees them."""
-        words = self.command()[:-3]
-        return subprocess.run([*words, "head", "-n", "1", "/proc/kallsyms"], capture_output=True, text=True, check=True).stdout
+        words = [*self.command()[:-3], "head", "-n", "1", "/proc/kallsyms"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
     def run(self, *arguments: str, capabilities: tuple[str, ...] = ENOUGH) -> subprocess.CompletedProcess[str]:
         """Run pytrace to its end."""
@@ -60,12 +60,12 @@ class User:
 
 
 @pytest.fixture
-def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     """A user of no rights but those that a test gives."""
     home = tmp_path_factory.mktemp("home")
     # Folders of pytest are root's alone; their capabilities let the user in, but not the commands that it starts.
     os.chown(home, USER, USER)
-    yield User(home)
+    return User(home)
 
 
 @pytest.fixture
@@ -77,24 +77,26 @@ def public(programs: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-TRACED = [
-    pytest.param("tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @ = count(); }", "syscalls 7", "@: 7", id="tracepoint"),
-    pytest.param("rawtracepoint:sys_enter /pid == cpid && args.id == 110/ { @ = count(); }", "syscalls 7", "@: 7", id="rawtracepoint"),
-    pytest.param("uprobe:{programs}/calls:add /pid == cpid/ { @[arg1] = count(); }", "calls 2", "@[0]: 1\n@[2]: 1", id="uprobe"),
-    pytest.param("uretprobe:{programs}/calls:add /pid == cpid/ { @ = sum(retval); }", "calls 3", "@: 9", id="uretprobe"),
-    pytest.param("usdt:{programs}/usdt:sample:four /pid == cpid/ { @[str(arg2)] = count(); }", "usdt 1", "@[text 0]: 1", id="usdt"),
-    pytest.param("usdt:{programs}/usdt:sample:guarded /pid == cpid/ { @ = count(); }", "usdt 4", "@: 4", id="semaphore"),
-    pytest.param("profile:hz:199 /pid == cpid/ { @[ustack(1)] = count(); }", "busy 300", "hot+", id="profile"),
-    pytest.param("software:page-faults:1 /pid == cpid/ { @ = 1; }", "syscalls", "@: 1", id="software"),
-    pytest.param("uprobe:{programs}/calls:inner /pid == cpid/ { print(ustack(2)); exit(); }", "calls 1", "inner+0", id="user_stack"),
-    pytest.param('begin { printf("%s %d\\n", str("x"), 7); @["k"] = hist(3); exit(); }', "", "x 7", id="printing"),
-    pytest.param('iter:task { printf("task %d\\n", ctx.task.pid > 0); }', "", "task 1", id="iterator"),
-    pytest.param('interval:ms:1 { printf("tick\\n"); exit(); }', "", "tick", id="interval"),
-]  # fmt: skip
+TRACED = {
+    "tracepoint": ("tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @ = count(); }", "syscalls 7", "@: 7"),
+    "rawtracepoint": ("rawtracepoint:sys_enter /pid == cpid/ { @ = 1; }", "syscalls 7", "@: 1"),
+    "uprobe": ("uprobe:{programs}/calls:add /pid == cpid/ { @[arg1] = count(); }", "calls 2", "@[0]: 1\n@[2]: 1"),
+    "uretprobe": ("uretprobe:{programs}/calls:add /pid == cpid/ { @ = sum(retval); }", "calls 3", "@: 9"),
+    "usdt": ("usdt:{programs}/usdt:sample:four /pid == cpid/ { @[str(arg2)] = 1; }", "usdt 1", "@[text 0]: 1"),
+    "semaphore": ("usdt:{programs}/usdt:sample:guarded /pid == cpid/ { @ = count(); }", "usdt 4", "@: 4"),
+    "profile": ("profile:hz:199 /pid == cpid/ { @[ustack(1)] = count(); }", "busy 300", "hot+"),
+    "software": ("software:page-faults:1 /pid == cpid/ { @ = 1; }", "syscalls", "@: 1"),
+    "user_stack": ("uprobe:{programs}/calls:inner /pid == cpid/ { print(ustack(2)); exit(); }", "calls 1", "inner+0"),
+    "printing": ('begin { printf("%s %d\\n", str("x"), 7); @["k"] = hist(3); exit(); }', "", "x 7"),
+    "iterator": ('iter:task { printf("task %d\\n", ctx.task.pid > 0); }', "", "task 1"),
+    "interval": ('interval:ms:1 { printf("tick\\n"); exit(); }', "", "tick"),
+}
+"""Script, command, and what is printed."""
 
 
-@pytest.mark.parametrize(("script", "command", "printed"), TRACED)
-def test_what_the_four_capabilities_allow(user: User, public: Path, script: str, command: str, printed: str) -> None:
+@pytest.mark.parametrize("name", list(TRACED))
+def test_what_the_four_capabilities_allow(user: User, public: Path, name: str) -> None:
+    script, command, printed = TRACED[name]
     arguments = ["-q", "-e", script.replace("{programs}", str(public))]
     if command:
         arguments += ["-c", f"{public}/{command}"]
@@ -109,11 +111,15 @@ def test_what_the_four_capabilities_allow(user: User, public: Path, script: str,
     assert kept[0].stat().st_uid == USER
 
 
-@pytest.mark.parametrize("operands", [("tracepoint:sched:sched_process_fork",), ("-v", "tracepoint:sched:sched_process_fork"),
-                                      ("rawtracepoint:*:sched_process_fork",), ("-v", "fentry:vmlinux:vfs_read"), ("iter:task",),
-                                      ("uprobe:libc:malloc",), ("software:*",), ("-v", "struct task_struct")])  # fmt: skip
-def test_listings(user: User, operands: tuple[str, ...]) -> None:
-    done = user.run("-l", *operands, capabilities=("dac_read_search",))
+LISTED = [
+    "tracepoint:sched:sched_process_fork", "-v tracepoint:sched:sched_switch", "rawtracepoint:*:sched_process_fork",
+    "-v fentry:vmlinux:vfs_read", "iter:task", "uprobe:libc:malloc", "software:*", "kprobe:vfs_re*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operands", LISTED)
+def test_listings(user: User, operands: str) -> None:
+    done = user.run("-l", *operands.split(), capabilities=("dac_read_search",))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
 

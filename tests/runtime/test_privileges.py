@@ -13,7 +13,9 @@ FIRST = "         0          0 4294967295\n"
 ROOTLESS = "         0       1000          1\n"
 
 
-@pytest.mark.parametrize(("uid_map", "inner"), [(FIRST, False), (ROOTLESS, True), ("", False), (FIRST + ROOTLESS, True)])
+@pytest.mark.parametrize(
+    ("uid_map", "inner"), [(FIRST, False), (ROOTLESS, True), ("", False), (FIRST + ROOTLESS, True)]
+)
 def test_user_namespaces(uid_map: str, inner: bool) -> None:
     assert privileges.user_namespace(uid_map) is inner
 

@@ -92,7 +92,8 @@ class Symbolizer:
     def _kernel(self, address: int) -> list[Frame]:
         place = self._kallsyms.place(address)
         if place is None and address >= KERNEL_HALF and self._kallsyms.withheld:
-            self._unreadable["names of kernel functions"] = f"the kernel hides their addresses ({self._kallsyms.withheld})"
+            why = f"the kernel hides their addresses ({self._kallsyms.withheld})"
+            self._unreadable["names of kernel functions"] = why
             return [Frame("")]
         if place is None and address >= KERNEL_HALF and time.monotonic() - self._kernel_read > _KERNEL_REREAD:
             # Modules and BPF programs come and go.

@@ -1,0 +1,85 @@
+"""The package as users get it: a wheel, installed into a fresh virtual environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pytrace import examples
+from tests.support.patience import patience
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted(path.relative_to(ROOT / "docs/examples") for path in (ROOT / "docs/examples").rglob("*.bt"))
+
+
+def test_examples_of_a_checkout() -> None:
+    assert examples.folder() == str(ROOT / "docs" / "examples")
+    lines = examples.listing().splitlines()
+    assert lines[0] == examples.folder()
+    for name in (path for path in SCRIPTS if len(path.parts) == 1):
+        line = next(line for line in lines if line.startswith(f"  {name} "))
+        assert line.rstrip(")").endswith(("?", ".")), line
+
+
+def test_a_copy_without_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(examples, "__file__", str(tmp_path / "pytrace" / "examples.py"))
+    assert examples.folder() == ""
+    assert "no example scripts" in examples.listing()
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Output of a command that succeeds, away from the checkout."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=patience(120), cwd="/",
+        env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built as ``pip install .`` does, but with what is installed here."""
+    for package in ("pip", "hatchling"):
+        pytest.importorskip(package, reason=f"the package {package} is not here")
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, ROOT)
+    (made,) = folder.glob("pytrace-*.whl")
+    return made
+
+
+@pytest.mark.slow
+def test_a_wheel_has_what_a_run_needs(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = ROOT / "pytrace"
+    files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert not {str(path.relative_to(ROOT)) for path in files} - names
+    assert not {f"pytrace/example_scripts/{path}" for path in SCRIPTS} - names
+    assert not [name for name in names if name.startswith(("tests/", "docs/", "scripts/"))]
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_finds_its_examples_and_runs_them(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    run(sys.executable, "-m", "pip", "--python", home / "bin/python", "install", "-q", "--no-deps", "--no-index", wheel)
+    # What the wheel depends on is that of these tests.
+    (place,) = home.glob("lib/python*/site-packages")
+    (place / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = home / "bin" / "pytrace"
+    listed = run(command, "--examples").splitlines()
+    assert Path(listed[0]) == place / "pytrace" / "example_scripts"
+    assert any("cpu-profile.bt" in line for line in listed)
+    assert run(command, "--version").startswith("pytrace ")
+    # Examples import each other's parts: the folder is complete.
+    text = run(command, "--fmt", f"{listed[0]}/cpu-profile.bt", XDG_CACHE_HOME=str(tmp_path))
+    assert 'import "lib/family.bt";' in text
+    for name in (path for path in SCRIPTS if len(path.parts) == 1):
+        if os.geteuid() == 0 and "vfs" not in str(name):
+            run(command, "-l", f"{listed[0]}/{name}", XDG_CACHE_HOME=str(tmp_path))
