@@ -6,13 +6,14 @@ Layouts are those of ``struct perf_event_attr`` in ``include/uapi/linux/perf_eve
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
 from enum import IntEnum
 
 from pytrace.dataclass import dataclass, replace
-from pytrace.runtime import facts, syscalls
+from pytrace.runtime import facts, privileges, syscalls
 from pytrace.runtime.syscalls import Memory
 
 ATTR_SIZE = 128
@@ -96,9 +97,31 @@ def breakpoint_attr(address: int, length: int, mode: str) -> EventAttr:
 
 
 def open_event(attr: EventAttr, *, pid: int = -1, cpu: int = -1) -> int:
-    """Open a perf event of one process (or -1) on one CPU (or -1) and return its descriptor."""
+    """Open a perf event of one process (or -1) on one CPU (or -1) and return its descriptor.
+
+    Raises:
+        OSError: the kernel refuses it; the text says which setting does, where one is known to.
+    """
     memory = Memory(attr.pack())
-    return syscalls.call("perf_event_open", memory.address, pid, cpu, -1, _FLAG_CLOEXEC)
+    try:
+        return syscalls.call("perf_event_open", memory.address, pid, cpu, -1, _FLAG_CLOEXEC)
+    except PermissionError:
+        reason = barred()
+        if not reason:
+            raise
+        raise PermissionError(errno.EPERM, reason) from None
+
+
+def barred() -> str:
+    """Why this process may open no perf event at all, whatever other rights it has; empty when it may.
+
+    Distributions (Debian, Ubuntu) patched levels above 2 into their kernels, which ask for CAP_SYS_ADMIN.
+    """
+    level = facts.read_text("/proc/sys/kernel/perf_event_paranoid").strip()
+    if level in ("", "-1", "0", "1", "2") or "CAP_SYS_ADMIN" in privileges.effective_capabilities():
+        return ""
+    setting = f"sysctl kernel.perf_event_paranoid is {level}; 2 allows them"
+    return f"this kernel keeps perf events for CAP_SYS_ADMIN ({setting})"
 
 
 def enable(event: int) -> None:

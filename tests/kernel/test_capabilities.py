@@ -22,6 +22,9 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = 65534
+PARANOID = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+MOST_PARANOID = 2
+"""Kernels of distributions know higher levels, where the four capabilities are not enough."""
 ENOUGH = ("bpf", "perfmon", "dac_read_search", "dac_override")
 """What the README names, as setpriv(1) calls it."""
 
@@ -103,6 +106,9 @@ def test_what_the_four_capabilities_allow(user: User, public: Path, name: str) -
     # The second start takes the compiled script from the cache.
     for _ in range(2):
         done = user.run(*arguments)
+        if done.returncode and PARANOID > MOST_PARANOID:
+            assert "sysctl kernel.perf_event_paranoid" in done.stderr
+            pytest.skip("this kernel keeps perf events for CAP_SYS_ADMIN")
         assert done.returncode == 0, done
         assert printed in done.stdout, done
         assert not done.stderr
@@ -127,6 +133,8 @@ def test_listings(user: User, operands: str) -> None:
 def test_kernel_functions_have_names_with_one_more(user: User, public: Path) -> None:
     script = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { print(kstack(3)); exit(); }"
     command = ("-q", "-e", script, "-c", f"{public}/syscalls 1")
+    if PARANOID > MOST_PARANOID:
+        pytest.skip("this kernel keeps perf events for CAP_SYS_ADMIN")
     named = user.run(*command, capabilities=(*ENOUGH, "syslog"))
     assert (named.returncode, named.stderr) == (0, "")
     assert re.search(r"^ +\w+\+\d+$", named.stdout, re.MULTILINE), named.stdout
