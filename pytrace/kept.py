@@ -44,14 +44,7 @@ def write(path: str, *parts: bytes) -> bool:
     """Store bytes for later runs, whole or not at all; False where it cannot be done, which only costs time."""
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, f".{name}.{os.getpid()}")
-    try:
-        # Whoever's home directory is not there (/nonexistent of system users) shall not get one.
-        if not os.path.isdir(os.path.dirname(os.path.dirname(os.path.dirname(folder)))):
-            return False
-        os.makedirs(folder, exist_ok=True, mode=0o700)
-        if not _own(os.stat(folder)):
-            return False
-    except OSError:
+    if not make_directory(folder):
         return False
     try:
         with open(fresh, "xb", opener=open_private) as file:
@@ -63,6 +56,27 @@ def write(path: str, *parts: bytes) -> bool:
             os.unlink(fresh)
         return False
     return True
+
+
+def make_directory(folder: str) -> bool:
+    """Make a directory of :func:`directory` where it is not there; False where what is in it could not be believed."""
+    try:
+        # Whoever's home directory is not there (/nonexistent of system users) shall not get one.
+        if not os.path.isdir(os.path.dirname(os.path.dirname(os.path.dirname(folder)))):
+            return False
+        os.makedirs(folder, exist_ok=True, mode=0o700)
+    except OSError:
+        return False
+    return is_private_directory(folder)
+
+
+def is_private_directory(folder: str) -> bool:
+    """Whether a directory is there that nobody but the user can write to."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and _own(found)
 
 
 def open_private(path: str, flags: int) -> int:

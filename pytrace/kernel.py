@@ -103,6 +103,29 @@ class UserParameter:
     declaration: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class KernelHeaders:
+    """Headers of a kernel: what its own build gives to the compiler.
+
+    *trees* are the roots (source, build), *folders* the directories to search in their order, *included* the files that
+    come before every text, *defines* macros (``NAME=VALUE``).
+    """
+
+    trees: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What is wrong with the trees that environment variables name."""
+
+    def holds(self, path: str) -> bool:
+        """Whether a file is one of these headers."""
+        return path.startswith(tuple(f"{folder}/" for folder in self.folders))
+
+
+NO_HEADERS = KernelHeaders()
+
+
 class KernelInfo(Protocol):
     """What the compiler may ask about the machine. Look-ups that find nothing return None or an empty list."""
 
@@ -262,11 +285,14 @@ class KernelInfo(Protocol):
     def cgroup_id(self, path: str) -> int | None:
         """Id of a cgroup v2 directory."""
 
-    def header_directories(self) -> list[str]:
-        """Where kernel headers are, for the C front end."""
+    def headers(self) -> KernelHeaders:
+        """Headers of the running kernel, as far as they are installed."""
 
     def depend_on_file(self, path: str) -> None:
         """Note that the compilation read a file (an import, a header)."""
+
+    def depend_on_headers(self, paths: Iterable[str]) -> None:
+        """Note that the compilation read many files (the kernel's headers)."""
 
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
         """What the answers so far depend on, for the compile cache; ``runtime.facts.still_true`` can check it."""

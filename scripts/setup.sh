@@ -246,6 +246,48 @@ newest_kernel_package() {
     apt-cache pkgnames "linux-image-$1." 2>/dev/null | grep -E -- '-amd64-unsigned$' | grep -vE 'rt-|cloud-|bpo' | sort -V | tail -n 1
 }
 
+# ensure_headers SERIES: sets `headers` to the build tree of the newest kernel headers of that series that are in the cache or that apt
+# offers. Fetched and unpacked, not installed: what tests find in /usr/src and /lib/modules stays as it is.
+ensure_headers() {
+    trees=$cache/kernel-headers
+    mkdir -p "$trees" || return 1
+    cached=$(cd "$trees" && for found in "$1".*/.ready; do [ -e "$found" ] && printf '%s\n' "${found%/.ready}"; done | sort -V | tail -n 1)
+    if [ -z "$cached" ]; then
+        (
+            if command -v flock >/dev/null; then flock 8; fi # two first starts at once: the second finds it done
+            fetch_headers "$1"
+        ) 8>"$cache/setup.lock" || return 1
+        cached=$(cd "$trees" && printf '%s\n' "$1".*/.ready | sort -V | tail -n 1)
+        cached=${cached%/.ready}
+    fi
+    headers=$trees/$cached/usr/src/linux-headers-$cached
+}
+
+fetch_headers() {
+    for found in "$trees/$1".*/.ready; do if [ -e "$found" ]; then return 0; fi; done
+    command -v apt-get >/dev/null && command -v dpkg >/dev/null ||
+        { say "kernel headers come as Debian packages: apt-get and dpkg are needed"; return 1; }
+    package=$(newest_headers_package "$1")
+    if [ -z "$package" ]; then
+        if is_root; then apt_update force || return 1; package=$(newest_headers_package "$1"); fi
+        [ -n "$package" ] || { say "apt offers no linux-headers-$1.*-amd64 (try: sudo apt-get update)"; return 1; }
+    fi
+    release=${package#linux-headers-}
+    set -- "$package" "${package%-amd64}-common"
+    say "fetching the headers of kernel $release (once)"
+    rm -rf "${trees:?}/$release" && mkdir -p "$trees/$release" || return 1
+    (
+        cd "$trees/$release" || exit 1
+        apt-get -q -q -o APT::Sandbox::User=root download "$@" >&2 || { is_root && apt_update force && apt-get -q -q -o APT::Sandbox::User=root download "$@" >&2; } || exit 1
+        for file in ./*.deb; do dpkg -x "$file" . && rm -f "$file" || exit 1; done
+        : >.ready
+    ) || { say "could not fetch $*"; return 1; }
+}
+
+newest_headers_package() {
+    apt-cache pkgnames "linux-headers-$1." 2>/dev/null | grep -E -- '-amd64$' | grep -vE 'rt-|cloud-' | sort -V | tail -n 1
+}
+
 log_file=${TMPDIR:-/tmp}/pytrace-setup.$$.log
 trap 'rm -f "$log_file"' EXIT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import Diagnostics
@@ -11,6 +12,9 @@ from pytrace.frontend import ast, imports
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.types import Enum, Struct, Type
+
+if TYPE_CHECKING:
+    from pytrace.frontend.cheaders import DeclaredNames
 
 
 @dataclass(slots=True)
@@ -24,22 +28,37 @@ class Definitions:
     typedefs: dict[str, Type] = field(default_factory=dict)
     macros: dict[str, Callable[[], ast.Expr | None]] = field(default_factory=dict)
     """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
+    headers: DeclaredNames | None = None
+    """What headers declare, as far as they are the system's: the C library's before the kernel's BTF, which comes
+    before the kernel's own headers.
+    """
     files: list[str] = field(default_factory=list)
-    """Headers that were read."""
-    absent: list[str] = field(default_factory=list)
-    """Kernel headers that the machine does not have, in whose place the types of BTF stand."""
+    """Headers that were read, other than the kernel's."""
+    kernel_files: list[str] = field(default_factory=list)
+    """Headers of the kernel that were read."""
+    skipped: Callable[[], list[str]] = list
+    """Hints about headers that were not read, for what may be unknown because of that."""
     binaries: tuple[str, ...] = ()
     """Files of user probes, whose DWARF has types."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
-        found = self.structs.get((kind, name)) or self.kernel.struct(kind, name) or self._of_binaries(kind, name)
+        found = self.structs.get((kind, name)) or self._type(kind, name, self.kernel.struct(kind, name))
         return found if isinstance(found, Struct) else None
 
     def enum(self, name: str) -> Enum | None:
         """The enumeration of that name."""
-        found = self.enums.get(name) or self.kernel.enum(name) or self._of_binaries("enum", name)
+        found = self.enums.get(name) or self._type("enum", name, self.kernel.enum(name))
         return found if isinstance(found, Enum) else None
+
+    def _type(self, kind: str, name: str, of_btf: Type | None) -> Type | None:
+        """A type that the script does not define: of the C library, the kernel, or the binaries that are traced."""
+        return (
+            (self.headers and self.headers.library_type(kind, name))
+            or of_btf
+            or (self.headers and self.headers.any_type(kind, name))
+            or (self._of_binaries(kind, name) if kind != "typedef" else None)
+        )
 
     def _of_binaries(self, kind: str, name: str) -> Type | None:
         found = (self.kernel.user_type(path, kind, name) for path in self.binaries)
@@ -47,24 +66,50 @@ class Definitions:
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
         """The enumeration that has a member of that name, and the member's value."""
-        return self.enumerators.get(name) or self.kernel.enumerator(name)
+        found = self.enumerators.get(name)
+        if found is not None:
+            return found
+        declared = self.headers.enumerator(name) if self.headers is not None else None
+        of_btf = self.kernel.enumerator(name)
+        # One name may stand for several things in a kernel, of which the script included one.
+        return of_btf if declared is None or (of_btf is not None and of_btf[1] == declared[1]) else declared
 
     def typedef(self, name: str) -> Type | None:
         """What a typedef or a C base type stands for."""
-        return self.typedefs.get(name) or self.kernel.typedef(name)
+        return self.typedefs.get(name) or self._type("typedef", name, self.kernel.typedef(name))
 
     def macro(self, name: str) -> ast.Expr | None:
         """The expression that an object-like macro stands for; names in it are not resolved."""
         found = self.macros.get(name)
-        return found() if found is not None else None
+        if found is not None:
+            return found()
+        return self.headers.macro(name) if self.headers is not None else None
+
+    def constant(self, name: str) -> int | None:
+        """The value of a macro of the kernel's headers that comes with pytrace; for names that nothing else defines."""
+        from pytrace.frontend import constants
+
+        return constants.value(name, self.kernel)
 
     def names(self, kind: str) -> Iterable[str]:
-        """Names of all ``struct``, ``union``, ``enum``, ``typedef`` or ``macro`` definitions, for suggestions."""
+        """Names of all ``struct``, ``union``, ``enum``, ``typedef``, ``macro`` or ``constant`` definitions, for
+        suggestions.
+        """
         if kind == "macro":
-            return list(self.macros)
+            return [*self.macros, *(self.headers.macro_names() if self.headers is not None else ())]
+        if kind == "constant":
+            return self._constants()
         own = [name for found, name in self.structs if found == kind]
         own.extend(self.enums if kind == "enum" else self.typedefs if kind == "typedef" else ())
+        if self.headers is not None:
+            own.extend(self.headers.names(kind))
         return [*own, *self.kernel.type_names(kind)]
+
+    def _constants(self) -> list[str]:
+        from pytrace.frontend import constants
+
+        declared = self.headers.enumerators() if self.headers is not None else ()
+        return [*self.names("macro"), *self.enumerators, *declared, *constants.names(self.kernel)]
 
 
 def read(program: ast.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
@@ -77,4 +122,6 @@ def read(program: ast.Program, options: CompileOptions, kernel: KernelInfo, diag
     for path in (*imports.files(program)[1:], *found.files):
         if os.path.isabs(path):
             kernel.depend_on_file(path)
+    if found.kernel_files:
+        kernel.depend_on_headers(found.kernel_files)
     return found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend import ast, ctranslation
+from pytrace.frontend.cheaders import DeclaredNames
 from pytrace.frontend.ctranslation import Translation
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
@@ -31,9 +32,14 @@ def read(
     if not options.includes and _plain_macros(program, found):
         return
     translation = ctranslation.translate(program, options, kernel, diagnostics)
-    for included in translation.unit.get_includes():
-        found.files.append(str(included.include))
-    found.absent.extend(translation.missing_headers)
+    paths = dict.fromkeys(str(included.include) for included in translation.unit.get_includes())
+    found.kernel_files.extend(path for path in paths if translation.headers.holds(path))
+    found.files.extend(path for path in paths if not translation.headers.holds(path))
+    found.skipped = lambda: ctranslation.skipped_hints(
+        translation.absent, translation.partial, translation.tolerated
+    )
+    for problem in translation.problems:
+        diagnostics.warn(problem, program.span)
     Reader(translation, found).run()
 
 
@@ -100,21 +106,54 @@ class Reader:
         unsigned = (table.CHAR_U, table.UCHAR, table.USHORT, table.UINT, table.ULONG, table.ULONGLONG, table.UINT128)
         self.readers.update({item: lambda kind: Int(kind.get_size(), True) for item in signed})
         self.readers.update({item: lambda kind: Int(kind.get_size(), False) for item in unsigned})
+        self.keywords = {
+            self.kinds.STRUCT_DECL: "struct",
+            self.kinds.UNION_DECL: "union",
+            self.kinds.ENUM_DECL: "enum",
+            self.kinds.TYPEDEF_DECL: "typedef",
+        }
+        self.values: dict[str, int] = {}
+        """Values of macros, of those words of the script that are macros."""
         self.functions = (table.FUNCTIONPROTO, table.FUNCTIONNOPROTO)
 
     def run(self) -> None:
-        """Read all declarations; members of structs are read when they are asked for."""
+        """Find all declarations; what system headers declare is read when it is asked for."""
+        kinds = self.kinds
         handlers = {
-            self.kinds.STRUCT_DECL: self._struct,
-            self.kinds.UNION_DECL: self._struct,
-            self.kinds.ENUM_DECL: self._enum,
-            self.kinds.TYPEDEF_DECL: self._typedef,
-            self.kinds.MACRO_DEFINITION: self._define,
+            kinds.STRUCT_DECL: self._struct,
+            kinds.UNION_DECL: self._struct,
+            kinds.ENUM_DECL: self._enum,
+            kinds.TYPEDEF_DECL: self._typedef,
         }
+        macro = kinds.MACRO_DEFINITION
+        self.found.headers = declared = DeclaredNames(self)
         for cursor in self.translation.unit.cursor.get_children():
-            place = cursor.location.file
-            if place is not None and str(place) != ctranslation.PRELUDE and cursor.kind in handlers:
-                handlers[cursor.kind](cursor)
+            kind = cursor.kind
+            if kind == macro:
+                declared.add_macro(cursor.spelling, cursor)
+            elif kind in handlers:
+                place = cursor.location
+                if place.is_in_system_header:
+                    self._note(cursor, declared)
+                elif place.file is not None and str(place.file) != ctranslation.PRELUDE:
+                    handlers[kind](cursor)
+
+    def _note(self, cursor: Any, declared: DeclaredNames) -> None:
+        name = self.name(cursor)
+        if cursor.is_definition() and (name or cursor.kind == self.kinds.ENUM_DECL):
+            declared.add_type(self.keywords[cursor.kind], name, cursor)
+
+    @staticmethod
+    def name(cursor: Any) -> str:
+        """Name of a declaration, empty for one without."""
+        return "" if _unnamed(cursor) else str(cursor.spelling)
+
+    def inner(self, cursor: Any) -> Iterator[tuple[str, Any]]:
+        """Definitions inside a struct or union."""
+        for item in cursor.get_children():
+            keyword = self.keywords.get(item.kind)
+            if keyword is not None and item.is_definition():
+                yield keyword, item
 
     # ---- declarations
 
@@ -138,38 +177,48 @@ class Reader:
             if enum.name:
                 self.found.enums[enum.name] = enum
             for name, value in enum.members:
-                self.found.enumerators[name] = (enum, value)
+                if name.startswith(ctranslation.VALUE):
+                    self._value(name.removeprefix(ctranslation.VALUE), value)
+                else:
+                    self.found.enumerators[name] = (enum, value)
+
+    def _value(self, name: str, value: int) -> None:
+        if name not in self.translation.refused:
+            self.values[name] = value
 
     def _typedef(self, cursor: Any) -> None:
         self.found.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
 
-    def _define(self, cursor: Any) -> None:
+    def define(self, cursor: Any) -> Callable[[], ast.Expr | None] | None:
+        """What gives the expression of a macro; None for macros with parameters and for the compiler's own."""
         tokens = list(cursor.get_tokens())
-        if len(tokens) < 2:
-            return
+        if len(tokens) < 2 or cursor.location.file is None:
+            return None
         first, second = tokens[0].extent, tokens[1].extent
         if tokens[1].spelling == "(" and second.start.offset == first.end.offset:
-            return
+            return None
+        name = cursor.spelling
+        if cursor.location.is_in_system_header and name in self.values:
+            return lambda: _literal(name, self.values[name])
         body = " ".join(token.spelling for token in tokens[1:])
-        self.found.macros[cursor.spelling] = _macro(cursor.spelling, body, None, self._evaluate)
+        return _macro(name, body, None, self._evaluate)
 
     def _evaluate(self, name: str) -> ast.Expr | None:
         """The value that C gives a macro: an integer or a string; None when it has none."""
+        if name in self.values:
+            return _literal(name, self.values[name])
         for ending, read in (
             (f"enum {{ __pytrace_value = ({name}) }};\n", _integer),
             (f"static const char __pytrace_text[] = {name};\n", _string),
         ):
             unit = self.translation.parse(ending)
-            if any(item.severity >= ctranslation.ERROR for item in unit.diagnostics):
+            wrong = (item for item in unit.diagnostics if item.severity >= ctranslation.ERROR)
+            if any(not self.translation.system(str(item.location.file)) for item in wrong):
                 continue
             last = list(unit.cursor.get_children())[-1]
             value = read(last)
-            source = Source(f"macro {name}", name)
-            span = Span(source, 0, len(name))
-            if isinstance(value, int):
-                return ast.IntLiteral(span, value)
             if value is not None:
-                return ast.StringLiteral(span, value)
+                return _literal(name, value)
         return None
 
     # ---- types
@@ -178,7 +227,7 @@ class Reader:
         """The value type of a C type."""
         declaration = kind.get_declaration()
         if declaration.kind == self.kinds.TYPEDEF_DECL:
-            if declaration.spelling in self.translation.declared:
+            if declaration.spelling in self.translation.declared or self._of_kernel(declaration):
                 known = self.kernel.typedef(declaration.spelling)
                 if known is not None:
                     return known
@@ -190,6 +239,11 @@ class Reader:
             return read(kind if kind.kind == plain.kind else plain)
         # Floating point and vector types: bytes that scripts can copy but not compute with.
         return Array(UINT8, max(0, plain.get_size()))
+
+    def _of_kernel(self, cursor: Any) -> bool:
+        """Whether a declaration is in one of the kernel's headers."""
+        headers = self.translation.headers
+        return bool(headers.folders) and headers.holds(str(cursor.location.file))
 
     def _pointer(self, kind: Any) -> Type:
         target = kind.get_pointee()
@@ -205,6 +259,11 @@ class Reader:
         if name and (definition is None or f"{keyword} {name}" in self.translation.declared):
             known = self.kernel.struct(keyword, name)
             return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, align=1)
+        if name and self._of_kernel(definition):
+            # BTF says how this kernel was built; the headers may be of another one.
+            known = self.kernel.struct(keyword, name)
+            if known is not None:
+                return known
         usr = (definition or cursor).get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
         if usr not in self.structs:
             kind = definition.type
@@ -235,7 +294,11 @@ class Reader:
         """The type of an enum declaration."""
         definition = cursor.get_definition() or cursor
         name = "" if _unnamed(cursor) else cursor.spelling
-        if name and (cursor.get_definition() is None or f"enum {name}" in self.translation.declared):
+        if name and (
+            cursor.get_definition() is None
+            or f"enum {name}" in self.translation.declared
+            or self._of_kernel(definition)
+        ):
             known = self.kernel.enum(name)
             if known is not None:
                 return known
@@ -250,6 +313,11 @@ class Reader:
             signed = isinstance(base, Int) and base.signed
             self.enums[usr] = Enum(name, max(1, definition.type.get_size()), signed, members)
         return self.enums[usr]
+
+
+def _literal(name: str, value: int | bytes) -> ast.Expr:
+    span = Span(Source(f"macro {name}", name), 0, len(name))
+    return ast.IntLiteral(span, value) if isinstance(value, int) else ast.StringLiteral(span, value)
 
 
 def _unnamed(cursor: Any) -> bool:

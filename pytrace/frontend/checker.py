@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 class Definitions(Protocol):
     """C definitions of the script, completed by the kernel's (``frontend.cdefs``)."""
 
-    absent: list[str]
-    """Kernel headers that the machine does not have."""
+    skipped: Callable[[], list[str]]
+    """Hints about headers that were not read, for what may be unknown because of that."""
     binaries: tuple[str, ...]
     """Files of user probes, whose DWARF has types."""
 
@@ -70,8 +70,13 @@ class Definitions(Protocol):
     def macro(self, name: str) -> ast.Expr | None:
         """The expression that an object-like macro stands for."""
 
+    def constant(self, name: str) -> int | None:
+        """The value of a constant of the kernel's headers that comes with pytrace."""
+
     def names(self, kind: str) -> Iterable[str]:
-        """Names of all ``struct``, ``union``, ``enum``, ``typedef`` or ``macro`` definitions, for suggestions."""
+        """Names of all ``struct``, ``union``, ``enum``, ``typedef``, ``macro`` or ``constant`` definitions, for
+        suggestions.
+        """
 
 
 class Checker:

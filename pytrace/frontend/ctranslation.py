@@ -3,6 +3,9 @@
 The text is parsed again with what was missing added, until nothing is: headers that the machine does not have while BTF
 has the kernel's types become empty, and kernel types that the text uses without defining them are declared, with size
 and alignment from BTF.
+
+The kernel's own headers are searched where the script, or a header of its own, includes one of them. Scripts for user
+programs do not get them: the C library's headers and the kernel's define the same types differently.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend import ast
-from pytrace.kernel import KernelInfo
+from pytrace.kernel import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Span
 from pytrace.types import Array, Bool, Enum, Int, Pointer, Struct, Type
@@ -32,12 +35,22 @@ ROUNDS = 12
 """How often at most the text is parsed again; each round adds everything that was found missing."""
 
 KERNEL_HEADER = re.compile(
-    r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm)/"
+    r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"
+    r"keys|math-emu|media|memory|misc|mtd|pcmcia|ras|rv|soc|target|ufs|vdso|video)/"
 )
 """Names of headers that only say what BTF says as well."""
 
+USER_API = re.compile(r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/")
+"""Names of headers of which the C library's packages have the part that is for programs."""
+
+VALUE = "__pytrace_value_"
+"""Start of the names of enumerators that have macros' values."""
+
 ERROR = 3
 """``CXDiagnostic_Error`` of clang-c/CXDiagnostic.h."""
+
+_KEEP_GOING = 0x200
+"""``CXTranslationUnit_KeepGoing`` of clang-c/Index.h: a missing header does not hide what comes after it."""
 
 _MISSING_HEADER = re.compile(r"'(?P<name>[^']+)' file not found")
 _INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>struct|union|enum) (?P<name>\w+)'")
@@ -61,7 +74,22 @@ class Translation:
     text: str = ""
     pieces: list[Piece] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
+    headers: KernelHeaders = NO_HEADERS
+    """The kernel's headers, when the text includes any."""
+    words: tuple[str, ...] = ()
+    """Names of which the values are asked, should they be macros."""
+    refused: set[str] = field(default_factory=set)
+    """Those of the names that have no value that C can compute."""
     missing_headers: list[str] = field(default_factory=list)
+    """Headers that are empty, as the machine does not have them."""
+    absent: list[str] = field(default_factory=list)
+    """Those of them that the script includes, not only other headers."""
+    partial: dict[str, str] = field(default_factory=dict)
+    """Kernel headers of which only the part for programs was read, and its path."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the directories that environment variables name."""
+    tolerated: list[str] = field(default_factory=list)
+    """What the front end could not read of system headers."""
     declared: dict[str, str] = field(default_factory=dict)
     """C declarations that were added, by what they declare (``struct x``, ``u64``)."""
     unit: Any = None
@@ -74,8 +102,27 @@ class Translation:
         text = f"{self.text}{behind}".encode("utf-8", "replace").decode()
         files = [(MAIN, f'#include "{PRELUDE}"\n{text}'), (PRELUDE, self.prelude())]
         files.extend((os.path.join(BUILTIN_HEADERS, name), "") for name in self.missing_headers)
-        options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
+        options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | _KEEP_GOING
+        if self.headers.folders:
+            options |= cindex.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES
         return _index().parse(MAIN, args=self.arguments, unsaved_files=files, options=options)
+
+    def questions(self) -> str:
+        """C that asks for the values of :attr:`words`, each on lines of its own."""
+        return "".join(f"#ifdef {word}\nenum {{ {VALUE}{word} = ({word}) }};\n#endif\n" for word in self.words)
+
+    @property
+    def lines(self) -> int:
+        """Lines of the main file that are the script's, the prelude's included."""
+        return 1 + self.text.count("\n")
+
+    def system(self, path: str) -> bool:
+        """Whether a file is a header that belongs to the system."""
+        return self.headers.holds(path) or path.startswith(SYSTEM_HEADERS)
+
+    def system_folders(self) -> tuple[str, ...]:
+        """Directories of headers for programs, the most particular first."""
+        return (f"/usr/include/{_machine(self.kernel)}-linux-gnu", *SYSTEM_HEADERS)
 
     def prelude(self) -> str:
         """What is declared before the script's own text."""
@@ -97,7 +144,7 @@ def translate(
     program: ast.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
 ) -> Translation:
     """Parse the C part of *program*; what is wrong in it is reported at its place in the script."""
-    found = Translation(kernel, arguments=_arguments(options, kernel))
+    found = Translation(kernel)
     line = 1
     # A file of the working directory comes before a header of that name in the directories for headers.
     files = [os.path.abspath(path) if os.path.exists(path) else path for path in options.includes]
@@ -109,15 +156,85 @@ def translate(
         found.pieces.append(Piece(line, text, span))
         found.text += f"{text}\n"
         line += text.count("\n") + 1
+    wrong = _with_headers(program, options, found)
+    _report(wrong, found, diagnostics)
+    return found
+
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)", re.MULTILINE)
+
+
+def _with_headers(program: ast.Program, options: CompileOptions, found: Translation) -> list[Any]:
+    """Parse with the kernel's headers where the text includes any; what is wrong."""
+    named = [match["name"] for match in _INCLUDE.finditer(found.text)]
+    if not named:
+        return _rounds(options, found)
+    headers = found.kernel.headers()
+    if any(KERNEL_HEADER.match(name) for name in named):
+        found.problems = headers.problems
+    if not any(_holds(headers, name) for name in named):
+        wrong = _rounds(options, found)
+        asked = {*found.partial, *found.missing_headers, *_missing(wrong)}
+        if not any(_holds(headers, name) for name in asked):
+            return wrong
+        # A header of the script's own includes one of the kernel's.
+        found.missing_headers, found.absent, found.partial, found.declared = [], [], {}, {}
+    found.headers = headers
+    found.words = _words(program)
+    return _rounds(options, found)
+
+
+def _holds(headers: KernelHeaders, name: str) -> bool:
+    return any(os.path.isfile(f"{folder}/{name}") for folder in headers.folders)
+
+
+def _missing(wrong: list[Any]) -> list[str]:
+    matches = (_MISSING_HEADER.search(item.spelling) for item in wrong)
+    return [match["name"] for match in matches if match is not None]
+
+
+def _words(program: ast.Program) -> tuple[str, ...]:
+    """Every word of the script and of what it imports."""
+    spans = (program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts))
+    texts = dict.fromkeys(span.source.text for span in spans)
+    return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
+
+
+def _rounds(options: CompileOptions, found: Translation) -> list[Any]:
+    """Parse until nothing can be added; what is wrong then."""
+    found.arguments = _arguments(options, found)
     wrong: list[Any] = []
     for _ in range(ROUNDS):
-        found.unit = found.parse()
-        wrong = [item for item in found.unit.diagnostics if item.severity >= ERROR]
+        found.refused.clear()
+        found.unit = found.parse(found.questions())
+        wrong = [item for item in found.unit.diagnostics if item.severity >= ERROR and not _of_question(item, found)]
         added = [_add(item, found) for item in wrong]
         if not any(added):
             break
-    _report(wrong, found, diagnostics)
-    return found
+    _note_partial(found)
+    return wrong
+
+
+def _of_question(item: Any, found: Translation) -> bool:
+    """Whether a diagnostic is about one of the questions; the word asked about has no value then."""
+    place = item.location
+    if place.file is None or str(place.file) != MAIN or place.line <= found.lines:
+        return False
+    found.refused.add(found.words[min((place.line - found.lines - 1) // 3, len(found.words) - 1)])
+    return True
+
+
+def _note_partial(found: Translation) -> None:
+    """Note which kernel headers the script includes that were found among those for programs only."""
+    if found.headers.folders:
+        return
+    for item in found.unit.get_includes():
+        path = os.path.normpath(str(item.include))
+        folder = next((folder for folder in found.system_folders() if path.startswith(f"{folder}/")), None)
+        if folder is not None and not found.system(str(item.location.file)):
+            name = os.path.relpath(path, folder)
+            if USER_API.match(name):
+                found.partial[name] = path
 
 
 @cache
@@ -129,21 +246,28 @@ def _index() -> Any:
     return cindex.Index.create()
 
 
-def _arguments(options: CompileOptions, kernel: KernelInfo) -> list[str]:
-    machine = {"arm64": "aarch64"}.get(kernel.arch, kernel.arch)
-    found = ["-x", "c", "-std=gnu17", "-w", "-ferror-limit=0", "-nostdinc", "-target", f"{machine}-linux-gnu"]
-    found.extend(["-D__BPF_TRACING__", '-DKBUILD_MODNAME="pytrace"'])
+def _machine(kernel: KernelInfo) -> str:
+    return {"arm64": "aarch64"}.get(kernel.arch, kernel.arch)
+
+
+def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
+    kernel, headers = translation.kernel, translation.headers
+    found = ["-x", "c", "-std=gnu17", "-w", "-ferror-limit=0", "-nostdinc"]
+    found.extend(["-target", f"{_machine(kernel)}-linux-gnu", "-D__BPF_TRACING__", '-DKBUILD_MODNAME="pytrace"'])
     if kernel.has_btf:
         found.append("-DBPFTRACE_HAVE_BTF")
     folders = list(options.include_directories)
     for variable in ("CPATH", "C_INCLUDE_PATH"):
         folders.extend(folder for folder in options.environment.get(variable, "").split(":") if folder)
     found.extend(f"-I{folder}" for folder in folders)
-    headers = kernel.header_directories()
-    if headers:
+    if headers.folders:
         found.append("-D__KERNEL__")
-    for folder in (BUILTIN_HEADERS, *headers, *SYSTEM_HEADERS, f"/usr/include/{machine}-linux-gnu"):
+        found.extend(f"-D{item}" for item in headers.defines)
+    *others, multiarch = translation.system_folders()[1:] + translation.system_folders()[:1]
+    for folder in (BUILTIN_HEADERS, *headers.folders, *others, multiarch):
         found.extend(("-isystem", folder))
+    for path in headers.included:
+        found.extend(("-include", path))
     return found
 
 
@@ -152,16 +276,23 @@ def _add(item: Any, found: Translation) -> bool:
     text = item.spelling
     header = _MISSING_HEADER.search(text)
     if header is not None:
-        name = header["name"]
-        if not found.kernel.has_btf or not KERNEL_HEADER.match(name) or name in found.missing_headers:
-            return False
-        found.missing_headers.append(name)
-        return True
+        return _add_header(header["name"], str(item.location.file), found)
     for name, declaration in _declarations(text, found.kernel):
         if name not in found.declared:
             found.declared[name] = declaration
             return True
     return False
+
+
+def _add_header(name: str, includer: str, found: Translation) -> bool:
+    """Take a header that is not there for empty, where BTF has the types; what a kernel header includes, too."""
+    inside = found.headers.holds(includer)
+    if name in found.missing_headers or not (inside or (found.kernel.has_btf and KERNEL_HEADER.match(name))):
+        return False
+    found.missing_headers.append(name)
+    if not found.system(includer):
+        found.absent.append(name)
+    return True
 
 
 def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
@@ -216,14 +347,46 @@ def _typedef(name: str, kind: Type) -> str:
 
 
 def _report(wrong: list[Any], found: Translation, diagnostics: Diagnostics) -> None:
-    for item in wrong:
+    lost = [item for item in wrong if _MISSING_HEADER.search(item.spelling)]
+    for item in lost or wrong:  # what follows from a missing header says nothing
         place = item.location
-        inside = place.file is not None and str(place.file) == MAIN
+        path = str(place.file) if place.file is not None else ""
+        inside = path == MAIN
+        where = "" if inside or not path else f"{path}:{place.line}: "
+        if found.headers.folders and found.system(path):
+            # Headers of other kernels and compilers: what can be read of them is used.
+            found.tolerated.append(f"{where}{item.spelling}")
+            continue
         span = found.span(place.line - 1, place.column) if inside and found.pieces else found.pieces[0].span
-        where = "" if inside or place.file is None else f"{place.file}:{place.line}: "
         header = _MISSING_HEADER.search(item.spelling)
         if header is not None:
             hints = ["-I DIR adds a directory in which headers are looked for"]
             diagnostics.error(f"{where}there is no header {header['name']!r}", span, hints=hints)
         else:
-            diagnostics.error(f"{where}C: {item.spelling}", span)
+            diagnostics.error(f"{where}C: {item.spelling}", span, hints=_reasons(item.spelling, found))
+
+
+def _reasons(message: str, found: Translation) -> list[str]:
+    """Why a name may be unknown, where a message says that one is."""
+    if _UNKNOWN.search(message) is None and _INCOMPLETE.search(message) is None:
+        return []
+    return skipped_hints(found.absent, found.partial, found.tolerated)
+
+
+def skipped_hints(absent: list[str], partial: dict[str, str], tolerated: list[str]) -> list[str]:
+    """Headers whose missing may be the reason that a name is unknown."""
+    hints = []
+    if absent:
+        hints.append(f"it may come from {_or(absent)}, which {'is' if len(absent) == 1 else 'are'} not installed")
+    if partial:
+        hints.append(
+            f"it may come from the kernel's own {_or(list(partial))}: "
+            f"only what is for programs ({_or(list(partial.values()))}) is installed"
+        )
+    if absent or partial:
+        hints.append("install the headers of the running kernel, or name their directory by PYTRACE_KERNEL_SOURCE")
+    return hints + [f"part of a header was not understood: {text}" for text in tolerated[:1]]
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"

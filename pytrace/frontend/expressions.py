@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pytrace.builtin_rows import builtin, builtin_names
@@ -86,14 +87,20 @@ def identifier(checker: Checker, node: ast.Identifier) -> Type:
         kind, value = member
         checker.set_constant(node, value)
         return kind
-    hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
+    hints: Iterable[str]
+    if row is None:
+        constant = checker.definitions.constant(node.name)
+        if constant is not None:
+            checker.set_constant(node, constant)
+            return literal(constant)
     if row is not None:
         return checker.error(f"{row.name} is a function: {row.signature}", node.span)
     if node.name == "sargN" or (node.name.startswith("sarg") and node.name[4:].isdigit()):
         hints = ('read the stack: *(uint64 *)(reg("sp") + 8 * N)',)
-    if checker.definitions.absent and node.name.isupper():
-        headers = " or ".join(checker.definitions.absent)
-        hints = (*hints, f"it may be a macro of {headers}, which is not installed: BTF has types, but no macros")
+    else:
+        hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
+        hints = hints or did_you_mean(node.name, checker.definitions.names("constant"))
+        hints = hints or checker.definitions.skipped()
     return checker.error(f"unknown name {node.name!r}", node.span, hints=hints)
 
 

@@ -98,6 +98,23 @@ def file_fact(path: str) -> Fact:
     return ("file", path, str(found.st_size), str(found.st_mtime_ns), str(found.st_ino))
 
 
+def files_fact(paths: Iterable[str]) -> Fact:
+    """Many files as they are now, in one fact that is quick to check."""
+    return _files_fact("\n".join(sorted(paths)))
+
+
+def _files_fact(names: str) -> Fact:
+    return ("files", names, digest("\n".join(_state(path) for path in names.split("\n")).encode()))
+
+
+def _state(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return "absent"
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+
+
 def modules_fact() -> Fact:
     """Which kernel modules are loaded, and where."""
     # The third column counts users of a module and changes all the time. A module that was loaded again, perhaps after
@@ -165,6 +182,7 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
     "kernel": lambda fact: kernel_fact(fact[1]),
     "boot": lambda _: boot_fact(),
     "file": lambda fact: file_fact(fact[1]),
+    "files": lambda fact: _files_fact(fact[1]),
     "modules": lambda _: modules_fact(),
     "pid_namespace": lambda _: pid_namespace_fact(),
     "tracepoints": lambda fact: tracepoints_fact(fact[1]),

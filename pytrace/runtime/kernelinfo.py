@@ -15,6 +15,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.kernel import (
     FunctionPrototype,
     KernelFunction,
+    KernelHeaders,
     ObjectFunction,
     TracepointField,
     UsdtProbe,
@@ -68,6 +69,9 @@ class LiveKernel:
 
     def depend_on_file(self, path: str) -> None:
         self._depend(facts.file_fact(path))
+
+    def depend_on_headers(self, paths: Iterable[str]) -> None:
+        self._depend(facts.files_fact(paths))
 
     def _depend(self, fact: Fact) -> None:
         self._facts[fact] = None
@@ -421,14 +425,9 @@ class LiveKernel:
         mounts = (line.split() for line in facts.read_text("/proc/self/mounts").splitlines())
         return next((parts[1] for parts in mounts if parts[2] == "cgroup2"), "/sys/fs/cgroup")
 
-    def header_directories(self) -> list[str]:
-        """Kernel header trees: ``KERNEL_SOURCE``/``KERNEL_BUILD`` of the environment, else the release's own."""
-        named = [
-            value
-            for key in ("KERNEL_SOURCE", "KERNEL_BUILD")
-            for prefix in ("PYTRACE_", "BPFTRACE_")
-            if (value := self._environment.get(prefix + key))
-        ]
-        base = f"/lib/modules/{self.release}"
-        found = named or [f"{base}/source", f"{base}/build"]
-        return [path for path in dict.fromkeys(os.path.realpath(path) for path in found) if os.path.isdir(path)]
+    def headers(self) -> KernelHeaders:
+        from pytrace.runtime import kernel_headers
+
+        for path in kernel_headers.candidates(self.release):
+            self.depend_on_file(path)
+        return kernel_headers.find(self.release, self.arch, self._environment)

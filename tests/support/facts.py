@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pytrace.kernel import (
+    NO_HEADERS,
     FunctionPrototype,
     KernelFunction,
+    KernelHeaders,
     ObjectFunction,
     TracepointField,
     UsdtProbe,
@@ -135,7 +137,7 @@ class RecordedKernel:
     )
     programs: list[tuple[int, str]] = field(default_factory=list)
     loaded_modules: list[str] = field(default_factory=lambda: ["mod_a", "mod_b"])
-    headers: list[str] = field(default_factory=list)
+    kernel_headers: KernelHeaders = NO_HEADERS
     read_files: list[str] = field(default_factory=list)
     objects: dict[str, list[ObjectFunction]] = field(default_factory=dict)
 
@@ -266,11 +268,14 @@ class RecordedKernel:
     def cgroup_id(self, path: str) -> int | None:
         return None
 
-    def header_directories(self) -> list[str]:
-        return self.headers
+    def headers(self) -> KernelHeaders:
+        return self.kernel_headers
 
     def depend_on_file(self, path: str) -> None:
         self.read_files.append(path)
+
+    def depend_on_headers(self, paths: Iterable[str]) -> None:
+        self.read_files.extend(paths)
 
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
         return ()
