@@ -36,8 +36,8 @@ class Definitions:
     """Headers that were read, other than the kernel's."""
     kernel_files: list[str] = field(default_factory=list)
     """Headers of the kernel that were read."""
-    skipped: Callable[[], list[str]] = list
-    """Hints about headers that were not read, for what may be unknown because of that."""
+    skipped: Callable[[str], list[str]] = lambda _: []
+    """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
     binaries: tuple[str, ...] = ()
     """Files of user probes, whose DWARF has types."""
 

@@ -35,9 +35,7 @@ def read(
     paths = dict.fromkeys(str(included.include) for included in translation.unit.get_includes())
     found.kernel_files.extend(path for path in paths if translation.headers.holds(path))
     found.files.extend(path for path in paths if not translation.headers.holds(path))
-    found.skipped = lambda: ctranslation.skipped_hints(
-        translation.absent, translation.partial, translation.tolerated
-    )
+    found.skipped = lambda relation: ctranslation.skipped_hints(translation, relation)
     for problem in translation.problems:
         diagnostics.warn(problem, program.span)
     Reader(translation, found).run()

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 class Definitions(Protocol):
     """C definitions of the script, completed by the kernel's (``frontend.cdefs``)."""
 
-    skipped: Callable[[], list[str]]
-    """Hints about headers that were not read, for what may be unknown because of that."""
+    skipped: Callable[[str], list[str]]
+    """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
     binaries: tuple[str, ...]
     """Files of user probes, whose DWARF has types."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytrace.dataclass import dataclass
-from pytrace.frontend.ctranslation import BUILTIN_HEADERS, ERROR, VALUE
+from pytrace.frontend.ctranslation import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
 from pytrace.kernel import KernelHeaders
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
@@ -45,20 +45,14 @@ USER: tuple[tuple[str, str], ...] = (
     ("linux/ptrace.h", r"PTRACE_\w+"),
     ("linux/seccomp.h", r"SECCOMP_\w+"),
     ("linux/reboot.h", r"LINUX_REBOOT_\w+"),
-    ("linux/personality.h", r"[A-Z]\w+"),
-    ("linux/kexec.h", r"KEXEC_\w+"),
+    ("linux/personality.h", r"PER_\w+|ADDR_\w+|READ_IMPLIES_EXEC|MMAP_PAGE_ZERO|UNAME26"),
     ("linux/membarrier.h", r"MEMBARRIER_\w+"),
-    ("linux/userfaultfd.h", r"UFFD\w+"),
     ("linux/io_uring.h", r"IORING_\w+|IOSQE_\w+"),
-    ("linux/bpf.h", r"BPF_\w+"),
-    ("linux/perf_event.h", r"PERF_\w+"),
     ("linux/elf-em.h", r"EM_\w+"),
-    ("linux/elf.h", r"PT_\w+|ET_\w+|NT_\w+"),
-    ("linux/keyctl.h", r"KEYCTL_\w+|KEY_\w+"),
-    ("linux/quota.h", r"Q_\w+|\w+QUOTA"),
+    ("linux/elf.h", r"PT_\w+|ET_\w+"),
     ("linux/xattr.h", r"XATTR_\w+"),
     ("linux/netlink.h", r"NETLINK_\w+|NLM\w+"),
-    ("linux/rtnetlink.h", r"RTM_\w+|RTN_\w+|RTPROT_\w+|RT_\w+|RTMGRP_\w+|RTNLGRP_\w+|IFLA_\w+"),
+    ("linux/rtnetlink.h", r"RTM_\w+|RTN_\w+|RTPROT_\w+|RT_\w+|RTMGRP_\w+"),
     ("linux/net.h", r"NPROTO|SYS_\w+|SS_\w+|__SO_\w+"),
     ("linux/socket.h", r"_K_SS_\w+|SOCK_\w+"),
     ("asm/socket.h", r"SO_\w+|SOL_SOCKET|SCM_\w+|SIOC\w+"),
@@ -71,26 +65,19 @@ USER: tuple[tuple[str, str], ...] = (
     ("linux/igmp.h", r"IGMP\w+"),
     ("linux/tcp.h", r"TCP_\w+|TCPOPT_\w+|TCPI_\w+|TCP\w*_FLAG_\w+"),
     ("linux/udp.h", r"UDP_\w+"),
-    ("linux/sctp.h", r"SCTP_\w+"),
     ("linux/vm_sockets.h", r"VMADDR_\w+|SO_VM_\w+"),
-    ("linux/if.h", r"IFF_\w+|IF_\w+|IFNAMSIZ|IFALIASZ"),
+    ("linux/if.h", r"IFF_\w+|IFNAMSIZ|IFALIASZ"),
     ("linux/if_arp.h", r"ARPHRD_\w+|ARPOP_\w+|ATF_\w+"),
     ("linux/if_ether.h", r"ETH_\w+"),
     ("linux/if_link.h", r"XDP_\w+"),
     ("linux/if_packet.h", r"PACKET_\w+"),
-    ("linux/if_tun.h", r"IFF_\w+|TUN_\w+"),
     ("linux/netfilter.h", r"NF_\w+|NFPROTO_\w+"),
     ("linux/netfilter/nf_conntrack_common.h", r"IPS_\w+|IP_CT_\w+|IPCT_\w+"),
-    ("linux/pkt_cls.h", r"TC_\w+"),
+    ("linux/pkt_cls.h", r"TC_ACT_\w+|TC_H_\w+"),
     ("linux/neighbour.h", r"NUD_\w+|NTF_\w+"),
-    ("linux/unix_diag.h", r"UDIAG_\w+"),
-    ("linux/inet_diag.h", r"INET_DIAG_\w+"),
     ("linux/sockios.h", r"SIOC\w+"),
     ("linux/virtio_ids.h", r"VIRTIO_ID_\w+"),
     ("linux/major.h", r"\w+_MAJOR"),
-    ("linux/loop.h", r"LO_\w+"),
-    ("linux/nvme_ioctl.h", r"NVME_\w+"),
-    ("linux/cgroupstats.h", r"CGROUPSTATS_\w+"),
     ("linux/param.h", r"USER_HZ"),
 )
 """Headers of the interface to programs, and which names of each are taken."""
@@ -99,8 +86,6 @@ KERNEL: tuple[tuple[str, str], ...] = (
     ("linux/sched.h", r"TASK_\w+|__TASK_\w+|EXIT_\w+|PF_\w+|TNF_\w+|MAX_SCHEDULE_TIMEOUT"),
     ("linux/sched/prio.h", r"MAX_\w*PRIO|DEFAULT_PRIO|NICE_WIDTH|MIN_NICE|MAX_NICE"),
     ("linux/sched/signal.h", r"SIGNAL_\w+"),
-    ("linux/sched/coredump.h", r"MMF_\w+"),
-    ("linux/thread_info.h", r"_?TIF_\w+"),
     ("linux/socket.h", r"AF_\w+|PF_\w+|SOL_\w+|MSG_\w+|SOMAXCONN|SCM_\w+"),
     ("linux/net.h", r"SOCK_\w+|SS_\w+|SOCKWQ_\w+|SOCK_\w+|SHUT_\w+"),
     ("net/sock.h", r"SOCK_\w+|SK_\w+|SOCKWQ_\w+"),
@@ -108,7 +93,7 @@ KERNEL: tuple[tuple[str, str], ...] = (
     ("net/tcp.h", r"TCPHDR_\w+|TCP_NAGLE_\w+"),
     ("net/dst.h", r"DST_\w+"),
     ("linux/skbuff.h", r"CHECKSUM_\w+|SKB_GSO_\w+|PACKET_\w+"),
-    ("linux/netdevice.h", r"NETDEV_\w+|NET_RX_\w+|NET_XMIT_\w+|NETIF_F_\w+|NAPI_\w+|RX_HANDLER_\w+"),
+    ("linux/netdevice.h", r"NETDEV_\w+|NET_RX_\w+|NET_XMIT_\w+|NAPI_\w+|RX_HANDLER_\w+"),
     ("linux/errno.h", r"E[A-Z0-9]+"),
     ("linux/err.h", r"MAX_ERRNO"),
     ("linux/fs.h", r"FMODE_\w+|MAY_\w+|IOCB_\w+|SB_\w+|S_[A-Z]+|ATTR_\w+|I_[A-Z_]+|RW_MASK|READA?|WRITE"),
@@ -126,27 +111,32 @@ KERNEL: tuple[tuple[str, str], ...] = (
     ("linux/preempt.h", r"\w+_(?:BITS|SHIFT|MASK|OFFSET)"),
     ("linux/workqueue.h", r"WQ_\w+|WORK_\w+"),
     ("linux/time64.h", r"\w+_PER_\w+"),
-    ("linux/kernfs.h", r"KERNFS_\w+"),
     ("linux/cgroup-defs.h", r"CGRP_\w+|CSS_\w+"),
     ("linux/wait.h", r"WQ_FLAG_\w+"),
     ("linux/kthread.h", r"KTHREAD_\w+"),
+    ("asm/page.h", r"PAGE_SIZE|PAGE_SHIFT"),
+    ("linux/bio.h", r"BIO_MAX_\w+"),
+    ("linux/inet.h", r"INET6?_ADDRSTRLEN"),
+    ("net/ip.h", r"IP_(?:CE|DF|MF|OFFSET)"),
     ("linux/sizes.h", r"SZ_\w+"),
-    ("linux/poison.h", r"LIST_POISON\d"),
     ("linux/mmzone.h", r"MIGRATE_\w+"),
-    ("linux/compaction.h", r"COMPACT_\w+"),
     ("linux/reboot.h", r"SYS_\w+"),
     ("linux/eventpoll.h", r"EPOLL\w+"),
     ("linux/poll.h", r"POLL\w+|EPOLL\w+"),
-    ("linux/file.h", r"FDPUT_\w+"),
-    ("linux/tty.h", r"TTY_\w+"),
-    ("scsi/scsi_proto.h", r"[A-Z]\w+"),
-    ("linux/nvme.h", r"nvme_\w+|NVME_\w+"),
-    ("linux/usb.h", r"USB_\w+"),
-    ("linux/pci_ids.h", r"PCI_CLASS_\w+"),
+    (
+        "scsi/scsi_proto.h",
+        r"READ_\d+|WRITE_\d+|WRITE_SAME\w*|INQUIRY|READ_CAPACITY|SYNCHRONIZE_CACHE|TEST_UNIT_READY|UNMAP|SAM_STAT_\w+",
+    ),
 )
 """Headers of the kernel's own, and which names of each are taken."""
 
+_PAGES = {
+    machine: {"PAGE_SIZE": None, "PAGE_SHIFT": None} for machine in ("aarch64", "loongarch64", "mips64", "ppc64le")
+}
+"""Machines on which the size of pages is an option of the kernel's build."""
+
 _CONFIGURED = re.compile(
+    r"CONFIG_\w+|"
     # How the kernel was built decides, or the number of members that an enumeration has so far.
     r"GFP_ZONE_\w+|__GFP_BITS_\w+|\w*GFP_NOLOCKDEP|\w+_(?:LAST|MAX_NR|NR)|NR_\w+|\w*POISON\w*|VM_(?:ARCH|PKEY|SHADOW|SAO|GROWSUP|MAPPED)\w*|"
     r"PREEMPT_\w*|_?TIF_\w+|MMF_\w+|SOCK_DEBUG|PF_MAX|AF_MAX|WORK_\w*|QUEUE_FLAG_\w+|SECTION_\w+|MIGRATE_\w+"
@@ -191,20 +181,20 @@ def collect(kernels: list[KernelHeaders]) -> Tables:
     own = [own_constants(headers) for headers in kernels]
     common = {name: value for name, value in own[0].items() if all(table.get(name) == value for table in own)}
     of_user = {machine: _agreed([user_constants(headers, machine) for headers in kernels]) for machine in MACHINES}
+    of_first = of_user[MACHINES[0]]
     # What the kernel itself says of a name counts: internal flags share names with those for programs.
-    values = {**of_user[MACHINES[0]], **{name: common.get(name) for name in own[0]}}
+    private = {name for name, value in own[0].items() if of_first.get(name) != value}
+    values = {**of_first, **{name: common.get(name) for name in own[0]}}
     machines: dict[str, dict[str, int | None]] = {}
     for machine in MACHINES:
-        user = of_user[machine].items()
-        special = {name: value for name, value in user if name not in own[0] or _machine_decides(name)}
-        machines[machine] = {name: value for name, value in special.items() if values.get(name) != value}
-        lacking = {name for name in of_user[MACHINES[0]] if name not in of_user[machine] and name not in own[0]}
-        machines[machine].update(dict.fromkeys(lacking))
+        unknown = _PAGES.get(machine, {})
+        special = of_user[machine].items()
+        machines[machine] = {
+            name: value for name, value in special if name not in private and values.get(name) != value
+        }
+        lacking = (name for name in of_first if name not in of_user[machine] and name not in own[0])
+        machines[machine].update({**dict.fromkeys(lacking), **unknown})
     return Tables({name: value for name, value in values.items() if value is not None}, machines)
-
-
-def _machine_decides(name: str) -> bool:
-    return re.fullmatch(r"E[A-Z0-9]+|O_\w+", name) is not None
 
 
 def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
@@ -215,22 +205,23 @@ def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
     return {name: value for name, value in found.items() if all(table.get(name, value) == value for table in tables)}
 
 
-def own_constants(headers: KernelHeaders) -> dict[str, int]:
-    """Constants of the kernel itself, as built for x86-64."""
+def own_constants(headers: KernelHeaders, names: Iterable[str] = ()) -> dict[str, int]:
+    """Constants of the kernel itself, as built for x86-64: those of the table, or just those *names* that it has."""
     arguments = ["-target", "x86_64-linux-gnu", "-D__KERNEL__", '-DKBUILD_MODNAME="pytrace"']
     for path in headers.included:
         arguments.extend(("-include", path))
-    return _of_headers(headers.folders, KERNEL, arguments)
+    return _of_headers(headers.folders, KERNEL, arguments, list(names))
 
 
-def user_constants(headers: KernelHeaders, machine: str) -> dict[str, int]:
-    """Constants of the interface to programs of one machine."""
+def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = ()) -> dict[str, int]:
+    """Constants of the interface to programs of one machine: those of the table, or just those *names* that it has."""
     source, arch = headers.trees[0], architecture(machine)
     target = machine.replace("ppc64le", "powerpc64le")
+    arguments = ["-target", f"{target}-linux-gnu", "-D__force=", "-D__bitwise=", "-D__user="]
     with tempfile.TemporaryDirectory() as made:
         _wrappers(source, arch, f"{made}/asm")
         folders = (f"{source}/arch/{arch}/include/uapi", made, f"{source}/include/uapi")
-        return _of_headers(folders, USER, ["-target", f"{target}-linux-gnu"])
+        return _of_headers(folders, USER, arguments, list(names))
 
 
 def architecture(machine: str) -> str:
@@ -248,24 +239,25 @@ def _wrappers(source: str, arch: str, folder: str) -> None:
                 file.write(f"#include <asm-generic/{name}>\n")
 
 
-def _of_headers(folders: Iterable[str], table: Iterable[tuple[str, str]], arguments: list[str]) -> dict[str, int]:
-    folders = tuple(folders)
-    found: dict[str, int] = {}
-    for header, names in table:
-        if any(os.path.exists(f"{folder}/{header}") for folder in folders):
-            found.update(read(folders, header, names, arguments))
-    return {name: value for name, value in found.items() if not _CONFIGURED.fullmatch(name)}
-
-
-def read(folders: Iterable[str], header: str, names: str, arguments: Iterable[str] = ()) -> dict[str, int]:
-    """The constants of *header*, macros and enumerators, whose names match the pattern *names*."""
+def _of_headers(
+    folders: tuple[str, ...], table: Iterable[tuple[str, str]], arguments: list[str], names: list[str]
+) -> dict[str, int]:
     flags = ["-x", "c", "-w", "-ferror-limit=0", "-nostdinc", *arguments]
     for folder in (BUILTIN_HEADERS, *folders):
         flags.extend(("-isystem", folder))
-    wanted = re.compile(names)
-    text = f"#include <{header}>\n"
-    asked = [name for name in _declared(_parsed(text, flags)) if wanted.fullmatch(name)]
-    unit = _parsed(text + "".join(f"enum {{ {VALUE}{name} = ({name}) }};\n" for name in asked), flags)
+    there = [(header, wanted) for header, wanted in table if any(os.path.exists(f"{at}/{header}") for at in folders)]
+    if names:  # of all headers at once, which is quick, but does not tell which of them has a name
+        return _values("".join(f"#include <{header}>\n" for header, _ in there), names, flags)
+    found: dict[str, int] = {}
+    for header, wanted in there:
+        text = f"#include <{header}>\n"
+        asked = [name for name in _declared(_parsed(text, flags)) if re.fullmatch(wanted, name)]
+        found.update(_values(text, asked, flags))
+    return {name: value for name, value in found.items() if not _CONFIGURED.fullmatch(name)}
+
+
+def _values(text: str, names: list[str], flags: list[str]) -> dict[str, int]:
+    unit = _parsed(text + "".join(f"enum {{ {VALUE}{name} = ({name}) }};\n" for name in names), flags)
     wrong = {item.location.line for item in unit.diagnostics if item.severity >= ERROR and _in_text(item.location)}
     return {
         member.spelling.removeprefix(VALUE): int(member.enum_value)
@@ -279,7 +271,7 @@ def read(folders: Iterable[str], header: str, names: str, arguments: Iterable[st
 def _parsed(text: str, flags: list[str]) -> Any:
     from clang import cindex
 
-    options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
+    options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
     return cindex.Index.create().parse("main.c", args=flags, unsaved_files=[("main.c", text)], options=options)
 
 

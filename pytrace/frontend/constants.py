@@ -9,6 +9,7 @@ A script's own definition, a header that is installed and a kernel's enumerator 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ _BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))
 (``enum req_flag_bits``; ``___GFP_DMA_BIT`` since kernel 6.10).
 """
 
+_CHANGED = {"GFP_ATOMIC": ((6, 3), 0xA20, 0x820)}
+"""Constants that changed: the first kernel with the new value, the value before, the new one."""
+
 _SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
 """Other names of machines."""
 
@@ -28,6 +32,9 @@ def value(name: str, kernel: KernelInfo) -> int | None:
     bit = _bit(name, kernel)
     if bit is not None:
         return bit
+    if name in _CHANGED:
+        since, before, after = _CHANGED[name]
+        return after if _version(kernel.release) >= since else before
     from pytrace.frontend import constant_tables
 
     special = constant_tables.MACHINES.get(_SAME.get(kernel.arch, kernel.arch))
@@ -43,7 +50,11 @@ def names(kernel: KernelInfo) -> list[str]:
     special = constant_tables.MACHINES.get(_SAME.get(kernel.arch, kernel.arch))
     if special is None:
         return []
-    return [name for name in {**constant_tables.VALUES, **special} if special.get(name, 0) is not None]
+    return [name for name in {**constant_tables.VALUES, **special, **_CHANGED} if special.get(name, 0) is not None]
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:2])
 
 
 def _bit(name: str, kernel: KernelInfo) -> int | None:

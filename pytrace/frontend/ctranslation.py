@@ -19,7 +19,7 @@ from typing import Any
 
 from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import Diagnostics
-from pytrace.frontend import ast
+from pytrace.frontend import ast, constants
 from pytrace.kernel import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Span
@@ -49,7 +49,7 @@ VALUE = "__pytrace_value_"
 ERROR = 3
 """``CXDiagnostic_Error`` of clang-c/CXDiagnostic.h."""
 
-_KEEP_GOING = 0x200
+KEEP_GOING = 0x200
 """``CXTranslationUnit_KeepGoing`` of clang-c/Index.h: a missing header does not hide what comes after it."""
 
 _MISSING_HEADER = re.compile(r"'(?P<name>[^']+)' file not found")
@@ -102,14 +102,15 @@ class Translation:
         text = f"{self.text}{behind}".encode("utf-8", "replace").decode()
         files = [(MAIN, f'#include "{PRELUDE}"\n{text}'), (PRELUDE, self.prelude())]
         files.extend((os.path.join(BUILTIN_HEADERS, name), "") for name in self.missing_headers)
-        options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | _KEEP_GOING
+        options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
         if self.headers.folders:
             options |= cindex.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES
         return _index().parse(MAIN, args=self.arguments, unsaved_files=files, options=options)
 
     def questions(self) -> str:
-        """C that asks for the values of :attr:`words`, each on lines of its own."""
-        return "".join(f"#ifdef {word}\nenum {{ {VALUE}{word} = ({word}) }};\n#endif\n" for word in self.words)
+        """C that asks for the values of :attr:`words`, each on three lines; the last line shows whether it was read."""
+        asked = "".join(f"#ifdef {word}\nenum {{ {VALUE}{word} = ({word}) }};\n#endif\n" for word in self.words)
+        return f"{asked}enum {{ {VALUE} }};\n" if asked else ""
 
     @property
     def lines(self) -> int:
@@ -209,7 +210,7 @@ def _rounds(options: CompileOptions, found: Translation) -> list[Any]:
         found.unit = found.parse(found.questions())
         wrong = [item for item in found.unit.diagnostics if item.severity >= ERROR and not _of_question(item, found)]
         added = [_add(item, found) for item in wrong]
-        if not any(added):
+        if not any(added) and not _spoiled(found):
             break
     _note_partial(found)
     return wrong
@@ -220,7 +221,17 @@ def _of_question(item: Any, found: Translation) -> bool:
     place = item.location
     if place.file is None or str(place.file) != MAIN or place.line <= found.lines:
         return False
-    found.refused.add(found.words[min((place.line - found.lines - 1) // 3, len(found.words) - 1)])
+    found.refused.update(found.words[(place.line - found.lines - 1) // 3 :][:1])
+    return True
+
+
+def _spoiled(found: Translation) -> bool:
+    """Whether the bracket of a macro swallowed the questions after it; its word is not asked again then."""
+    end = found.lines + 3 * len(found.words)
+    places = (item.location for item in found.unit.diagnostics if item.severity >= ERROR)
+    if not any(place.file is not None and str(place.file) == MAIN and place.line > end for place in places):
+        return False
+    found.words = tuple(word for word in found.words if word not in found.refused)
     return True
 
 
@@ -318,8 +329,9 @@ def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
         yield name, _typedef(name, kind_of)
         return
     member = kernel.enumerator(name)
-    if member is not None:
-        yield name, f"enum {{ {name} = {member[1]} }};"
+    constant = member[1] if member is not None else constants.value(name, kernel)
+    if constant is not None:
+        yield name, f"enum {{ {name} = {constant} }};"
 
 
 def _enum(enum: Enum) -> str:
@@ -368,24 +380,24 @@ def _report(wrong: list[Any], found: Translation, diagnostics: Diagnostics) -> N
 
 def _reasons(message: str, found: Translation) -> list[str]:
     """Why a name may be unknown, where a message says that one is."""
-    if _UNKNOWN.search(message) is None and _INCOMPLETE.search(message) is None:
+    unknown = _UNKNOWN.search(message)
+    if unknown is None and _INCOMPLETE.search(message) is None:
         return []
-    return skipped_hints(found.absent, found.partial, found.tolerated)
+    return skipped_hints(found, "a macro of" if unknown is not None and unknown["value"] else "defined in")
 
 
-def skipped_hints(absent: list[str], partial: dict[str, str], tolerated: list[str]) -> list[str]:
-    """Headers whose missing may be the reason that a name is unknown."""
+def skipped_hints(found: Translation, relation: str) -> list[str]:
+    """Headers that were not read, which may be why a name is unknown; it may be *relation* (``a macro of``) them."""
     hints = []
-    if absent:
-        hints.append(f"it may come from {_or(absent)}, which {'is' if len(absent) == 1 else 'are'} not installed")
-    if partial:
-        hints.append(
-            f"it may come from the kernel's own {_or(list(partial))}: "
-            f"only what is for programs ({_or(list(partial.values()))}) is installed"
-        )
-    if absent or partial:
-        hints.append("install the headers of the running kernel, or name their directory by PYTRACE_KERNEL_SOURCE")
-    return hints + [f"part of a header was not understood: {text}" for text in tolerated[:1]]
+    if found.absent:
+        verb = "is" if len(found.absent) == 1 else "are"
+        hints.append(f"it may be {relation} {_or(found.absent)}, which {verb} not installed")
+    if found.partial:
+        names, paths = _or(list(found.partial)), _or(list(found.partial.values()))
+        hints.append(f"it may be {relation} the kernel's {names}, which is not installed: {paths} is for programs")
+    if hints:
+        hints.append("install the headers of the running kernel, or set PYTRACE_KERNEL_SOURCE to their directory")
+    return hints + [f"this was not understood: {text}" for text in found.tolerated[:1]]
 
 
 def _or(names: list[str]) -> str:

@@ -100,7 +100,7 @@ def identifier(checker: Checker, node: ast.Identifier) -> Type:
     else:
         hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
         hints = hints or did_you_mean(node.name, checker.definitions.names("constant"))
-        hints = hints or checker.definitions.skipped()
+        hints = hints or checker.definitions.skipped("a macro of")
     return checker.error(f"unknown name {node.name!r}", node.span, hints=hints)
 
 

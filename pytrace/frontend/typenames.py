@@ -135,7 +135,7 @@ def _named(checker: Checker, node: ast.NamedType) -> Type:
         found = _untagged(checker, node)
     if found is None:
         known = [*NAMED, *_SIZED, *C_NAMES]
-        hints = did_you_mean(node.name, known) or checker.definitions.skipped()
+        hints = did_you_mean(node.name, known) or checker.definitions.skipped("defined in")
         checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
         return UNKNOWN
     return found
@@ -157,7 +157,7 @@ def _struct(checker: Checker, node: ast.StructTypeExpr) -> Type:
     if found is None:
         # Suggestions need all names of the kernel, which take a while to read: only on the way to an error.
         names = checker.definitions.names(node.kind)
-        hints = did_you_mean(node.name, names) or checker.definitions.skipped()
+        hints = did_you_mean(node.name, names) or checker.definitions.skipped("defined in")
         checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=hints)
         return UNKNOWN
     return found
@@ -180,7 +180,7 @@ def _pointee(checker: Checker, target: ast.StructTypeExpr, node: ast.PointerType
     if found is not None:
         return found
     names = checker.definitions.names(target.kind)
-    hints = did_you_mean(target.name, names) or checker.definitions.skipped()
+    hints = did_you_mean(target.name, names) or checker.definitions.skipped("defined in")
     checker.error(f"unknown {target.kind} {target.name!r}", node.span, hints=hints)
     return UNKNOWN
 

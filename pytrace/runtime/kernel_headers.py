@@ -204,8 +204,12 @@ def _unpacked(archive: str = ARCHIVE) -> str:
 def _unpack(data: bytes, parent: str, target: str) -> bool:
     import io
     import shutil
-    import tarfile
 
+    try:
+        import lzma
+        import tarfile
+    except ImportError:  # a Python that was built without
+        return False
     fresh = f"{target}.{os.getpid()}"
     if not kept.make_directory(parent):
         return False
@@ -216,7 +220,7 @@ def _unpack(data: bytes, parent: str, target: str) -> bool:
                 members.extraction_filter = tarfile.data_filter
             members.extractall(fresh)
         os.rename(fresh, target)
-    except (OSError, tarfile.TarError, ImportError):
-        # Also when another run was faster, or where Python has no lzma.
+    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError):
+        # Also when another run was faster.
         shutil.rmtree(fresh, ignore_errors=True)
     return kept.is_private_directory(target)
