@@ -20,7 +20,8 @@ from tests.support.server import Server
 TESTS = Path(__file__).resolve().parent
 
 OF_EACH_KERNEL = frozenset(
-    {"test_ahead.py", "test_attach.py", "test_facts.py", "test_loader.py", "test_misses.py", "test_selection.py"}
+    {"test_ahead.py", "test_attach.py", "test_facts.py", "test_kernel_headers.py", "test_loader.py", "test_misses.py",
+     "test_selection.py"}
 )
 """Files of tests/kernel that are run in the test machine."""
 

@@ -136,7 +136,7 @@ _PAGES = {
 """Machines on which the size of pages is an option of the kernel's build."""
 
 _CONFIGURED = re.compile(
-    r"CONFIG_\w+|"
+    r"CONFIG_\w+|__BITS_\w+|NFPROTO_NUMPROTO|"
     # How the kernel was built decides, or the number of members that an enumeration has so far.
     r"GFP_ZONE_\w+|__GFP_BITS_\w+|\w*GFP_NOLOCKDEP|\w+_(?:LAST|MAX_NR|NR)|NR_\w+|\w*POISON\w*|VM_(?:ARCH|PKEY|SHADOW|SAO|GROWSUP|MAPPED)\w*|"
     r"PREEMPT_\w*|_?TIF_\w+|MMF_\w+|SOCK_DEBUG|PF_MAX|AF_MAX|WORK_\w*|QUEUE_FLAG_\w+|SECTION_\w+|MIGRATE_\w+"

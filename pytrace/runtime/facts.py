@@ -100,11 +100,14 @@ def file_fact(path: str) -> Fact:
 
 def files_fact(paths: Iterable[str]) -> Fact:
     """Many files as they are now, in one fact that is quick to check."""
-    return _files_fact("\n".join(sorted(paths)))
+    names = sorted(paths)
+    folder = os.path.dirname(os.path.commonprefix(names))
+    return _files_fact(folder, "\n".join(name.removeprefix(folder) for name in names))
 
 
-def _files_fact(names: str) -> Fact:
-    return ("files", names, digest("\n".join(_state(path) for path in names.split("\n")).encode()))
+def _files_fact(folder: str, names: str) -> Fact:
+    states = "\n".join([_state(folder + name) for name in names.split("\n")])
+    return ("files", folder, names, digest(states.encode()))
 
 
 def _state(path: str) -> str:
@@ -182,7 +185,7 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
     "kernel": lambda fact: kernel_fact(fact[1]),
     "boot": lambda _: boot_fact(),
     "file": lambda fact: file_fact(fact[1]),
-    "files": lambda fact: _files_fact(fact[1]),
+    "files": lambda fact: _files_fact(*fact[1:3]),
     "modules": lambda _: modules_fact(),
     "pid_namespace": lambda _: pid_namespace_fact(),
     "tracepoints": lambda fact: tracepoints_fact(fact[1]),
