@@ -104,3 +104,31 @@ def test_waiting_for_another_test_machine_has_an_end(tmp_path: Path) -> None:
 def test_the_command_line_of_the_test_machine_has_a_limit_for_waiting() -> None:
     text = (SETUP.parent / "run").read_text()
     assert 'scripts/vm" --wait "${PYTRACE_VM_WAIT:-300}"' in text
+
+
+APT = """#!/bin/sh
+names='9-amd64 10-amd64 11-rt-amd64 12-cloud-amd64 10-common'
+case $1 in pkgnames) for name in $names; do echo "linux-headers-6.1.0-$name"; done; exit ;; esac
+for word; do case $word in linux-*) echo "$word" >>"$LOG"; : >"$word.deb" ;; esac; done
+"""
+DPKG = "#!/bin/sh\nmkdir -p usr/src/linux-headers-6.1.0-10-amd64\n"
+
+
+def test_kernel_headers_are_fetched_once(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, text in (("apt-get", APT), ("apt-cache", APT), ("dpkg", DPKG)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    environment = {
+        **os.environ, "XDG_CACHE_HOME": str(tmp_path), "LOG": str(tmp_path / "log"),
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }  # fmt: skip
+    script = f"root='{tmp_path}'; . {SETUP}; ensure_headers 6.1 && printf %s \"$headers\""
+    for _ in range(2):
+        done = subprocess.run(
+            ["sh", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        tree = f"{tmp_path}/pytrace/kernel-headers/6.1.0-10-amd64/usr/src/linux-headers-6.1.0-10-amd64"
+        assert done.stdout == tree
+        assert os.path.isdir(tree)
+    assert (tmp_path / "log").read_text().split() == ["linux-headers-6.1.0-10-amd64", "linux-headers-6.1.0-10-common"]

@@ -130,6 +130,9 @@ KERNEL: tuple[tuple[str, str], ...] = (
 )
 """Headers of the kernel's own, and which names of each are taken."""
 
+_MARKS = ("__force", "__bitwise", "__user", "__packed", "__attribute_const__")
+"""Words of the kernel's sources that its installation of headers takes out."""
+
 _PAGES = {
     machine: {"PAGE_SIZE": None, "PAGE_SHIFT": None} for machine in ("aarch64", "loongarch64", "mips64", "ppc64le")
 }
@@ -217,9 +220,9 @@ def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = 
     """Constants of the interface to programs of one machine: those of the table, or just those *names* that it has."""
     source, arch = headers.trees[0], architecture(machine)
     target = machine.replace("ppc64le", "powerpc64le")
-    arguments = ["-target", f"{target}-linux-gnu", "-D__force=", "-D__bitwise=", "-D__user="]
+    arguments = ["-target", f"{target}-linux-gnu", *(f"-D{word}=" for word in _MARKS)]
     with tempfile.TemporaryDirectory() as made:
-        _wrappers(source, arch, f"{made}/asm")
+        _wrappers(source, arch, made)
         folders = (f"{source}/arch/{arch}/include/uapi", made, f"{source}/include/uapi")
         return _of_headers(folders, USER, arguments, list(names))
 
@@ -231,12 +234,17 @@ def architecture(machine: str) -> str:
 
 
 def _wrappers(source: str, arch: str, folder: str) -> None:
-    """The headers that the kernel's build makes for what a machine has from all machines' headers."""
-    os.mkdir(folder)
+    """The headers that the kernel's build makes for what a machine has from all machines' headers, and empty ones for
+    what its installation leaves out.
+    """
+    texts = dict.fromkeys(("linux/compiler.h", "linux/compiler_types.h", "sys/socket.h"), "")
     for name in os.listdir(f"{source}/include/uapi/asm-generic"):
         if not os.path.exists(f"{source}/arch/{arch}/include/uapi/asm/{name}"):
-            with open(f"{folder}/{name}", "w", encoding="ascii") as file:
-                file.write(f"#include <asm-generic/{name}>\n")
+            texts[f"asm/{name}"] = f"#include <asm-generic/{name}>\n"
+    for name, text in texts.items():
+        os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+        with open(f"{folder}/{name}", "w", encoding="ascii") as file:
+            file.write(text)
 
 
 def _of_headers(

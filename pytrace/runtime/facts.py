@@ -101,7 +101,7 @@ def file_fact(path: str) -> Fact:
 def files_fact(paths: Iterable[str]) -> Fact:
     """Many files as they are now, in one fact that is quick to check."""
     names = sorted(paths)
-    folder = os.path.dirname(os.path.commonprefix(names))
+    folder = os.path.dirname(os.path.commonpath(names))
     return _files_fact(folder, "\n".join(name.removeprefix(folder) for name in names))
 
 

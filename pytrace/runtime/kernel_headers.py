@@ -38,7 +38,8 @@ _ARCHITECTURES = (
 )
 
 _DEFINES = {
-    # Defined by Makefiles (arch/arm/Makefile, arch/arm64/Makefile), not by headers.
+    # Defined by Makefiles, not by headers.
+    "x86": ("CC_USING_FENTRY=1",),
     "arm": ("__LINUX_ARM_ARCH__=7",),
     "arm64": ("KASAN_SHADOW_SCALE_SHIFT=3",),
 }

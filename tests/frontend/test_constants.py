@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,25 @@ def test_what_scripts_use() -> None:
     assert set(EXAMPLES) < set(constants.names(kernel))
 
 
+NAMES = (*constant_tables.VALUES, "GFP_ATOMIC")
+
+
+@cache
+def own() -> dict[str, int]:
+    """What the kernel's own headers have of the names."""
+    return constant_generator.own_constants(debian_headers(), NAMES)
+
+
+@cache
+def for_programs(machine: str) -> dict[str, int]:
+    """What the headers for programs have of the names."""
+    return constant_generator.user_constants(debian_headers(), machine, NAMES)
+
+
 def test_values_are_those_of_a_kernels_headers() -> None:
     """All of them, of Debian's 6.1."""
-    headers = debian_headers()
-    names = list(constant_tables.VALUES)
-    own = constant_generator.own_constants(headers, [*names, "GFP_ATOMIC"])
-    expected = {**constant_generator.user_constants(headers, "x86_64", names), **own}
-    shipped = {name: constants.value(name, RecordedKernel(release="6.1.0")) for name in (*names, "GFP_ATOMIC")}
+    expected = {**for_programs("x86_64"), **own()}
+    shipped = {name: constants.value(name, RecordedKernel(release="6.1.0")) for name in NAMES}
     wrong = {name: value for name, value in shipped.items() if expected.get(name, value) != value}
     assert wrong == {}, {name: expected[name] for name in wrong}
     # Some came after 6.1, not most.
@@ -53,13 +66,13 @@ def test_values_are_those_of_a_kernels_headers() -> None:
 
 @pytest.mark.parametrize("machine", constant_generator.MACHINES)
 def test_values_of_machines(machine: str) -> None:
-    headers, kernel = debian_headers(), RecordedKernel(arch=machine)
-    names = constants.names(kernel)
-    of_x86 = constant_generator.user_constants(headers, "x86_64", names)
-    expected = constant_generator.user_constants(headers, machine, names)
+    of_x86, expected = for_programs("x86_64"), for_programs(machine)
+    kernel = RecordedKernel(arch=machine)
     # Names that the kernel's own headers have with other values are the kernel's.
-    own = constant_generator.own_constants(headers, names)
-    names = [name for name in expected if name in of_x86 and own.get(name, of_x86[name]) == of_x86[name]]
+    names = [
+        name for name in constants.names(kernel)
+        if name in expected and name in of_x86 and own().get(name, of_x86[name]) == of_x86[name]
+    ]  # fmt: skip
     assert len(names) > 1000
     wrong = {name: value for name in names if (value := constants.value(name, kernel)) != expected[name]}
     assert wrong == {}, {name: expected[name] for name in wrong}

@@ -25,7 +25,10 @@ tracepoint:sched:sched_switch {
   if (args.next_pid == cpid && @woken[args.next_pid]) { @waited = 1; }
   if (args.prev_pid == cpid && args.prev_state == TASK_INTERRUPTIBLE) { @slept = 1; }
 }
-end { clear(@woken); printf("slept %d, waited %d, ends %d\\n", @slept, @waited, TASK_DEAD); clear(@waited); clear(@slept); }
+end {
+  printf("slept %d, waited %d, ends %d\\n", @slept, @waited, TASK_DEAD);
+  clear(@woken); clear(@waited); clear(@slept);
+}
 """
 SLEEPER = "sleep 0.2"
 
