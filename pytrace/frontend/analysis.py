@@ -5,15 +5,19 @@ See :mod:`pytrace.frontend.checker` for how it works, and :mod:`pytrace.frontend
 
 from __future__ import annotations
 
+from functools import partial
+
 from pytrace.config import Config
 from pytrace.dataclass import asdict
 from pytrace.diagnostics import Diagnostics, InternalError
-from pytrace.frontend import ast, objects
+from pytrace.frontend import ast, objects, removed_code
+from pytrace.frontend.attach_points import left_out
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 from pytrace.frontend.checker import Checker, Definitions
 from pytrace.frontend.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.depth import run_deep
 from pytrace.frontend.joining import join_prints
+from pytrace.frontend.removed_code import look
 from pytrace.frontend.resources import declare_map, finish_maps
 from pytrace.frontend.scopes import Scope
 from pytrace.frontend.slots import Slot, VariableState
@@ -51,6 +55,8 @@ def _analyse(checker: Checker, units: list[ProbeUnit], program: ast.Program) -> 
     for _ in range(MAX_PASSES):
         if not checker.begin_pass():
             break
+        if checker.searching and checker.left_out is None:
+            checker.left_out = left_out(program, units, checker.options, checker.kernel, checker.config)
         _check_all(checker, functions, declarations)
     else:
         checker.make_final()
@@ -66,7 +72,7 @@ def _endless(checker: Checker) -> None:
     """Report the places whose types each pass makes larger: ``@a = (@a, 1)``."""
     named = [(name, state.slots, state.span) for name, state in checker.maps.items()]
     named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in checker.variables.values()]
-    growing = [(name, span) for name, slots, span in named if any(slot.found != slot.known for slot in slots)]
+    growing = [(name, span) for name, slots, span in named if any(slot.changed for slot in slots)]
     if not growing:
         raise InternalError("type inference does not end")
     for name, span in growing:
@@ -176,6 +182,8 @@ def _check_all(checker: Checker, functions: _Functions, declarations: list[ast.M
         called[info.name] = checker.callees
     for unit in checker.program.units:
         _check_unit(checker, unit)
+    for unit in checker.left_out or ():
+        look(checker, removed_code.left_out(unit.span), partial(_check_unit, checker, unit))
     if checker.final:
         _check_recursion(checker, called)
 
@@ -194,7 +202,7 @@ def _finish(checker: Checker, program: ast.Program) -> CheckedProgram:
     checked = checker.program
     finish_maps(checker)
     for state in checker.variables.values():
-        kind = settle(state.slot.fixed if state.slot.fixed is not None else state.slot.found)
+        kind = settle(state.slot.type)
         state.info.type = INT64 if isinstance(kind, Unknown) else kind
     for variable, info in checked.variables.items():
         checked.types[variable] = info.type

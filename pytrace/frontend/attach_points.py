@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytrace.compiled import Target
 from pytrace.config import Config
 from pytrace.diagnostics import Diagnostics, did_you_mean
 from pytrace.frontend import ast, points, sessions, units, uses
 from pytrace.frontend.cdefs import Definitions
-from pytrace.frontend.checked import ProbeUnit
+from pytrace.frontend.checked import ProbeContext, ProbeUnit
 from pytrace.frontend.points import Part, Point
 from pytrace.frontend.providers import PROVIDERS, Match, Scope
 from pytrace.frontend.providers.base import matches_pattern
@@ -46,7 +47,7 @@ def expand(
     found: list[ProbeUnit] = []
     dropped = False
     for index, probe in enumerate(program.probes):
-        matches = _block(probe, scope)
+        matches = places(probe, scope)
         kept = [item for item in matches if _runs(item.kind, options) and wanted(item)]
         dropped = dropped or len(kept) < len(matches)
         if kept:
@@ -79,7 +80,7 @@ def match(pattern: str, options: CompileOptions, kernel: KernelInfo, config: Con
     return sorted(found.values(), key=lambda item: order[item.kind.name])
 
 
-def _block(probe: ast.Probe, scope: Scope) -> list[Match]:
+def places(probe: ast.Probe, scope: Scope) -> list[Match]:
     """The places that the attach points of one block stand for."""
     matches: list[Match] = []
     kinds: list[tuple[ProbeKind, Span]] = []
@@ -211,6 +212,38 @@ def _check_some(
 
 def _starts(point: ast.AttachPoint, name: str) -> bool:
     return point.text.lower().startswith(f"{name}:")
+
+
+# ---------------------------------------------------------------------------------------------- left out
+
+
+def left_out(
+    program: ast.Program, present: list[ProbeUnit], options: CompileOptions, kernel: KernelInfo, config: Config
+) -> list[ProbeUnit]:
+    """Units of the probe blocks of which nothing is attached, as far as can be told what they would see."""
+    scope = Scope(options, kernel, config, Diagnostics())
+    blocks = {unit.index for unit in present}
+    found: list[ProbeUnit] = []
+    for index, probe in enumerate(program.probes):
+        if index in blocks:
+            continue
+        matches = places(probe, scope)
+        if matches:
+            used = uses.of([probe.predicate, probe.body])
+            found.extend(units.build(probe, index, len(found), matches, used, scope))
+        else:
+            found.extend(_unplaced(probe, index))
+    return found
+
+
+def _unplaced(probe: ast.Probe, index: int) -> list[ProbeUnit]:
+    """A unit of a block whose places do not exist: of what it would see, only what its kind says is known."""
+    for point in probe.attach_points:
+        kind = probe_kind(point.text.partition(":")[0].strip())
+        if kind is not None:
+            target = Target(point.text, 0, {})
+            return [ProbeUnit("", index, kind, (target,), ProbeContext(), units.body_of(probe), probe.head)]
+    return []
 
 
 # ---------------------------------------------------------------------------------------------- listing

@@ -37,7 +37,7 @@ from pytrace.frontend.conversions import (
     settle,
 )
 from pytrace.frontend.scopes import Scope
-from pytrace.frontend.slots import MapState, Slot, VariableState, new_variable
+from pytrace.frontend.slots import MapState, Removed, Slot, VariableState, new_variable
 from pytrace.kernel import KernelInfo
 from pytrace.options import CompileOptions
 from pytrace.source import Span
@@ -122,6 +122,12 @@ class Checker:
         answers is known."""
         self.asked = False
         """Whether such a question was put off."""
+        self.removed: Removed | None = None
+        """Set while code is looked at that no program has (``frontend.removed_code``)."""
+        self.searching = False
+        """Whether also code is looked at that is not there at all: something used has no type without it."""
+        self.left_out: list[ProbeUnit] | None = None
+        """Probes of which nothing is attached, once they are looked at."""
         self.guessing = False
         """Whether what is computed with is taken for an integer when nothing says what it is: ``@n = @n + 1``."""
 
@@ -160,23 +166,34 @@ class Checker:
         if self.asked and not changed:
             self.asked, self.answering = False, True
             changed = True
+        if not changed and not self.searching and self._stuck():
+            self.searching = changed = True
         if not changed and not self.guessing and self._stuck():
             self.guessing = changed = True
+        if not changed:
+            changed = self._supply()
         self.diagnostics = Diagnostics()
         self.program = CheckedProgram(units=self.program.units)
         for variable in self.variables.values():
-            variable.assigned = variable.read = False
+            variable.assigned = variable.offered = variable.read = False
         for state in self.maps.values():
-            state.used = False
+            state.used = state.named = False
         return changed
 
     def _stuck(self) -> bool:
         """Whether something is stored in a map or variable, and yet its type is not known."""
-        maps = any(state.used and isinstance(state.value.known, Unknown) for state in self.maps.values())
+        maps = any(state.used and state.incomplete for state in self.maps.values())
         return maps or any(
             state.assigned and state.slot.fixed is None and isinstance(state.slot.known, Unknown)
             for state in self.variables.values()
         )
+
+    def _supply(self) -> bool:
+        """Give types to declared maps in which nothing is ever stored; False when there are none."""
+        found = [item for item in self.maps.values() if item.used and item.declaration is not None and item.incomplete]
+        for state in found:
+            state.make_empty()
+        return bool(found)
 
     def make_final(self) -> None:
         """The pass that has begun is the final one: all types are known."""
@@ -223,7 +240,7 @@ class Checker:
 
     def relies_on(self, slot: Slot) -> bool:
         """Whether the type of *slot* may be used now; where a question about types is asked, it stays from here on."""
-        if self.locking is None or slot.fixed is not None or self.final:
+        if self.locking is None or slot.fixed is not None or self.final or self.removed is not None:
             return True
         if not self.answering:
             self.asked = True
@@ -319,6 +336,10 @@ class Checker:
         *known*: constants in *kind* are the value itself, not that of a variable that once got them.
         """
         slot = state.slot
+        if self.removed is not None:
+            state.offered = True
+            slot.offer(kind, spare=self.removed.spare)
+            return True
         mixed = slot.mixes_signs(kind)
         self._warn_spaces(slot, kind, place)
         state.assigned = True
@@ -334,6 +355,11 @@ class Checker:
 
     def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
         """Use *kind* as key or value (*what*) of a map; reports when it does not fit."""
+        if self.removed is not None:
+            if what == "value":
+                self.maps[name].removed = (self.removed.what, self.removed.span or place)
+            slot.offer(kind, spare=self.removed.spare)
+            return True
         mixed = slot.mixes_signs(kind)
         self._warn_spaces(slot, kind, place)
         if slot.takes(kind, place):
@@ -386,13 +412,16 @@ class Checker:
 
     def map(self, node: ast.MapRef) -> MapState:
         """The state of a map."""
-        state = self.maps.get(node.name)
-        if state is None:
-            state = self.maps[node.name] = MapState(node.name)
-        state.used = True
+        state = self.state_of(node)
+        state.named = True
+        state.used = state.used or self.removed is None
         if state.span is None:
             state.span = node.span
         return state
+
+    def state_of(self, node: ast.MapRef) -> MapState:
+        """The state of a map without a use of it."""
+        return self.maps.setdefault(node.name, MapState(node.name))
 
     def settled(self, node: ast.Expr) -> Type:
         """The real type of an expression that was looked at."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytrace.builtin_rows import builtin, builtin_names
@@ -10,6 +11,7 @@ from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast, calls, statements
 from pytrace.frontend.checked import LoadTime
 from pytrace.frontend.conversions import INT64_MIN, UINT64_MAX, UNKNOWN, Unknown, literal, nesting, settle, unify
+from pytrace.frontend.removed_code import NEVER_REACHED, look, undefined_map
 from pytrace.frontend.scopes import unknown_variable
 from pytrace.types import (
     BOOL,
@@ -111,7 +113,7 @@ def variable(checker: Checker, node: ast.Variable) -> Type:
         unknown_variable(checker, node)
         return UNKNOWN
     state.read = True
-    if not state.assigned and not state.loop:
+    if not state.assigned and not state.offered and not state.loop:
         checker.warn(f"${node.name} is used before it is assigned; it is zero here", node.span)
     checker.bind(node, state)
     if not checker.relies_on(state.slot):
@@ -144,7 +146,7 @@ def read_map(checker: Checker, node: ast.MapRef | ast.MapIndex, state: MapState)
     kind = state.value.type
     if isinstance(kind, Unknown):
         if checker.final:
-            return checker.error(f"undefined map {state.name}: nothing is ever stored in it", node.span)
+            return undefined_map(checker, state, node.span)
         return UNKNOWN
     found = read_type(kind)
     if found is None:
@@ -194,8 +196,8 @@ def _is_context(checker: Checker, kind: Type) -> bool:
 
 
 def _same_shape(checker: Checker, state: MapState, *, keyed: bool, node: ast.Expr) -> bool:
-    if state.keyed is None:
-        state.keyed, state.keyed_at = keyed, node.span
+    if state.keyed is None or (state.keyed_offered and checker.removed is None):
+        state.keyed, state.keyed_at, state.keyed_offered = keyed, node.span, checker.removed is not None
     if state.keyed == keyed:
         return True
     place = state.keyed_at or node.span
@@ -235,6 +237,9 @@ def ternary(checker: Checker, node: ast.Ternary) -> Type:
 def _decided_ternary(checker: Checker, node: ast.Ternary, *, decided: bool) -> Type:
     chosen = (node.then or node.condition) if decided else node.other
     kind = checker.program.types[chosen] if chosen is node.condition else checker.value(chosen)
+    left = node.other if decided else node.then
+    if left is not None:
+        look(checker, NEVER_REACHED, partial(checker.value, left))
     value = checker.constant(chosen)
     if value is not None:
         checker.set_constant(node, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytrace.dataclass import replace
@@ -19,6 +20,7 @@ from pytrace.frontend.conversions import (
     signs_differ,
     unify,
 )
+from pytrace.frontend.removed_code import NEVER_REACHED, look
 from pytrace.source import Span
 from pytrace.types import (
     BOOL,
@@ -71,6 +73,7 @@ def _logic(checker: Checker, node: ast.Binary) -> Type:
     first = checker.condition(node.left)
     stops = node.operator == "||"
     if first is not None and first == stops:
+        look(checker, NEVER_REACHED, partial(checker.condition, node.right))
         checker.set_constant(node, stops)
         return BOOL
     second = checker.condition(node.right)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pytrace.diagnostics import did_you_mean
 from pytrace.frontend import ast
 from pytrace.frontend.checked import MapInfo
-from pytrace.frontend.conversions import Unknown, settle
+from pytrace.frontend.conversions import settle
+from pytrace.frontend.removed_code import undefined_map
 from pytrace.types import Type
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def string_index(checker: Checker, value: bytes) -> int:
 
 def declare_map(checker: Checker, node: ast.MapDecl) -> None:
     """Check ``let @m = kind(size)``."""
-    state = checker.map(node.map)
-    state.used = False
+    state = checker.state_of(node.map)
     if state.declaration is not None and state.declaration is not node:
         notes = [("first declared here", state.declaration.span)]
         checker.error(f"{node.map.name} is declared already", node.span, notes=notes)
@@ -73,20 +73,17 @@ def declare_map(checker: Checker, node: ast.MapDecl) -> None:
 def finish_maps(checker: Checker) -> None:
     """Fill in the program's maps; report declarations that do not go with the use."""
     for name, state in sorted(checker.maps.items()):
-        if state.declaration is not None and not state.used:
+        if state.declaration is not None and not state.named:
             checker.warn(f"{name} is declared but never used", state.declaration.span)
+        if not state.used:
             continue
-        value = settle(state.value.found)
-        if isinstance(value, Unknown) or (state.keyed and isinstance(state.key.found, Unknown)):
-            _undefined(checker, state)
+        value = settle(state.value.type)
+        if state.incomplete:
+            # Reads of such a map have been reported; what is left are calls like clear(@m).
+            if not checker.diagnostics.failed and state.span is not None:
+                undefined_map(checker, state, state.span)
             continue
         checker.program.maps[name] = _map_info(checker, state, value)
-
-
-def _undefined(checker: Checker, state: MapState) -> None:
-    # Reads of such a map have been reported; what is left are calls like clear(@m).
-    if not checker.diagnostics.failed and state.span is not None:
-        checker.error(f"undefined map {state.name}: nothing is ever stored in it", state.span)
 
 
 def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
@@ -97,7 +94,7 @@ def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
         if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
             _incompatible(checker, declaration, value)
         return MapInfo(state.name, None, value, "global", 1, span)
-    key, entries, kind = settle(state.key.found), checker.config.max_map_keys, "hash"
+    key, entries, kind = settle(state.key.type), checker.config.max_map_keys, "hash"
     if declaration is not None:
         kind = declaration.kind
         size = checker.constant(declaration.size)

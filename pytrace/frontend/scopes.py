@@ -47,7 +47,7 @@ class Scope:
     def close(self, checker: Checker) -> None:
         """End of the block: warn about what was declared in vain, leave traces for messages."""
         for state in self.names.values():
-            if state.declared and not state.assigned:
+            if state.declared and not state.assigned and not state.offered:
                 checker.warn(f"${state.name} is never assigned", state.span)
         if self.parent is not None:
             self.parent.ended.update(self.names)

@@ -10,15 +10,36 @@ from __future__ import annotations
 from pytrace.dataclass import dataclass, field
 from pytrace.frontend import ast
 from pytrace.frontend.checked import VariableInfo
-from pytrace.frontend.conversions import UNKNOWN, Unknown, constant_outside, fits, settle, signs_differ, unify
+from pytrace.frontend.conversions import (
+    UNKNOWN,
+    Unknown,
+    constant_outside,
+    contains_unknown,
+    fits,
+    settle,
+    signs_differ,
+    unify,
+)
 from pytrace.source import Span
-from pytrace.types import VOID, Bool, Enum, Int, Pointer, String, Type
+from pytrace.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
 
 HYGIENE = "#"
 """Stands between a variable's name and the number of the expansion that it belongs to; no script can write it."""
 
 SETTLE_AFTER = 20
 """After so many passes types only grow, so that inference ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Code that no program has: *what* says in a message why, *span* where when not at the statement itself.
+
+    *spare*: it was taken out before types are looked for (by ``if comptime``, or with its whole probe).
+    """
+
+    what: str
+    span: Span | None
+    spare: bool
 
 
 @dataclass(slots=True)
@@ -36,6 +57,14 @@ class Slot:
     lock: Span | None = None
     first: Span | None = None
     """Where this pass put something in first."""
+    offered: Type = UNKNOWN
+    """What code that is never reached would put in; counts as far as it goes with the rest."""
+    spare: Type = UNKNOWN
+    """What code that is not there at all would put in; counts when nothing else says what the type is."""
+    fallback: Type = UNKNOWN
+    """What a slot of a declared map has in which nothing is ever stored."""
+    changed: bool = False
+    """Whether the last pass changed the type."""
 
     @property
     def type(self) -> Type:
@@ -50,9 +79,7 @@ class Slot:
             return True
         if self.fixed is not None:
             return fits(kind, self.fixed)
-        if isinstance(kind, Pointer) and kind.trusted:
-            # The verifier forgets what a pointer points to once it has been stored.
-            kind = Pointer(kind.target, kind.space)
+        kind = _stored(kind)
         common = unify(self.found, kind)
         if common is None or not self._keeps(kind) or constant_outside(self.found, kind):
             return False
@@ -60,6 +87,15 @@ class Slot:
         if self.first is None:
             self.first = place
         return True
+
+    def offer(self, kind: Type, *, spare: bool) -> None:
+        """Take note of what removed code would put in; what does not go with the former offers is left out."""
+        if contains_unknown(kind):
+            return
+        if spare:
+            self.spare = unify(self.spare, _stored(kind)) or self.spare
+        else:
+            self.offered = unify(self.offered, _stored(kind)) or self.offered
 
     def mixes_signs(self, kind: Type) -> bool:
         """True when *kind* makes the slot an int64 although neither holds the other's values."""
@@ -88,12 +124,29 @@ class Slot:
 
     def begin(self, number: int) -> bool:
         """Start pass *number*; True when the last one changed the type."""
-        found = self.found
-        if number > SETTLE_AFTER and not isinstance(found, Unknown):
-            found = unify(self.known, found) or found
-        changed = found != self.known
+        if number > SETTLE_AFTER:
+            found = unify(self.known, self.found) or self.found
+            found = self.fallback if isinstance(found, Unknown) else found
+        else:
+            found = self._collected()
+        self.changed = found != self.known
         self.known, self.found, self.first = found, UNKNOWN, None
-        return changed
+        self.offered = self.spare = UNKNOWN
+        return self.changed
+
+    def _collected(self) -> Type:
+        """What the last pass put in, with what removed code offered."""
+        common = unify(self.found, self.offered)
+        if common is None or not self._keeps(self.offered) or constant_outside(self.found, self.offered):
+            common = self.found
+        if isinstance(common, Unknown):
+            return self.fallback if isinstance(self.spare, Unknown) else self.spare
+        return common
+
+
+def _stored(kind: Type) -> Type:
+    """The type that a value has once it is stored: the verifier forgets what a pointer points to."""
+    return Pointer(kind.target, kind.space) if isinstance(kind, Pointer) and kind.trusted else kind
 
 
 @dataclass(slots=True)
@@ -109,6 +162,8 @@ class VariableState:
     declared: bool = False
     """By ``let``."""
     assigned: bool = False
+    offered: bool = False
+    """Assigned by code that is never reached."""
     read: bool = False
     loop: bool = False
     """Set by a ``for``."""
@@ -124,9 +179,29 @@ class MapState:
     keyed: bool | None = None
     keyed_at: Span | None = None
     """Where its use with or without key was seen first."""
+    keyed_offered: bool = False
+    """Whether only code that is never reached says so."""
     declaration: ast.MapDecl | None = None
     used: bool = False
+    """By code that can be reached."""
+    named: bool = False
+    """By any code."""
     span: Span | None = None
+    removed: tuple[str, Span] | None = None
+    """Why and where something that stores in it was removed."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether its types are not found, or not all parts of them."""
+        return contains_unknown(self.value.type) or (bool(self.keyed) and contains_unknown(self.key.type))
+
+    def make_empty(self) -> None:
+        """Give types to what is declared and never filled."""
+        if self.keyed is None:
+            self.keyed = True
+        percpu = self.declaration is not None and self.declaration.kind.startswith("percpu")
+        self.value.fallback = Count() if percpu else INT64
+        self.key.fallback = INT64
 
     @property
     def slots(self) -> tuple[Slot, Slot]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytrace.builtin_table import Builtin, Mode
 from pytrace.dataclass import replace
 from pytrace.frontend import ast, calls, expressions, operators
 from pytrace.frontend.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
+from pytrace.frontend.removed_code import NEVER_REACHED, TAKEN_OUT, look, undefined_map
 from pytrace.frontend.scopes import declare_new
 from pytrace.frontend.slots import flexible_string
 from pytrace.frontend.typenames import resolve
@@ -37,12 +39,13 @@ def check_body(checker: Checker, block: ast.Block, *, wanted: bool) -> Type:
     for at, statement in enumerate(block.statements):
         check_statement(checker, statement)
         if _ends(checker, statement):
-            rest: list[ast.Node] = list(block.statements[at + 1 :])
+            rest: list[ast.Stmt | ast.Expr] = list(block.statements[at + 1 :])
             if block.value is not None:
                 rest.append(block.value)
             if rest:
                 checker.warn("this is never reached", rest[0].span)
                 checker.program.dead.update(rest)
+                _unreached(checker, rest)
             return UNKNOWN if wanted else VOID
     if block.value is None:
         return checker.error("this block has no value at its end", block.span) if wanted else VOID
@@ -50,6 +53,18 @@ def check_body(checker: Checker, block: ast.Block, *, wanted: bool) -> Type:
         effect(checker, block.value)
         return VOID
     return checker.value(block.value)
+
+
+def _unreached(checker: Checker, rest: list[ast.Stmt | ast.Expr]) -> None:
+    def check() -> None:
+        with checker.block():
+            for item in rest:
+                if isinstance(item, ast.Stmt):
+                    check_statement(checker, item)
+                else:
+                    effect(checker, item)
+
+    look(checker, NEVER_REACHED, check)
 
 
 def _ends(checker: Checker, statement: ast.Stmt) -> bool:
@@ -107,10 +122,11 @@ def _name_effect(checker: Checker, node: ast.Identifier) -> None:
 
 def _ternary_effect(checker: Checker, node: ast.Ternary) -> None:
     decided = checker.condition(node.condition)
-    if node.then is not None and decided is not False:
-        effect(checker, node.then)
-    if decided is not True:
-        effect(checker, node.other)
+    for branch, runs in ((node.then, decided is not False), (node.other, decided is not True)):
+        if branch is not None and runs:
+            effect(checker, branch)
+        elif branch is not None:
+            look(checker, NEVER_REACHED, partial(effect, checker, branch))
 
 
 def _if_effect(checker: Checker, node: ast.If) -> None:
@@ -153,7 +169,9 @@ def check_if(checker: Checker, node: ast.If, *, wanted: bool) -> Type:
 
 
 def _decided_if(checker: Checker, node: ast.If, *, decided: bool, wanted: bool) -> Type:
-    chosen = node.then if decided else node.other
+    chosen, left = (node.then, node.other) if decided else (node.other, node.then)
+    if left is not None:
+        look(checker, TAKEN_OUT if node.comptime else NEVER_REACHED, partial(_branch, checker, left, wanted=wanted))
     if chosen is None:
         return checker.error("this if has no value: its condition is false", node.span) if wanted else VOID
     kind = _branch(checker, chosen, wanted=wanted)
@@ -354,7 +372,7 @@ def _pairs(checker: Checker, node: ast.MapRef) -> Type:
     key, value = state.key.type, state.value.type
     if isinstance(key, Unknown) or isinstance(value, Unknown):
         if checker.final:
-            return checker.error(f"undefined map {node.name}: nothing is ever stored in it", node.span)
+            return undefined_map(checker, state, node.span)
         return UNKNOWN
     read = expressions.read_type(value)
     if read is None or isinstance(read, Stats):

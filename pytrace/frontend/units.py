@@ -28,7 +28,7 @@ def build(probe: ast.Probe, index: int, first: int, matches: list[Match], uses: 
     """The units of one block; *first* is the number of the first of them in the script."""
     injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
     follow = scope.options.follow and any(_checked_when_following(item.kind, scope) for item in matches)
-    body = _body(probe)
+    body = body_of(probe)
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
         kind = group.matches[0].kind
@@ -106,7 +106,7 @@ def _pid_filter(scope: Scope) -> int | None:
     return scope.options.pid or (0 if scope.options.ahead else None)
 
 
-def _body(probe: ast.Probe) -> ast.Block:
+def body_of(probe: ast.Probe) -> ast.Block:
     """The block's body, the predicate as an ``if`` around it."""
     body = probe.body
     if probe.predicate is None:

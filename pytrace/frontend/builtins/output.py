@@ -18,6 +18,7 @@ from pytrace.frontend.builtins.gates import (
     pointer_argument,
 )
 from pytrace.frontend.conversions import Unknown, settle
+from pytrace.frontend.removed_code import undefined_map
 from pytrace.frontend.resources import send, text_of
 from pytrace.late_patterns import late
 from pytrace.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
@@ -128,7 +129,7 @@ def require_map(checker: Checker, node: ast.MapRef, state: MapState) -> Type:
     """Type of a map's values, for a call that takes the map itself; reported when nothing is ever stored."""
     kind = state.value.type
     if isinstance(kind, Unknown) and checker.final:
-        checker.error(f"undefined map {node.name}: nothing is ever stored in it", node.span)
+        undefined_map(checker, state, node.span)
     return kind
 
 

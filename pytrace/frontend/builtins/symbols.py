@@ -63,7 +63,7 @@ def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``uaddr("symbol")``: a pointer to an unsigned integer of the symbol's size."""
     name = checker.constant_text(arguments[0], "the symbol of uaddr()")
-    if name is None or checker.unit is None:
+    if name is None or checker.unit is None or "path" not in checker.unit.targets[0].details:
         return UNKNOWN
     binary = str(checker.unit.targets[0].details["path"])
     text = name.decode(errors="replace")
