@@ -19,6 +19,7 @@ class Severity(Enum):
 
     ERROR = "ERROR"
     WARNING = "WARNING"
+    NOTE = "NOTE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Diagnostic:
     span: Span
     hints: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
+    cause: bool = False
+    """Whether other messages may follow from this one, which is shown before them."""
 
 
 class TraceError(Exception):
@@ -82,10 +85,20 @@ class Diagnostics:
         self.add(Diagnostic(Severity.ERROR, message, span, tuple(hints), tuple(notes)))
 
     def warn(
-        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()
+        self,
+        message: str,
+        span: Span,
+        *,
+        hints: Iterable[str] = (),
+        notes: Iterable[Note] = (),
+        cause: bool = False,
     ) -> None:
-        """Record a warning at *span*."""
-        self.add(Diagnostic(Severity.WARNING, message, span, tuple(hints), tuple(notes)))
+        """Record a warning at *span*; *cause* when errors may follow from what it says."""
+        self.add(Diagnostic(Severity.WARNING, message, span, tuple(hints), tuple(notes), cause))
+
+    def note(self, message: str, span: Span) -> None:
+        """Record what only somebody who asked for details (``-v``) wants to know."""
+        self.add(Diagnostic(Severity.NOTE, message, span))
 
     def add(self, item: Diagnostic) -> None:
         """Record *item* unless an equal one is there already; the macro calls around its place become notes."""
@@ -104,6 +117,11 @@ class Diagnostics:
     def warnings(self) -> list[Diagnostic]:
         """Only the warnings."""
         return [item for item in self.items if item.severity is Severity.WARNING]
+
+    @property
+    def notes(self) -> list[Diagnostic]:
+        """Only the notes."""
+        return [item for item in self.items if item.severity is Severity.NOTE]
 
     @property
     def failed(self) -> bool:
@@ -137,8 +155,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return (f"did you mean {' or '.join(repr(item) for item in found)}?",)
 
 
-_COLOURS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
 _HINT_COLOUR = "\x1b[2m"
+_COLOURS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m", Severity.NOTE: _HINT_COLOUR}
+_ORDER = tuple(Severity)
 _RESET = "\x1b[0m"
 
 
@@ -152,8 +171,8 @@ def render(item: Diagnostic, *, colour: bool = False) -> str:
 
 
 def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
-    """The text of many diagnostics: all errors before all warnings, each group in order."""
-    ordered = sorted(items, key=lambda item: item.severity is Severity.WARNING)
+    """The text of many diagnostics: causes, then errors, warnings and notes, each group in order."""
+    ordered = sorted(items, key=lambda item: (not item.cause, _ORDER.index(item.severity)))
     return "".join(render(item, colour=colour) for item in ordered)
 
 

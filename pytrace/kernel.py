@@ -186,8 +186,8 @@ class KernelInfo(Protocol):
     def untraceable_reason(self, name: str) -> str:
         """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
 
-        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, or ``excluded``
-        (by pytrace).
+        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
+        or ``excluded`` (by pytrace).
         """
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
@@ -195,6 +195,12 @@ class KernelInfo(Protocol):
 
     def modules(self) -> list[str]:
         """Names of the loaded kernel modules."""
+
+    def module_state(self, name: str) -> str:
+        """``loaded``, ``installed`` (and could be loaded), ``built in``, ``absent``, or empty when nothing tells."""
+
+    def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
+        """Modules that are not loaded and may have a function (by ``*`` pattern), and whether they surely have it."""
 
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
         """``(category, event)`` of all tracepoints that match two ``*`` patterns."""

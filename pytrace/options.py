@@ -31,6 +31,8 @@ class CompileOptions:
     follow: bool = False
     mode: str = "run"
     """``run``, ``test``, ``bench``, ``list``."""
+    verbose: bool = False
+    """``-v``: with notes about what was left out without a warning."""
     ahead: bool = False
     """For an ahead-of-time file: parameters that are not given stay open, as do facts about the machine."""
     environment: dict[str, str] = field(default_factory=dict)

@@ -167,7 +167,8 @@ def finish(compilation: Compilation) -> CompiledScript:
     """The back end, for a compilation whose front end is done; warnings and facts go into the manifest."""
     run(compilation, BACK_END)
     script: CompiledScript = compilation["script"]
-    warnings = tuple(render(item) for item in compilation.diagnostics.warnings)
+    found = compilation.diagnostics
+    warnings = tuple(render(item) for item in (*found.warnings, *found.notes))
     facts = compilation.kernel.dependencies()
     extra = script.manifest.extra
     if "ahead" in extra:

@@ -122,6 +122,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         usdt_file_activation=run.usdt_file_activation,
         follow=run.follow,
         mode=run.mode if run.mode in ("test", "bench") else "run",
+        verbose=run.verbose,
         ahead=line.text("aot") is not None,
         environment=environment,
     )

@@ -91,6 +91,7 @@ def places(probe: ast.Probe, scope: Scope) -> list[Match]:
         wanted = _points(parts, attach_point.span, scope)
         kinds.extend((point.kind, point.span) for point in wanted)
         matches.extend(_places(wanted, parts, attach_point.span, scope))
+    scope.end_block(attached=bool(matches))
     for kind, span in kinds:
         if kind.name == "iter" and len(kinds) > 1:
             scope.error("an iter probe stands alone in its block", span, ["give it a block of its own"])
@@ -105,7 +106,7 @@ def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Sco
     scope.quiet = False
     if parts[0].wild and wanted and not found:
         kinds = ", ".join(point.kind.name for point in wanted)
-        scope.missing(f"nothing matches this in any of {kinds}", span)
+        scope.unmatched(f"nothing matches this in any of {kinds}", span)
     return found
 
 

@@ -75,6 +75,11 @@ class Kallsyms:
         line = self.text.rfind(b"\n", 0, at) + 1
         return int(self.text[line : self.text.index(b" ", line)], 16)
 
+    def listed(self, name: str) -> bool:
+        """Whether there is a symbol of that name, code or not."""
+        line = b" " + name.encode()
+        return self.text.find(line + b"\n") >= 0 or self.text.find(line + b"\t", self._core_end) >= 0
+
     def in_kernel(self, name: str) -> bool:
         """Whether the kernel proper has a symbol of that name."""
         return self.text.find(b" " + name.encode() + b"\n", 0, self._core_end) >= 0

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.functions import KernelFunctions
     from pytrace.runtime.kallsyms import Kallsyms
     from pytrace.runtime.libraries import Libraries
+    from pytrace.runtime.module_index import ModuleIndex
     from pytrace.runtime.tracefs import Tracepoints
     from pytrace.runtime.user_binary import UserBinaries
 
@@ -226,8 +227,8 @@ class LiveKernel:
     def untraceable_reason(self, name: str) -> str:
         """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
 
-        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, or ``excluded``
-        (by pytrace).
+        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
+        or ``excluded`` (by pytrace).
         """
         from pytrace.runtime.functions import never_traceable
 
@@ -239,7 +240,35 @@ class LiveKernel:
             return "blacklisted"
         if self.kallsyms.owners(name):
             return "notrace"
-        return "inlined" if self.function(name) is not None else "missing"
+        if self.function(name) is not None:
+            return "inlined"
+        return "variable" if self.kallsyms.listed(name) else "missing"
+
+    @cached_property
+    def _module_index(self) -> ModuleIndex:
+        from pytrace.runtime.module_index import ModuleIndex
+
+        return ModuleIndex(self.release)
+
+    def module_state(self, name: str) -> str:
+        index = self._module_index
+        if name in self.modules():
+            return "loaded"
+        if name in index.installed:
+            return "installed"
+        if name in index.built_in:
+            return "built in"
+        return "absent" if index.installed else ""
+
+    def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
+        index, loaded = self._module_index, set(self.modules())
+        exporting = [name for name in index.exporting(pattern) if name not in loaded]
+        if exporting:
+            return exporting, True
+        found = index.named_like(pattern)
+        if not found and not self.kernel_functions(f"{pattern.partition('_')[0]}_*"):
+            found = index.of_family(pattern)
+        return [name for name in found if name not in loaded], False
 
     @cached_property
     def tracepoint_files(self) -> Tracepoints:

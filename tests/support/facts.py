@@ -138,6 +138,9 @@ class RecordedKernel:
     programs: list[tuple[int, str]] = field(default_factory=list)
     loaded_modules: list[str] = field(default_factory=lambda: ["mod_a", "mod_b"])
     kernel_headers: KernelHeaders = NO_HEADERS
+
+
+    other_modules: dict[str, str] = field(default_factory=lambda: {"ext9": "installed", "compiled": "built in"})
     read_files: list[str] = field(default_factory=list)
     objects: dict[str, list[ObjectFunction]] = field(default_factory=dict)
 
@@ -191,6 +194,12 @@ class RecordedKernel:
 
     def modules(self) -> list[str]:
         return self.loaded_modules
+
+    def module_state(self, name: str) -> str:
+        return "loaded" if name in self.loaded_modules else self.other_modules.get(name, "absent")
+
+    def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
+        return [name for name in self.other_modules if pattern.startswith(f"{name}_")], False
 
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
         return [item for item in sorted(self.events) if fnmatchcase(item[0], category) and fnmatchcase(item[1], event)]

@@ -33,13 +33,29 @@ class Scope:
     """Set while a pattern as provider is tried on one kind: what this kind lacks is no mistake."""
     names: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Names of test and bench probes seen so far."""
+    empty: list[tuple[str, Span, tuple[str, ...]]] = field(default_factory=list)
+    """What is to be said about patterns of the present block that match nothing, if no other attach point matches."""
+
+    def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
+        """Report a pattern that matches nothing, which is no mistake beside another attach point that does."""
+        if not self.listing and not self.quiet:
+            self.empty.append((message, span, tuple(hints)))
+
+    def end_block(self, *, attached: bool) -> None:
+        """The attach points of one block have been looked at; *attached* when they stand for any place."""
+        for message, span, hints in self.empty:
+            if not attached:
+                self.missing(message, span, hints)
+            elif self.options.verbose:
+                self.diagnostics.note(f"{message}; the other attach points of this probe are attached", span)
+        self.empty.clear()
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a probe that cannot be attached, as the ``missing_probes`` key wants it."""
         if self.listing or self.quiet or self.config.missing_probes == "ignore":
             return
         if self.config.missing_probes == "warn":
-            self.diagnostics.warn(f"{message}; it is left out", span, hints=hints)
+            self.diagnostics.warn(f"{message}; it is left out", span, hints=hints, cause=True)
         else:
             self.diagnostics.error(message, span, hints=hints)
 

@@ -61,7 +61,7 @@ def _missing(target: Part, scope: Scope) -> None:
     text = target.text
     if is_glob(text):
         what = "no process maps a file that matches" if text == "*" else "no file matches"
-        scope.missing(f"{what} {text!r}", target.span)
+        scope.unmatched(f"{what} {text!r}", target.span)
     elif "/" in text:
         scope.missing(f"there is no file {text!r}", target.span)
     else:

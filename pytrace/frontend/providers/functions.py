@@ -18,6 +18,7 @@ UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",
     "inlined": "the compiler put its code into its callers",
     "notrace": "it is marked notrace",
+    "variable": "it is a variable",
     "excluded": "tracing it is known to hang the machine or to have no effect",
 }
 """What :meth:`KernelInfo.untraceable_reason` means."""
@@ -52,13 +53,41 @@ def function_hints(name: str, scope: Scope, form: str) -> list[str]:
     return hints
 
 
-def known_module(module: Part, scope: Scope) -> bool:
-    """Whether a module qualifier names a loaded module; reports when not."""
-    modules = scope.kernel.modules()
-    if module.wild or module.text == "vmlinux" or module.text in modules:
+def known_module(module: Part, target: Part, scope: Scope) -> bool:
+    """Whether a module qualifier in front of *target* names a loaded module; reports when not."""
+    name, modules = module.text, scope.kernel.modules()
+    if module.wild or name == "vmlinux" or name in modules:
         return True
-    scope.missing(f"kernel module {module.text!r} is not loaded", module.span, nearest(module.text, modules))
+    message, hints = f"kernel module {name!r} is not loaded", nearest(name, modules)
+    state = scope.kernel.module_state(name)
+    if state == "installed":
+        hints = [f"modprobe {name} loads it"]
+    elif state == "built in":
+        message = f"{name!r} is no module of this kernel but built into it"
+        hints = ["leave the module out, or write vmlinux"]
+    elif state == "absent":
+        message += ", and none of that name is installed"
+    report = scope.unmatched if target.wild else scope.missing
+    report(message, module.span, hints)
     return False
+
+
+def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> tuple[str, list[str]]:
+    """What to say about a function that the kernel does not have; *form* makes an attach point of another name."""
+    if module is not None and module.text != "vmlinux" and not module.wild:
+        return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
+    hints = in_unloaded_module(name, scope) or function_hints(name, scope, form)
+    return f"there is no kernel function {name!r}: the kernel has no symbol of that name", hints
+
+
+def in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
+    """A hint that names the modules in which a function may be, if they are not loaded."""
+    modules, sure = scope.kernel.unloaded_modules(pattern)
+    if not modules:
+        return []
+    names = " or ".join(modules)
+    first = f"it is in module {names}" if sure else f"it may be in module {names}"
+    return [f"{first}, which is not loaded (modprobe {modules[0]})"]
 
 
 class KernelProbe(Provider):
@@ -81,7 +110,7 @@ class KernelProbe(Provider):
         if target.number and not target.quoted:
             return self._address(point, target, scope)
         module = point.parts[0] if len(point.parts) == 2 else None
-        if module is not None and not known_module(module, scope):
+        if module is not None and not known_module(module, target, scope):
             return []
         if target.wild:
             return self._pattern(point, module, target, scope)
@@ -108,7 +137,7 @@ class KernelProbe(Provider):
         reason = scope.kernel.untraceable_reason(name)
         if reason == "missing":
             hints.append(f"it has no function {name!r} either")
-            hints.extend(function_hints(name, scope, "{}"))
+            hints.extend(in_unloaded_module(name, scope) or function_hints(name, scope, "{}"))
         events = _related_events(name, self.offsets, scope)
         hints.extend(f"{event} may tell what you want to know" for event in events)
         return hints
@@ -138,7 +167,8 @@ class KernelProbe(Provider):
             if ".part." not in item.name
         ]
         if not found:
-            scope.missing(f"no function that can be traced matches {part.text}", point.span)
+            hints = in_unloaded_module(part.text, scope) if module is None else []
+            scope.unmatched(f"no function that can be traced matches {part.text}", point.span, hints)
         return [self._match(point, item, 0, module, wild=True) for item in found]
 
     def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
@@ -172,7 +202,6 @@ class KernelProbe(Provider):
         return True
 
     def _untraceable(self, point: Point, name: str, offset: int, module: Part | None, scope: Scope) -> list[Match]:
-        where = f" in module {module.text}" if module is not None and module.text != "vmlinux" else ""
         if scope.options.unsafe:
             owner = module.text if module is not None else ""
             return [self._match(point, KernelFunction(name, owner), offset, module)]
@@ -181,8 +210,9 @@ class KernelProbe(Provider):
             message = f"kernel function {name!r} cannot be traced: {reason}"
             scope.missing(message, point.span, ["--unsafe tries it all the same"])
             return []
-        hints = function_hints(name, scope, f"{point.kind.name}:{{}}")
-        scope.missing(f"there is no kernel function {name!r}{where} that can be traced", point.span, hints)
+        message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
+        report = scope.unmatched if module is not None and module.wild else scope.missing
+        report(message, point.span, hints)
         return []
 
     def _match(

@@ -55,7 +55,7 @@ class Tracepoint(Provider):
         if scope.listing:
             return
         if category.wild or event.wild:
-            scope.missing(f"no tracepoint matches {category.text}:{event.text}", point.span)
+            scope.unmatched(f"no tracepoint matches {category.text}:{event.text}", point.span)
             return
         events = [name for _, name in scope.kernel.tracepoints(category.text, "*")]
         if events:
@@ -144,8 +144,8 @@ class RawTracepoint(Provider):
         if scope.listing:
             return
         where = "" if module == "*" else f" in module {module}"
-        if event.wild:
-            scope.missing(f"no raw tracepoint matches {event.text}{where}", span)
+        if event.wild or ("*" in module and module != "*"):
+            scope.unmatched(f"no raw tracepoint matches {event.text}{where}", span)
             return
         elsewhere = [owner for owner, _ in scope.kernel.raw_tracepoints(event.text)]
         hints = [f"there is rawtracepoint:{owner}:{event.text}" for owner in elsewhere[:3]]

@@ -6,7 +6,13 @@ from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
 from pytrace.frontend.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
-from pytrace.frontend.providers.functions import UNTRACEABLE, function_hints, known_module
+from pytrace.frontend.providers.functions import (
+    UNTRACEABLE,
+    absent_function,
+    function_hints,
+    in_unloaded_module,
+    known_module,
+)
 from pytrace.frontend.uses import Uses
 from pytrace.kernel import FunctionPrototype
 from pytrace.numerals import parse_integer
@@ -40,7 +46,7 @@ class Trampoline(Provider):
         if bpf:
             return self._programs(point, scope)
         module = parts[0] if len(parts) == 2 else None
-        if module is not None and not known_module(module, scope):
+        if module is not None and not known_module(module, parts[-1], scope):
             return []
         if parts[-1].wild or (module is not None and module.wild):
             return self._pattern(point, module, parts[-1], scope)
@@ -70,7 +76,9 @@ class Trampoline(Provider):
             if (item.module, item.name) in known and _refused(item) is None
         ]
         if not found:
-            scope.missing(f"no function that can be traced and has type information matches {part.text}", point.span)
+            hints = in_unloaded_module(part.text, scope) if module is None else []
+            message = f"no function that can be traced and has type information matches {part.text}"
+            scope.unmatched(message, point.span, hints)
         return [self._match(point, item, wild=True) for item in found]
 
     def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
@@ -78,12 +86,7 @@ class Trampoline(Provider):
         owner = module.text if module is not None else ""
         found = scope.kernel.function_prototypes(name, owner)
         if not found:
-            hints = function_hints(name, scope, f"{point.kind.name}:{{}}")
-            known = bool(scope.kernel.kernel_functions(name, owner))
-            message = f"BTF does not describe function {name!r}" if known else f"there is no kernel function {name!r}"
-            if known and scope.kernel.feature("kprobe"):
-                hints = [f"kprobe:{name} needs no type information"]
-            scope.missing(message, point.span, hints)
+            self._undescribed(point, name, module, scope)
             return []
         owners = sorted({item.module for item in found})
         if len(owners) > 1:
@@ -105,6 +108,21 @@ class Trampoline(Provider):
             )
         return [self._match(point, found[0])]
 
+    def _undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
+        """Report a function of which there is no type information."""
+        form = f"{point.kind.name}:{{}}"
+        reason = scope.kernel.untraceable_reason(name)
+        if scope.kernel.kernel_functions(name, module.text if module is not None else ""):
+            message = f"BTF does not describe function {name!r}"
+            hints = function_hints(name, scope, form)
+            if scope.kernel.feature("kprobe"):
+                hints = [f"kprobe:{name} needs no type information"]
+        elif reason in UNTRACEABLE:
+            message, hints = f"kernel function {name!r} cannot be traced: {UNTRACEABLE[reason]}", []
+        else:
+            message, hints = absent_function(name, module, scope, form)
+        scope.missing(message, point.span, hints)
+
     def _match(self, point: Point, item: FunctionPrototype, *, wild: bool = False) -> Match:
         details = {"function": item.name, "module": item.module}
         name = f"{point.kind.name}:{item.module}:{item.name}"
@@ -123,7 +141,8 @@ class Trampoline(Provider):
             names = [function for _, function in scope.kernel.bpf_programs("*")]
             which = f" with id {wanted}" if wanted is not None else ""
             hints = [] if name.wild else nearest(name.text, names, f"{point.kind.name}:bpf:{{}}")
-            scope.missing(f"no BPF program {name.text!r}{which} is loaded", point.span, hints)
+            report = scope.unmatched if name.wild or point.parts[1].wild else scope.missing
+            report(f"no BPF program {name.text!r}{which} is loaded", point.span, hints)
         matches = [
             Match(
                 point.kind,

@@ -62,7 +62,8 @@ class UserProbe(Provider):
         for path in paths:
             found.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
         if many and paths and not found:
-            scope.missing(f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}", point.span)
+            message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
+            scope.unmatched(message, point.span)
         return by_pattern(found) if many else found
 
     def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
@@ -78,7 +79,7 @@ class UserProbe(Provider):
     def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.user_symbols(path, part.text)
         if not symbols and not quiet:
-            scope.missing(f"no function of {path} matches {part.text!r}", point.span)
+            scope.unmatched(f"no function of {path} matches {part.text!r}", point.span)
         return [
             self._match(point, path, symbol, f"{point.kind.name}:{path}:{symbol.name}", wild=True) for symbol in symbols
         ]
@@ -147,7 +148,8 @@ class UserProbe(Provider):
         if not found and not quiet:
             known = {name.partition("(")[0] for _, name in scope.kernel.cpp_symbols(path, "*")}
             hints = nearest(part.text, known, f"{point.kind.name}:{path}:cpp:{{}}")
-            scope.missing(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
+            report = scope.unmatched if part.wild else scope.missing
+            report(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
         wild = part.wild or len(found) > 1
         return [
             self._match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted(name)}", wild=wild)

@@ -61,7 +61,8 @@ class Usdt(Provider):
             hints = nearest(wanted, [item.name for item in known], f"usdt:{where}:{{}}")
         if not known:
             hints = ["there are no USDT probes at all"]
-        scope.missing(f"there is no USDT probe {wanted!r} in {where}", point.span, hints)
+        report = scope.unmatched if any(part.wild for part in point.parts) else scope.missing
+        report(f"there is no USDT probe {wanted!r} in {where}", point.span, hints)
 
     def _match(self, point: Point, item: UsdtProbe, *, wild: bool) -> Match:
         details = {
