@@ -26,6 +26,8 @@ _ITEM = re.compile(
     rf"|(?P<fn>fn)(?={LAYOUT}[A-Za-z_(])|(?P<let>let)(?=[\s$@]))"
 )
 _WORD = late(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
+_STRAY = late(r"['`´‘’“”«»\\^~!?|&%+>)\]-]+")
+"""What no attach point starts with, and what is no sign of the language between probes."""
 _BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
@@ -220,6 +222,10 @@ class _ProgramParser:
         self._add(structure, head)
 
     def _probe(self, at: int) -> None:
+        stray = _STRAY.match(self.text, at)
+        if stray is not None:
+            self._report_stray(Span(self.source, at, stray.end()))
+            return
         points = heads.read_attach_points(self.lexer)
         if points:
             self.body = self.body or points[0].span
@@ -228,7 +234,7 @@ class _ProgramParser:
         if not points and not self._without_points(behind, char):
             return
         if char not in ("{", "<", "/") or not char:
-            if not self._find_body(behind):
+            if not self._find_body(behind, points):
                 return
         structure = Structure(self.lexer)
         structure.probe(Token("PROBE_ITEM", "", points[0].span if points else Span(self.source, at, at)))
@@ -245,12 +251,17 @@ class _ProgramParser:
         self.lexer.seek(word.end)
         return False
 
-    def _find_body(self, at: int) -> bool:
+    def _report_stray(self, place: Span) -> None:
+        """Report characters with which no probe starts, and go past them."""
+        quote = ("was the script in quotes of a shell? they are no part of it",) if "'" in place.text else ()
+        self.lexer.error(f"expected a probe, found {_quoted(place.text)}", place, *quote)
+        self.lexer.seek(place.end)
+
+    def _find_body(self, at: int, points: tuple[ast.AttachPoint, ...]) -> bool:
         """Report what stands between the attach points and the body, and go to the body if there is one."""
         if at >= len(self.text):
-            self.lexer.error(
-                "expected '{' behind the attach points, found the end of the text", Span(self.source, at, at)
-            )
+            place = points[-1].span if points else Span(self.source, at, at)
+            self.lexer.error("expected '{' behind the attach points, found the end of the text", place)
             return False
         word = self._word(at)
         hints = () if self.text[at] in ";})" else ('an attach point has spaces only inside quotes: kprobe:"a b"',)
@@ -267,6 +278,10 @@ class _ProgramParser:
     def _word(self, at: int) -> Span:
         match = _WORD.match(self.text, at)
         return Span(self.source, at, match.end() if match else at)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if "'" in text else f"'{_shown(text)}'"
 
 
 def _shown(text: str) -> str:
