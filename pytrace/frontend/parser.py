@@ -260,7 +260,8 @@ class _ProgramParser:
     def _find_body(self, at: int, points: tuple[ast.AttachPoint, ...]) -> bool:
         """Report what stands between the attach points and the body, and go to the body if there is one."""
         if at >= len(self.text):
-            place = points[-1].span if points else Span(self.source, at, at)
+            end = points[-1].span.end if points else at
+            place = Span(self.source, end, end)
             self.lexer.error("expected '{' behind the attach points, found the end of the text", place)
             return False
         word = self._word(at)

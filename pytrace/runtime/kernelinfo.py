@@ -263,12 +263,13 @@ class LiveKernel:
     def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
         index, loaded = self._module_index, set(self.modules())
         exporting = [name for name in index.exporting(pattern) if name not in loaded]
-        if exporting:
+        if exporting and "*" not in pattern:
             return exporting, True
-        found = index.named_like(pattern)
-        if not found and not self.kernel_functions(f"{pattern.partition('_')[0]}_*"):
+        found = [*index.named_like(pattern), *exporting]
+        # Where the kernel has functions of that family, a name that it does not have is rather misspelt.
+        if not found and not self.kernel_functions(f"{pattern.lstrip('_').partition('_')[0]}_*"):
             found = index.of_family(pattern)
-        return [name for name in found if name not in loaded], False
+        return [name for name in dict.fromkeys(found) if name not in loaded], False
 
     @cached_property
     def tracepoint_files(self) -> Tracepoints:

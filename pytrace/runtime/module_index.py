@@ -24,10 +24,11 @@ class ModuleIndex:
         self._directory = os.path.join(root, release)
 
     @cached_property
-    def installed(self) -> frozenset[str]:
-        """Names of the modules that can be loaded."""
+    def installed(self) -> dict[str, list[str]]:
+        """Names of the modules that can be loaded, and of those that each needs."""
         text = self._read("modules.dep") or self._read("modules.order")
-        return frozenset(module_name(line.partition(":")[0]) for line in text.splitlines() if line)
+        lines = (line.partition(":") for line in text.splitlines() if line)
+        return {module_name(path): [module_name(needed) for needed in rest.split()] for path, _, rest in lines}
 
     @cached_property
     def built_in(self) -> frozenset[str]:
@@ -43,17 +44,24 @@ class ModuleIndex:
         return list(found)[:MOST]
 
     def named_like(self, pattern: str) -> list[str]:
-        """Modules whose whole name stands in front of a function's name: ``ext4`` for ``ext4_map_blocks``."""
+        """The module whose whole name stands in front of a function's name, and those of its kin that it needs.
+
+        ``ext4`` for ``ext4_map_blocks``, ``nvme`` and ``nvme_core`` for ``nvme_submit_io``.
+        """
         stem = pattern.lstrip("_")
-        found = [name for name in self.installed if stem.startswith(f"{name}_")]
-        return sorted(found, key=len)[-1:]
+        name = max((name for name in self.installed if stem.startswith(f"{name}_")), key=len, default="")
+        kin = self._kin(pattern)
+        return [name, *(needed for needed in self.installed[name] if needed in kin)][:MOST] if name else []
 
     def of_family(self, pattern: str) -> list[str]:
-        """Modules that begin with the same word: ``nvme_core`` and ``nvme`` for ``nvme_submit_io``."""
+        """Modules that begin with the same word, those first that the others need: ``sctp_diag`` for ``sctp_fill``."""
+        kin = self._kin(pattern)
+        needs = [needed for name in kin for needed in self.installed[name]]
+        return sorted(kin, key=lambda name: (-needs.count(name), len(name), name))[:MOST]
+
+    def _kin(self, pattern: str) -> list[str]:
         word = pattern.lstrip("_").partition("_")[0]
-        if "*" in word:
-            return []
-        return sorted((name for name in self.installed if f"{name}_".startswith(f"{word}_")), key=len)[:MOST]
+        return [] if "*" in word else [name for name in self.installed if f"{name}_".startswith(f"{word}_")]
 
     @cached_property
     def _exports(self) -> list[tuple[str, str]]:

@@ -18,7 +18,6 @@ UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",
     "inlined": "the compiler put its code into its callers",
     "notrace": "it is marked notrace",
-    "variable": "it is a variable",
     "excluded": "tracing it is known to hang the machine or to have no effect",
 }
 """What :meth:`KernelInfo.untraceable_reason` means."""
@@ -76,6 +75,8 @@ def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> 
     """What to say about a function that the kernel does not have; *form* makes an attach point of another name."""
     if module is not None and module.text != "vmlinux" and not module.wild:
         return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
+    if scope.kernel.untraceable_reason(name) == "variable":
+        return f"{name!r} is a variable of the kernel and no function", []
     hints = in_unloaded_module(name, scope) or function_hints(name, scope, form)
     return f"there is no kernel function {name!r}: the kernel has no symbol of that name", hints
 
