@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.support import expect, machine, outputs
+from tests.support import expect, machine, outputs, usage
 from tests.support.cases import CASES, Case, Check, load_all
 from tests.support.leaks import Watch
 from tests.support.patience import patience
@@ -32,7 +32,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each case and way, one for each recorded program and output."""
     ways = _ways(metafunc.config)
     if metafunc.function is test_case:
-        cases = _in_the_guest(load_all()) if ways == ("vm",) and not _everything(metafunc.config) else load_all()
+        cases = [*load_all(), *usage.cases()]
+        if ways == ("vm",) and not _everything(metafunc.config):
+            cases = _in_the_guest(cases)
         chosen = [(case, way) for case in cases for way in ways if way in case.where]
         metafunc.parametrize(
             ("case", "way"),
@@ -172,3 +174,10 @@ def test_documented_differences_have_tests() -> None:
     for file in CASES.glob("*.case"):
         named |= {line.strip().removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("  # ")}
     assert not headings - named
+
+
+def test_each_example_says_how_it_is_used() -> None:
+    lines = {path.name: usage.usage_lines(path) for path in usage.EXAMPLES.glob("*.bt")}
+    assert all(lines.values())
+    assert sum(map(len, lines.values())) >= len(lines) * 3 // 2
+    assert usage.usage_lines(usage.EXAMPLES / "block-io.bt")[1] == ("-c", "sync", "--", "--slower=20")

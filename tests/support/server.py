@@ -23,7 +23,8 @@ from tests.support.expect import Result
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOTICE = b"Attached "
+NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
+"""What says that the probes are attached, with text and with JSON output."""
 GRACE = 20.0
 """Seconds after its time limit in which a run is killed and cleared away."""
 
@@ -156,7 +157,7 @@ def _perform(request: dict[str, Any]) -> dict[str, Any]:
         done, code = os.waitpid(child, os.WNOHANG)
         if done:
             status = os.waitstatus_to_exitcode(code)
-        elif actions and NOTICE in Path(request["stderr"]).read_bytes():
+        elif actions and any(notice in Path(request[name]).read_bytes() for name, notice in NOTICES):
             _act(actions.pop(0), child, request)
         else:
             time.sleep(0.005)

@@ -250,3 +250,35 @@ def test_iterator_errors() -> None:
     assert "pattern" in Expanded("iter:* { }").errors[0]
     assert "alone" in Expanded("iter:task, begin { }").errors[0]
     assert "alone" in Expanded("iter:task, iter:task { }").errors[0]
+
+
+# ---- modules that are not loaded
+
+
+def test_functions_of_modules_that_are_not_loaded() -> None:
+    for kind in ("kprobe", "kretprobe", "fentry", "fexit"):
+        found = Expanded(f"{kind}:ext9_file_open {{ }}")
+        assert "the kernel has no symbol of that name" in found.errors[0]
+        assert found.hints == ["it may be in module ext9, which is not loaded (modprobe ext9)"]
+        assert Expanded(f"{kind}:ext9_* {{ }}").hints == found.hints
+
+
+def test_modules_that_are_not_loaded() -> None:
+    found = Expanded("kprobe:ext9:ext9_open { }")
+    assert (found.errors, found.hints) == (["kernel module 'ext9' is not loaded"], ["modprobe ext9 loads it"])
+    assert "built into it" in Expanded("kprobe:compiled:open { }").errors[0]
+    assert "none of that name is installed" in Expanded("fentry:mod_c:open { }").errors[0]
+    assert Expanded("kprobe:mod_a:vfs_raed { }").errors == ["module mod_a has no function 'vfs_raed'"]
+
+
+def test_variables_are_no_functions() -> None:
+    kernel = RecordedKernel(reasons={"jiffies": "variable"})
+    for kind in ("kprobe", "fentry"):
+        assert Expanded(f"{kind}:jiffies {{ }}", kernel).errors == [
+            "'jiffies' is a variable of the kernel and no function"
+        ]
+
+
+def test_fentry_says_why_a_function_without_type_cannot_be_traced() -> None:
+    kernel = RecordedKernel(reasons={"do_exit_early": "blacklisted"})
+    assert "blacklist" in Expanded("fentry:do_exit_early { }", kernel).errors[0]
