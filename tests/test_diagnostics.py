@@ -43,5 +43,18 @@ def test_of_many_lines_the_first_and_last_are_shown() -> None:
     assert rendered(text, 0, len(text))[1:] == lines[:20]
 
 
+def test_order_of_messages() -> None:
+    diagnostics, place = Diagnostics(), Span(Source("x.bt", "begin"), 0, 5)
+    diagnostics.note("a note", place)
+    diagnostics.warn("a warning", place)
+    diagnostics.error("an error", place)
+    diagnostics.warn("a cause", place, cause=True)
+    heads = [line for line in render_all(diagnostics.items).splitlines() if line.startswith("x.bt")]
+    assert [line.split(": ", 2)[1:] for line in heads] == [
+        ["WARNING", "a cause"], ["ERROR", "an error"], ["WARNING", "a warning"], ["NOTE", "a note"],
+    ]  # fmt: skip
+    assert [item.message for item in diagnostics.warnings] == ["a warning", "a cause"]
+
+
 def test_counted() -> None:
     assert [counted(number, "argument") for number in (0, 1, 2)] == ["0 arguments", "1 argument", "2 arguments"]

@@ -135,6 +135,48 @@ def test_missing_probes_error_warn_ignore() -> None:
     assert not found.warnings
 
 
+EMPTY_PATTERNS = [
+    "kprobe:nonsense*", "kretprobe:nonsense*", "kprobe:nosuchmodule:nonsense*", "kprobe:*:nonsense", "fentry:nonsense*",
+    "fexit:*:nonsense", "fentry:bpf:nonsense*", "tracepoint:nonsense*:*", "tracepoint:sched:nonsense*",
+    "rawtracepoint:nonsense*", "rawtracepoint:non*:sched_switch", "uprobe:/bin/app:nonsense*",
+    "uprobe:/nonsense/*:main", "uprobe:/bin/app:cpp:nonsense*", "usdt:/bin/app:nonsense*", "usdt:/bin/app:non*:start",
+    "*:nonsense*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", EMPTY_PATTERNS)
+def test_empty_patterns_beside_another_attach_point(pattern: str) -> None:
+    for text in (f"{pattern}, interval:s:1 {{ }}", f"interval:s:1, {pattern}, {pattern} {{ }}"):
+        found = Expanded(text)
+        assert (found.names, found.diagnostics.items) == (["interval:s:1"], [])
+        (note, *_) = Expanded(text, verbose=True).diagnostics.notes
+        assert note.span.text in pattern
+
+
+@pytest.mark.parametrize("pattern", EMPTY_PATTERNS)
+def test_empty_patterns_alone(pattern: str) -> None:
+    text = f"{pattern}, tracepoint:nonsense*:* {{ }} interval:s:1 {{ }}"
+    found = Expanded(text)
+    first, second = found.diagnostics.errors
+    assert first.span.text in pattern
+    assert second.span.text == "tracepoint:nonsense*:*"
+    found = Expanded(text, config=Config(missing_probes="warn"))
+    assert (found.names, len(found.warnings), found.errors) == (["interval:s:1"], 2, [])
+    found = Expanded(text, config=Config(missing_probes="ignore"))
+    assert (found.names, found.diagnostics.items) == (["interval:s:1"], [])
+
+
+def test_empty_patterns_do_not_hide_what_is_missing_beside_them() -> None:
+    found = Expanded("kprobe:nonsense*, kprobe:vfs_nosuch, interval:s:1 { }")
+    assert [item.span.text for item in found.diagnostics.errors] == ["kprobe:vfs_nosuch"]
+    found = Expanded("kprobe:nonsense*, interval:s:1 { }", RecordedKernel(features=frozenset()))
+    assert "not possible" in found.errors[0]
+
+
+def test_the_other_attach_point_stands_in_the_same_block() -> None:
+    assert Expanded("kprobe:nonsense* { } interval:s:1 { }").errors
+
+
 def test_all_missing_is_an_error_even_when_ignored() -> None:
     assert Expanded("tracepoint:sched:nope { }", config=Config(missing_probes="ignore")).errors == [
         "there are no probes to attach"
