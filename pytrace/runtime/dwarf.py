@@ -7,21 +7,20 @@ split ones only their files.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from functools import cached_property
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from elftools.common.exceptions import DWARFError
 
-from pytrace.dataclass import dataclass
 from pytrace.diagnostics import TraceError
 from pytrace.kernel import UserParameter
 from pytrace.runtime import debug_files
 from pytrace.runtime.dwarf_calls import placed_parameters
-from pytrace.runtime.dwarf_forms import Shape
 from pytrace.runtime.dwarf_lines import LineTable
 from pytrace.runtime.dwarf_lists import ranges
+from pytrace.runtime.dwarf_places import Place, Places
+from pytrace.runtime.dwarf_scopes import Functions, segments
 from pytrace.runtime.dwarf_sections import FileSections
 from pytrace.runtime.dwarf_types import DwarfTypes, described
 from pytrace.runtime.dwarf_units import COMPLAINTS, Die, MissingFileError, Unit, UnitTable, explained
@@ -29,23 +28,11 @@ from pytrace.runtime.elf import ElfFile
 from pytrace.runtime.split_dwarf import SplitUnits
 from pytrace.types import Type
 
-_Subject = TypeVar("_Subject")
-_SCOPES = frozenset(("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type"))
-"""Entries that functions with code may lie in."""
 _NAMED = {
     "struct": ("DW_TAG_structure_type", "DW_TAG_class_type"),
     "union": ("DW_TAG_union_type",),
     "enum": ("DW_TAG_enumeration_type",),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A function and the source line in it; *function* is the linkage name where there is one."""
-
-    function: str
-    file: str
-    line: int
 
 
 class _Reading:
@@ -67,9 +54,10 @@ class _Reading:
         return False
 
 
-KEPT = 16
-"""Units whose functions and lines are kept for stacks: a run of days comes by most of a library's. What they said of an
-address is remembered elsewhere, so a unit is read again for new places only."""
+_MOST_READ = 16 << 20
+"""Bytes, about, of line tables and functions of units that are kept: what stacks needed of them is kept as places."""
+_ROW, _EXTENT, _UNIT = 20, 100, 1 << 15
+"""Bytes, about, that a row of a line table takes, an entry whose end is known, and a unit."""
 
 
 class DebugInfo:
@@ -88,8 +76,11 @@ class DebugInfo:
         self._split = SplitUnits((path, *beside), self._search, root)
         self._types = DwarfTypes(path, self._reading)
         self._tables: dict[Unit, LineTable] = {}
-        self._functions: dict[Unit, list[tuple[int, int, Die]]] = {}
+        self._functions: dict[Unit, Functions] = {}
         self._missing: dict[str, None] = {}
+        self._places = Places(_stamp(self._elf))
+        self._code: list[tuple[int, int, int]] | None = None
+        self._left_out: list[tuple[int, int, int]] | None = None
 
     @property
     def problems(self) -> list[str]:
@@ -147,7 +138,7 @@ class DebugInfo:
         return self._named(unit, symbol)
 
     def _named(self, unit: Unit, name: str) -> Die | None:
-        for _, _, die in self._functions_of(unit):
+        for die in self._functions_of(unit):
             if name in (_linkage_name(die), _name(die)):
                 return die
         return None
@@ -209,105 +200,122 @@ class DebugInfo:
         One place with an empty function where only the line is known: of assembly, and where the file with the rest is
         not there.
         """
-        if max(len(self._functions), len(self._tables)) > KEPT:
-            self._forget()
-        with self._reading():
-            unit = self._unit_at(address)
-            chain = self._chain(unit, address) if unit is not None else []
-            if unit is not None and chain:
-                return self._places(unit, chain, address)
-        file, line = self.line_of(address)
-        return [Place("", file, line)] if line else []
-
-    def _places(self, unit: Unit, chain: list[Die], address: int) -> list[Place]:
-        table = self._lines(unit)
-        file, line = table.place(address)
-        found = []
-        for die in reversed(chain):
-            found.append(Place(_linkage_name(die) or _name(die), file, line))
-            file, line = table.file(die.number("DW_AT_call_file", -1)), die.number("DW_AT_call_line")
+        for _ in self.reading(address):
+            pass
+        found = self._places.find(address)
+        if found is None:
+            file, line = self.line_of(address)
+            return [Place("", file, line)] if line else []
         return found
 
-    def _chain(self, unit: Unit, address: int) -> list[Die]:
-        """The function that covers an address and the inlined functions inside it, outermost first."""
-        function = self._covering(unit, address)
-        if function is None:
-            return []
-        chain, inner = [function], function
-        while True:
-            below = next((child for child in inner.children(_inside) if _covers(child, address)), None)
-            if below is None:
-                return chain
-            inner = below
-            if inner.tag == "DW_TAG_inlined_subroutine":
-                chain.append(inner)
+    def reading(self, address: int) -> Iterator[None]:
+        """Read what :meth:`frames` needs for an address, in steps of some milliseconds."""
+        if self._places.find(address) is not None:
+            return
+        if self._weight() > _MOST_READ:
+            self._forget()
+        with self._reading():
+            row = yield from self._row_at(address)
+            if row is not None:
+                yield from self._read_piece(row, address)
+        if self._split.opened or self._missing:
+            # Files that come, go and change by themselves.
+            self._places.forget_kept()
 
-    def _functions_of(self, unit: Unit) -> list[tuple[int, int, Die]]:
-        """Start, end and entry of the functions with code in a unit, in order of address."""
+    def _read_piece(self, row: tuple[int, int, int], address: int) -> Generator[None, None, None]:
+        first, end, start = row
+        unit = self._units.unit(start)
+        try:
+            functions, table = self._functions_of(unit), self._lines(unit)
+            yield from functions.reading()
+            yield from table.reading()
+            low, high, scope = functions.around(address)
+            low, high = max(low, first), min(high, end)
+            self._places.add(low, high, segments(low, high, scope, table), table)
+        except COMPLAINTS:
+            # What was read in part shall not be taken for the whole.
+            self._functions.pop(unit, None)
+            self._tables.pop(unit, None)
+            raise
+
+    def keep(self) -> None:
+        """Have later runs know what was read for stacks."""
+        self._places.keep()
+
+    def _functions_of(self, unit: Unit) -> Functions:
         known = self._functions.get(unit)
         if known is None:
-            known = []
-            whole = self._split.whole(unit)
-            waiting = [whole.top] if whole is not None else []
-            while waiting:
-                for die in waiting.pop().children(_leads_to_code):
-                    if die.tag == "DW_TAG_subprogram":
-                        known += [(low, high, die) for low, high in ranges(die)]
-                    else:
-                        waiting.append(die)
-            known.sort(key=lambda row: row[0])
-            self._functions[unit] = known
+            known = self._functions[unit] = Functions(self._split.whole(unit))
         return known
 
     def _covering(self, unit: Unit, address: int) -> Die | None:
-        return _found(self._functions_of(unit), address)
+        return self._functions_of(unit).covering(address)
 
     # ---- units
 
+    def _weight(self) -> int:
+        """About how many bytes the units that were read take."""
+        rows = sum(map(len, self._tables.values())) + sum(map(len, self._functions.values()))
+        known = sum(functions.known for functions in self._functions.values())
+        return _ROW * rows + _EXTENT * known + _UNIT * len(self._functions)
+
     def _forget(self) -> None:
-        """Let go of all units that were read, but not of the sections: reading these takes longest."""
-        code = self._units.code
+        """Let go of all units that were read."""
         self._units = UnitTable(self._sections, supplement=self._supplement)
-        self._units.code = code
         self._split.forget()
         self._functions.clear()
         self._tables.clear()
 
     def _unit_at(self, address: int) -> Unit | None:
-        """The unit of an address: by ``.debug_aranges``, else by asking the units that it leaves out."""
-        start = _found(self._units.code, address)
-        if start is None:
-            start = _found(self._unit_ranges, address)
-        return self._units.unit(start) if start is not None else None
+        """The unit of an address."""
+        steps = self._row_at(address)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return None if end.value is None else self._units.unit(end.value[2])
 
-    @cached_property
-    def _unit_ranges(self) -> list[tuple[int, int, int]]:
-        """Start, end and unit of code of the units that ``.debug_aranges`` does not have (those of clang)."""
-        known = {unit for _, _, unit in self._units.code}
-        return sorted(
-            (low, high, unit.cu_offset)
-            for unit in self._units
-            if unit.cu_offset not in known
-            for low, high in ranges(unit.top)
-        )
+    def _row_at(self, address: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """Start, end and unit of code: by ``.debug_aranges``, else by asking the units that it leaves out."""
+        if self._code is None:
+            self._code = self._units.code
+        row = _found(self._code, address)
+        if row is None:
+            if self._left_out is None:
+                yield from self._find_left_out(self._code)
+            row = _found(self._left_out or [], address)
+        return row
+
+    def _find_left_out(self, code: list[tuple[int, int, int]]) -> Generator[None, None, None]:
+        """Find the code of the units that ``.debug_aranges`` does not have (those of clang)."""
+        rows = self._places.left_out()
+        if rows is None:
+            known = {unit for _, _, unit in code}
+            rows = []
+            for unit in self._units:
+                yield
+                if unit.cu_offset not in known:
+                    rows += [(low, high, unit.cu_offset) for low, high in ranges(unit.top)]
+            rows.sort()
+            self._places.set_left_out(rows)
+        self._left_out = rows
 
 
-def _found(rows: list[tuple[int, int, _Subject]], address: int) -> _Subject | None:
-    """What a row with the start and end of code says, in rows in order of address."""
+def _stamp(elf: ElfFile) -> tuple[str, ...] | None:
+    """What a file is told by; None for one that is gone or no file of its own."""
+    try:
+        found = os.stat(elf.path)
+    except OSError:
+        return None
+    # Of containers many share what they run, each under another path and inode.
+    identity = elf.build_id or f"{found.st_dev} {found.st_ino}"
+    return identity, str(found.st_size), str(found.st_mtime_ns)
+
+
+def _found(rows: list[tuple[int, int, int]], address: int) -> tuple[int, int, int] | None:
+    """The row whose code has an address, in rows in order of address."""
     at = bisect_right(rows, address, key=lambda row: row[0]) - 1
-    return rows[at][2] if at >= 0 and address < rows[at][1] else None
-
-
-def _leads_to_code(shape: Shape) -> bool:
-    return shape.tag in _SCOPES or (shape.tag == "DW_TAG_subprogram" and shape.code)
-
-
-def _inside(shape: Shape) -> bool:
-    return shape.tag in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block") and shape.code
-
-
-def _covers(die: Die, address: int) -> bool:
-    return any(low <= address < high for low, high in ranges(die))
+    return rows[at] if at >= 0 and address < rows[at][1] else None
 
 
 def _name(die: Die) -> str:

@@ -24,8 +24,8 @@ from elftools.dwarf.structs import DWARFStructs
 MODERN = {"DW_FORM_GNU_addr_index": "DW_FORM_addrx", "DW_FORM_GNU_str_index": "DW_FORM_strx"}
 """Forms of GNU split units, and those of DWARF 5 that mean the same."""
 
-_Step = int | Callable[[int], int]
-"""A number of bytes, or what finds the end of a value that begins at a place."""
+Step = int | Callable[[int], int]
+"""How to get past a value: a number of bytes, or what finds the end of a value that begins at a place."""
 
 
 class Structs(DWARFStructs):
@@ -49,6 +49,8 @@ _DECLARATION = re.compile(
 )
 """The code of an abbreviation, and its declaration: tag, flag, pairs of attribute and form (and constant)."""
 
+_END_OF_TEXT = re.compile(b"\0")
+
 
 class Abbreviations(AbbrevTable):
     """A table of abbreviations that is read as far as codes are asked for.
@@ -57,7 +59,7 @@ class Abbreviations(AbbrevTable):
     what has the same bytes is read once.
     """
 
-    def __init__(self, structs: DWARFStructs, data: bytes, offset: int, known: dict[bytes, Any]) -> None:
+    def __init__(self, structs: DWARFStructs, data: memoryview, offset: int, known: dict[bytes, Any]) -> None:
         self._data = data
         self._known = known
         super().__init__(structs, BytesIO(), offset)
@@ -91,7 +93,7 @@ class Shape(NamedTuple):
     code: bool
     children: bool
     sibling: int
-    steps: tuple[_Step, ...]
+    steps: tuple[Step, ...]
 
 
 class Extents:
@@ -100,23 +102,28 @@ class Extents:
     def __init__(self, structs: DWARFStructs, abbreviations: AbbrevTable, section: Any, start: int) -> None:
         self._structs = structs
         self._abbreviations = abbreviations
-        self._data: bytes = section.data
+        self._data: memoryview = section.data
         self._stream = section.stream
         self._start = start
         self._shapes: dict[int, Shape] = {}
         self._ends: dict[int, int] = {}
         uleb, block = self._behind_number, self._behind_block
         numbers = ("udata", "sdata", "ref_udata", "strx", "addrx", "loclistx", "rnglistx")
-        self._skips: dict[str, _Step] = dict.fromkeys((*(f"DW_FORM_{form}" for form in numbers), *MODERN), uleb)
+        self._skips: dict[str, Step] = dict.fromkeys((*(f"DW_FORM_{form}" for form in numbers), *MODERN), uleb)
         self._skips |= {"DW_FORM_exprloc": block, "DW_FORM_block": block, "DW_FORM_implicit_const": 0}
         self._skips |= {"DW_FORM_string": self._behind_text, "DW_FORM_indirect": self._behind_indirect}
+
+    @property
+    def known(self) -> int:
+        """How many entries' ends are remembered."""
+        return len(self._ends)
 
     def shape(self, at: int) -> tuple[Shape | None, int]:
         """How the entry at a place lies, and where its attributes begin; None for the end of a list of entries."""
         code = self._data[at]
         body = at + 1
         if code >= 0x80:
-            code, body = self._number(at)
+            code, body = self.number(at)
         if not code:
             return None, body
         return self._shapes.get(code) or self._make(code), body
@@ -140,21 +147,22 @@ class Extents:
             else:
                 if shape.children:
                     opened.append(at)
-                at = self._past(shape, body)
+                at = self.past(shape, body)
             if not opened:
                 return at
 
-    def _past(self, shape: Shape, at: int) -> int:
+    def past(self, shape: Shape, at: int) -> int:
+        """The place after the attributes that begin at a place."""
         for step in shape.steps:
             at = at + step if isinstance(step, int) else step(at)
         return at
 
     def _make(self, code: int) -> Shape:
         declared = self._abbreviations.get_abbrev(code)
-        steps: list[_Step] = []
+        steps: list[Step] = []
         sibling, code_here = -1, False
         for spec in declared["attr_spec"]:
-            step = self._step(spec.form)
+            step = self.step(spec.form)
             before = [one for one in steps if isinstance(one, int)]
             if spec.name == "DW_AT_sibling" and spec.form == "DW_FORM_ref4" and len(before) == len(steps):
                 sibling = sum(before)
@@ -167,7 +175,8 @@ class Extents:
         self._shapes[code] = made
         return made
 
-    def _step(self, form: str) -> _Step:
+    def step(self, form: str) -> Step:
+        """How to get past a value."""
         if form not in self._skips:
             reader: Any = self._structs.Dwarf_dw_form[form]
             try:
@@ -178,7 +187,8 @@ class Extents:
 
     # ---- values of other sizes
 
-    def _number(self, at: int) -> tuple[int, int]:
+    def number(self, at: int) -> tuple[int, int]:
+        """A ULEB128 number and the place after it."""
         value = shift = 0
         while self._data[at] >= 0x80:
             value |= (self._data[at] & 0x7F) << shift
@@ -194,15 +204,18 @@ class Extents:
     def _behind_block(self, at: int) -> int:
         if self._data[at] < 0x80:
             return at + 1 + self._data[at]
-        size, at = self._number(at)
+        size, at = self.number(at)
         return at + size
 
     def _behind_text(self, at: int) -> int:
-        return self._data.index(0, at) + 1
+        found = _END_OF_TEXT.search(self._data, at)
+        if found is None:
+            raise DWARFError("a string has no end")
+        return found.end()
 
     def _behind_indirect(self, at: int) -> int:
-        number, at = self._number(at)
-        step = self._step(DW_FORM_raw2name[number])
+        number, at = self.number(at)
+        step = self.step(DW_FORM_raw2name[number])
         return at + step if isinstance(step, int) else step(at)
 
     def _behind_value(self, reader: Any, at: int) -> int:

@@ -1,14 +1,13 @@
-"""Line tables, made by pyelftools' line programs: source files of a unit, and which line each address belongs to."""
+"""Line tables: source files of a unit, and which line each address belongs to. pyelftools reads their headers."""
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 from pytrace.runtime.dwarf_units import Unit
+from pytrace.runtime.line_programs import LineRows, run
 
 
 class Row(NamedTuple):
@@ -21,16 +20,25 @@ class Row(NamedTuple):
     statement: bool
 
 
+_LINE = (1 << 32) - 1
+"""The bits of a source in :class:`LineRows` that are the line."""
+
+
 class LineTable:
     """The line table of one unit; an empty one for a unit without.
 
-    Rows are kept by column, since a run of days keeps many tables: as objects they would take ten times the memory.
+    Rows are read when they are first asked for, or by :meth:`reading`, and kept by column: as objects they would take ten
+    times the memory.
     """
 
     def __init__(self, unit: Unit) -> None:
         self._program = unit.dwarfinfo.line_program(unit)
+        self._section = unit.dwarfinfo.section("line")
         self._compiled_in = unit.top.text("DW_AT_comp_dir")
+        self._folders: list[str] = []
         self.files = self._paths()
+        self._rows = LineRows()
+        self._steps = self._run()
 
     def _paths(self) -> list[str]:
         if self._program is None:
@@ -45,42 +53,60 @@ class LineTable:
         for entry in header["file_entry"] or ():
             number = entry.dir_index or 0
             found.append(_joined(folders[number] if number < len(folders) else "", _text(entry.name)))
+        self._folders = folders
         return found
 
     def file(self, number: int) -> str:
         """Path of a file by the number that rows and call sites use; empty when there is none."""
         return self.files[number] if 0 <= number < len(self.files) else ""
 
-    @cached_property
-    def _columns(self) -> tuple[array[int], ...]:
-        """All rows in order of address; a row that ends a run comes before one that begins another there."""
-        found = []
-        for entry in self._program.get_entries() if self._program is not None else ():
-            state = entry.state
-            if state is not None:
-                line = 0 if state.end_sequence else state.line
-                found.append(Row(state.address, state.file, line, state.column, bool(state.is_stmt)))
-        found.sort(key=lambda row: (row.address, row.line != 0))
-        # Programs may define further files.
-        self.files = self._paths()
-        self._program = None
-        return tuple(array("Q", column) for column in zip(*found, strict=True)) or (array("Q"),) * len(Row._fields)
+    def _define(self, name: bytes, folder: int) -> None:
+        """The program declares a further file."""
+        self.files.append(_joined(self._folders[folder] if folder < len(self._folders) else "", _text(name)))
+
+    def reading(self) -> Iterator[None]:
+        """Read the rows in short steps, going on where a former reading stopped."""
+        yield from self._steps
+
+    def _run(self) -> Iterator[None]:
+        if self._program is None:
+            return
+        code = bytes(self._section.data[self._program.program_start_offset : self._program.program_end_offset])
+        rows = LineRows()
+        yield from run(self._program.header, code, rows, self._define)
+        self._rows, self._program = rows, None
+
+    def read(self) -> LineRows:
+        """All rows."""
+        for _ in self.reading():
+            pass
+        return self._rows
 
     def rows(self, line: int, files: Container[int]) -> Iterator[Row]:
         """The rows of a source line of some files, in order of address."""
-        columns = self._columns
-        for at in (at for at, found in enumerate(columns[2]) if found == line):
-            address, file, _, column, statement = (values[at] for values in columns)
+        rows = self.read()
+        for at in (at for at, source in enumerate(rows.sources) if source & _LINE == line):
+            file = rows.sources[at] >> 32
             if file in files:
-                yield Row(address, file, line, column, bool(statement))
+                yield Row(rows.addresses[at], file, line, rows.details[at] >> 1, bool(rows.details[at] & 1))
 
     def place(self, address: int) -> tuple[str, int]:
         """Source file and line of an address; empty and 0 when they are not known."""
-        addresses, files, lines, *_ = self._columns
-        at = bisect_right(addresses, address) - 1
-        if at < 0 or not lines[at]:
-            return "", 0
-        return self.file(files[at]), lines[at]
+        rows = self.read()
+        at = bisect_right(rows.addresses, address) - 1
+        line = rows.sources[at] & _LINE if at >= 0 else 0
+        return (self.file(rows.sources[at] >> 32), line) if line else ("", 0)
+
+    def between(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+        """Start, number of the file and line of the pieces of code from *low* to *high*, where they are known."""
+        rows = self.read()
+        first = max(0, bisect_right(rows.addresses, low) - 1)
+        for at in range(first, bisect_left(rows.addresses, high, first)):
+            source = rows.sources[at]
+            yield max(low, rows.addresses[at]), source >> 32, source & _LINE
+
+    def __len__(self) -> int:
+        return len(self._rows.addresses)
 
 
 def _text(name: bytes | None) -> str:

@@ -23,7 +23,7 @@ _COLUMNS = {
 class PackageIndex:
     """``.debug_cu_index`` or ``.debug_tu_index``; an empty one for a package without."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: memoryview) -> None:
         self._data = data
         self.cut: frozenset[str] = frozenset()
         self._slots = 0

@@ -1,5 +1,8 @@
 """Sections with debug information, as pyelftools takes them: found by name, decompressed, each read when it is used.
 
+What is not compressed stays in the mapped file: of a library's hundreds of megabytes only those pages become memory that
+questions are about.
+
 Source: ``elf(5)`` for ``SHF_COMPRESSED``; ``.zdebug_*`` is the older form that GNU tools write for ``-gz=zlib-gnu``.
 """
 
@@ -8,17 +11,41 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from io import BytesIO
 from typing import Protocol
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.elf import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile
 
-_ZSTD = 2
-"""``ELFCOMPRESS_ZSTD``."""
+_ZLIB, _ZSTD = 1, 2
+"""``ELFCOMPRESS_ZLIB``, ``ELFCOMPRESS_ZSTD``."""
+
+
+class ViewStream:
+    """A view of memory to read from like a file, without a copy of all of it; what pyelftools wants of streams."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, fewer at the end."""
+        start = self._at
+        end = len(self._view) if size < 0 else start + size
+        found = bytes(self._view[start:end])
+        self._at = start + len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place: from the start, from here (1) or from the end (2)."""
+        base = (0, self._at, len(self._view))[whence]
+        if base + offset < 0:
+            raise ValueError(f"there is nothing at {base + offset}")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """The place that is read next."""
+        return self._at
 
 
 class DebugSection:
@@ -27,24 +54,24 @@ class DebugSection:
     Stands where pyelftools has a ``DebugSectionDescriptor``, which has all contents from the start.
     """
 
-    def __init__(self, name: str, read: Callable[[], bytes]) -> None:
+    def __init__(self, name: str, read: Callable[[], bytes | memoryview]) -> None:
         self.name = name
         self.address = self.global_offset = 0
         self._read = read
 
     @cached_property
-    def data(self) -> bytes:
+    def data(self) -> memoryview:
         """The contents; empty for a section that is not there.
 
         Raises:
             TraceError: it is compressed and damaged, or in a way that this machine has no library for.
         """
-        return self._read()
+        return memoryview(self._read())
 
     @cached_property
-    def stream(self) -> BytesIO:
+    def stream(self) -> ViewStream:
         """The contents to read from, at any place."""
-        return BytesIO(self.data)
+        return ViewStream(self.data)
 
     @property
     def size(self) -> int:
@@ -77,11 +104,6 @@ class FileSections:
         self._suffix = ".dwo" if split else ""
         self._known: dict[str, DebugSection] = {}
 
-    @cached_property
-    def _file(self) -> ELFFile:
-        # A mapping can be read like a file.
-        return ELFFile(self.elf.view.obj)  # type: ignore[arg-type]
-
     def section(self, name: str) -> DebugSection:
         """``.debug_NAME``, an empty one when it is not there."""
         return self._section(f"debug_{name}{self._suffix}")
@@ -96,28 +118,29 @@ class FileSections:
             known = self._known[name] = DebugSection(name, lambda: self._find(name))
         return known
 
-    def _find(self, name: str) -> bytes:
+    def _find(self, name: str) -> bytes | memoryview:
         sections = self.elf.sections
         found = [number for number, section in enumerate(sections) if section.name in (f".{name}", f".z{name}")]
         # Object files, and `.dwo` files with them, have each type unit in a section of its own. References between
         # units count from the start of the one that is in no group.
         found.sort(key=lambda number: bool(sections[number].flags & SHF_GROUP))
+        if len(found) == 1:
+            return self._contents(found[0])
         return b"".join(self._contents(number) for number in found)
 
-    def _contents(self, number: int) -> bytes:
+    def _contents(self, number: int) -> bytes | memoryview:
         section = self.elf.sections[number]
         if section.type == SHT_NOBITS:
             return b""
         stored = self.elf.contents(section)
         try:
-            # pyelftools 0.33 decompresses zlib alone, and of `.zdebug_*` all sections of a file or none.
-            if section.flags & SHF_COMPRESSED and int.from_bytes(stored[:4], "little") == _ZSTD:
-                return _zstd(stored, self.elf.wide)
+            if section.flags & SHF_COMPRESSED:
+                return _decompressed(stored, self.elf.wide)
             if section.name.startswith(".z") and bytes(stored[:4]) == b"ZLIB":
                 return zlib.decompress(stored[12:])
-            return self._file.get_section(number).data()
-        except (zlib.error, ELFError, ValueError, MemoryError, OverflowError) as error:
+        except (zlib.error, ValueError, MemoryError, OverflowError) as error:
             raise TraceError(f"{self.path}: {section.name} cannot be decompressed: {error}") from error
+        return stored
 
 
 class SectionParts:
@@ -139,9 +162,15 @@ class SectionParts:
         return DebugSection(name, lambda: whole.data[start : start + size])
 
 
-def _zstd(stored: memoryview, wide: bool) -> bytes:
-    """Contents behind an ``Elf64_Chdr`` or ``Elf32_Chdr``; the second of its three words is the size of them."""
-    from pytrace.runtime.zstd import decompress
-
+def _decompressed(stored: memoryview, wide: bool) -> bytes:
+    """Contents after an ``Elf64_Chdr`` or ``Elf32_Chdr``; the second of its three words is the size of them."""
     word = 8 if wide else 4
-    return decompress(bytes(stored[3 * word :]), int.from_bytes(stored[word : 2 * word], "little"))
+    method, size = int.from_bytes(stored[:4], "little"), int.from_bytes(stored[word : 2 * word], "little")
+    if method == _ZSTD:
+        from pytrace.runtime.zstd import decompress
+
+        return decompress(bytes(stored[3 * word :]), size)
+    if method != _ZLIB:
+        raise ValueError(f"the method has the number {method}, which is unknown")
+    # No more than the header says: a damaged or malicious one must not fill memory.
+    return zlib.decompressobj().decompress(stored[3 * word :], max(size, 1))

@@ -11,13 +11,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from io import BytesIO
 from typing import Any, cast
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
 from elftools.dwarf.abbrevtable import AbbrevTable
-from elftools.dwarf.aranges import ARanges
 from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE, AttributeValue
 from elftools.dwarf.dwarf_expr import DWARFExprOp, DWARFExprParser
@@ -148,7 +146,7 @@ class Unit(CompileUnit):
         self.version: int = found["version"]
         self.dwo_id: int | None = found.header.get("dwo_id")
         self.signature: int | None = found.header.get("type_signature", found.header.get("signature"))
-        self._section = section
+        self.section = section
         self._dies: dict[int, Die] = {}
 
     # ---- entries
@@ -162,7 +160,7 @@ class Unit(CompileUnit):
         """The entry of the unit itself."""
         top = self._dies.get(self.cu_die_offset)
         if top is None:
-            top = self._dies[self.cu_die_offset] = Die(self, self._section.stream, self.cu_die_offset)
+            top = self._dies[self.cu_die_offset] = Die(self, self.section.stream, self.cu_die_offset)
             for name, place in self._bases(top).items():
                 top.attributes.setdefault(name, AttributeValue(name, "DW_FORM_sec_offset", place, place, 0, 0))
         return top
@@ -190,23 +188,28 @@ class Unit(CompileUnit):
             return self.top
         known = self._dies.get(offset)
         if known is None:
-            known = self._dies[offset] = Die(self, self._section.stream, offset)
+            known = self._dies[offset] = Die(self, self.section.stream, offset)
         return known
 
+    def entry(self, offset: int) -> Die:
+        """The entry at an offset of the section."""
+        return self._get_cached_DIE(offset)
+
     @cached_property
-    def _extents(self) -> Extents:
-        return Extents(self.structs, self.get_abbrev_table(), self._section, self.cu_offset)
+    def extents(self) -> Extents:
+        """Where the unit's entries end."""
+        return Extents(self.structs, self.get_abbrev_table(), self.section, self.cu_offset)
 
     def children(self, parent: Die, wanted: Callable[[Shape], bool]) -> Iterator[Die]:
         """The entries directly below one that are wanted."""
         at = parent.offset + parent.size
         while parent.has_children:
-            shape, _ = self._extents.shape(at)
+            shape, _ = self.extents.shape(at)
             if shape is None:
                 return
             if wanted(shape):
                 yield self._get_cached_DIE(at)
-            at = self._extents.behind(at)
+            at = self.extents.behind(at)
 
     # ---- what values refer to
 
@@ -304,6 +307,10 @@ class UnitTable(DWARFInfo):
             self._abbrevtable_cache[offset] = known
         return known
 
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME``, as far as it belongs to these units."""
+        return self._sections.section(name)
+
     def line_program(self, unit: Unit) -> LineProgram | None:
         """What makes the line table of a unit; pyelftools would keep it for good, with all that it decoded."""
         found = self.line_program_for_CU(unit)
@@ -327,17 +334,24 @@ class UnitTable(DWARFInfo):
     def code(self) -> list[tuple[int, int, int]]:
         """Start, end and unit of pieces of code, in order, from ``.debug_aranges``."""
         data, at = self._sections.section("aranges").data, 0
-        found = []
-        while at < len(data):
+        found: list[tuple[int, int, int]] = []
+        while at + 12 <= len(data):
             # pyelftools 0.33 takes all sets for such of the 32-bit format, and pads from the start of the first one.
             wide = data[at : at + 4] == _WIDE
-            layout, before = ("<4xQ", 12) if wide else ("<I", 4)
-            size = struct.unpack_from(layout, data, at)[0] + before
-            structs = DWARFStructs(True, 64 if wide else 32, self._sections.address_size)
-            rows = ARanges(BytesIO(data[at : at + size]), size, structs).entries
-            found += [(row.begin_addr, row.begin_addr + row.length, row.info_offset) for row in rows if row.length]
-            at += size
-        return sorted(found)
+            layout, before = ("<4xQ2xQBB", 12) if wide else ("<I2xIBB", 4)
+            size, unit, address_size, segment_size = struct.unpack_from(layout, data, at)
+            pair = {8: "<QQ", 4: "<II"}.get(address_size)
+            if pair is None or segment_size:
+                raise DWARFError(f"the addresses in .debug_aranges have {address_size} + {segment_size} bytes")
+            # Pairs are aligned as pairs, counted from the start of the set.
+            width = 2 * address_size
+            first = (struct.calcsize(layout) + width - 1) // width * width
+            rows = data[at + first : at + before + size]
+            pairs = struct.iter_unpack(pair, rows[: len(rows) // width * width])
+            found += [(low, low + length, unit) for low, length in pairs if length]
+            at += size + before
+        found.sort()
+        return found
 
     @cached_property
     def ranges(self) -> RangeListsPair:
