@@ -54,7 +54,7 @@ class _Reading:
         return False
 
 
-_MOST_READ = 16 << 20
+MOST_READ = 24 << 20
 """Bytes, about, of line tables and functions of units that are kept: what stacks needed of them is kept as places."""
 _ROW, _EXTENT, _UNIT = 20, 100, 1 << 15
 """Bytes, about, that a row of a line table takes, an entry whose end is known, and a unit."""
@@ -212,7 +212,7 @@ class DebugInfo:
         """Read what :meth:`frames` needs for an address, in steps of some milliseconds."""
         if self._places.find(address) is not None:
             return
-        if self._weight() > _MOST_READ:
+        if self._weight() > MOST_READ:
             self._forget()
         with self._reading():
             row = yield from self._row_at(address)

@@ -1,7 +1,7 @@
 """Attributes of entries straight from the bytes of a unit, as stacks need them: where code is, names, places of calls.
 
-pyelftools makes an object of each attribute, some tens of microseconds for an entry, and a stack may lead past thousands
-of entries. What is stored in a less usual way is left to pyelftools.
+pyelftools makes an object of each attribute, some tens of microseconds for an entry, and a stack may lead past
+thousands of entries. What is stored in a less usual way is left to pyelftools.
 
 Source: the DWARF 5 standard, 2.17, 7.5.6 and 7.25; DWARF 4, 2.17.3.
 """
@@ -192,7 +192,8 @@ class Entries:
     def _listed(self, at: int) -> list[tuple[int, int]]:
         """A list of ranges since DWARF 5."""
         data, number, base = self.unit.dwarfinfo.section("rnglists").data, self._number, self.unit.low
-        size, found = self._address_size, []
+        size = self._address_size
+        found: list[tuple[int, int]] = []
         while kind := data[at]:
             at += 1
             if kind == 4:  # DW_RLE_offset_pair
@@ -229,7 +230,7 @@ class Entries:
         pair = struct.Struct("<QQ" if self._address_size == 8 else "<II")
         data, base = self.unit.dwarfinfo.section("ranges").data, self.unit.low
         most = (1 << 8 * self._address_size) - 1
-        found = []
+        found: list[tuple[int, int]] = []
         while True:
             first, second = pair.unpack_from(data, at)
             at += pair.size

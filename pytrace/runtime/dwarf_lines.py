@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from pytrace.runtime.dwarf_units import Unit
-from pytrace.runtime.line_programs import LineRows, run
+from pytrace.runtime.line_programs import LineMachine, LineRows
 
 
 class Row(NamedTuple):
@@ -27,8 +27,8 @@ _LINE = (1 << 32) - 1
 class LineTable:
     """The line table of one unit; an empty one for a unit without.
 
-    Rows are read when they are first asked for, or by :meth:`reading`, and kept by column: as objects they would take ten
-    times the memory.
+    Rows are read when they are first asked for, or by :meth:`reading`, and kept by column: as objects they would take
+    ten times the memory.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -73,7 +73,7 @@ class LineTable:
             return
         code = bytes(self._section.data[self._program.program_start_offset : self._program.program_end_offset])
         rows = LineRows()
-        yield from run(self._program.header, code, rows, self._define)
+        yield from LineMachine(self._program.header, code, rows, self._define).run()
         self._rows, self._program = rows, None
 
     def read(self) -> LineRows:

@@ -1,7 +1,7 @@
 """What was read of a file's DWARF for stacks: which functions and lines places of code have.
 
 Pieces of code (functions, mostly) are kept as columns of integers, whether they were read now or by a former run; the
-DWARF itself is asked only about pieces that are not here. Kept files are named by what they were made of and are a digest,
+DWARF itself is asked only about pieces that are not here. A kept file is named by what it was made of; it has a digest,
 the number of entries of each column, the columns, and the texts.
 """
 
@@ -39,7 +39,10 @@ class Place:
 
 
 class Places:
-    """The pieces of code of one file that were asked for; *stamp* says what the file is, and None that nothing is kept."""
+    """The pieces of code of one file that were asked for.
+
+    *stamp* tells the file from others, also of later builds; None has nothing kept.
+    """
 
     def __init__(self, stamp: tuple[str, ...] | None) -> None:
         self._name = "" if stamp is None else f"{_PREFIX}{facts.digest(repr(stamp).encode())}"

@@ -98,7 +98,9 @@ class Functions:
 class Scope:
     """A function, or an instance of one that was inlined into *parent*."""
 
-    def __init__(self, entries: Entries, at: int, parent: Scope | None = None, values: dict[str, Value] | None = None) -> None:
+    def __init__(
+        self, entries: Entries, at: int, parent: Scope | None = None, values: dict[str, Value] | None = None
+    ) -> None:
         self._entries = entries
         self._at = at
         self.parent = parent
@@ -165,11 +167,10 @@ def segments(low: int, high: int, function: Scope | None, table: LineTable) -> l
     lines = list(table.between(low, high))
     edges = {low, *(start for start, _, _ in lines), *(edge for row in inside for edge in row[:2] if low < edge < high)}
     starts = sorted(edges)
-    scopes = [function] * len(starts)
-    for first, end, scope in inside:
+    scopes: list[Scope | None] = [function] * len(starts)
+    for first, end, inner in inside:
         one, other = bisect_left(starts, first), bisect_left(starts, end)
-        if one < other:
-            scopes[one:other] = [scope] * (other - one)
+        scopes[one:other] = [inner] * (other - one)
     found: list[Segment] = []
     file = line = at = 0
     for start, scope in zip(starts, scopes, strict=True):

@@ -1,7 +1,7 @@
 """Sections with debug information, as pyelftools takes them: found by name, decompressed, each read when it is used.
 
-What is not compressed stays in the mapped file: of a library's hundreds of megabytes only those pages become memory that
-questions are about.
+What is not compressed stays in the mapped file: of a library's hundreds of megabytes only those pages become memory
+that questions are about.
 
 Source: ``elf(5)`` for ``SHF_COMPRESSED``; ``.zdebug_*`` is the older form that GNU tools write for ``-gz=zlib-gnu``.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 from pytrace.diagnostics import TraceError
 from pytrace.runtime.elf import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile
@@ -27,7 +27,7 @@ class ViewStream:
         self._view = view
         self._at = 0
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """The next bytes, fewer at the end."""
         start = self._at
         end = len(self._view) if size < 0 else start + size
@@ -35,7 +35,7 @@ class ViewStream:
         self._at = start + len(found)
         return found
 
-    def seek(self, offset: int, whence: int = 0) -> int:
+    def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a place: from the start, from here (1) or from the end (2)."""
         base = (0, self._at, len(self._view))[whence]
         if base + offset < 0:
@@ -69,9 +69,9 @@ class DebugSection:
         return memoryview(self._read())
 
     @cached_property
-    def stream(self) -> ViewStream:
+    def stream(self) -> IO[bytes]:
         """The contents to read from, at any place."""
-        return ViewStream(self.data)
+        return cast(IO[bytes], ViewStream(self.data))
 
     @property
     def size(self) -> int:

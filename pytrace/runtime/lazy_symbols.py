@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,6 +50,23 @@ class LazySymbols:
     def descriptors(self) -> list[int]:
         """What becomes readable when :meth:`poll` should be called."""
         return [] if self._made is None else self._made.descriptors
+
+    def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
+        """Read the source lines of user addresses in short steps."""
+        return self._symbols().prepare(addresses)
+
+    def wait_for(self, steps: Iterator[None], what: str) -> None:
+        """Read to the end, as somebody waits for it."""
+        self._symbols().wait_for(steps, what)
+
+    def hurry(self, say: Callable[[str], None] | None) -> None:
+        """From now on somebody waits for the end."""
+        if self._made is not None:
+            self._made.hurry(say)
+
+    def give_up_lines(self) -> bool:
+        """Show the rest without source lines; False when nobody is waiting for these."""
+        return self._made is not None and self._made.give_up_lines()
 
     def notices(self) -> list[str]:
         """What could not be named."""

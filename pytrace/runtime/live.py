@@ -32,6 +32,7 @@ from pytrace.runtime.signals import Signals
 from pytrace.types import Stack, USym, parts
 
 if TYPE_CHECKING:
+    from pytrace.runtime.reading_ahead import ReadingAhead
     from pytrace.runtime.session import Session
     from pytrace.runtime.symbols import Symbolizer
     from pytrace.runtime.unwinding import Unwound
@@ -67,6 +68,8 @@ class LiveSession:
         self._counters = CounterReader(loaded)
         self._symbols = _symbols(loaded, options, stack)
         self._unwinder = None if unwound is None else unwound.start(loaded, stack, self._warn)
+        self._ahead = _reading_ahead(loaded, self._symbols)
+        signals.instead = self._symbols.give_up_lines
         self._follow_mappings()
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
@@ -263,11 +266,14 @@ class LiveSession:
         drained = 0
         while not self._ended and not self.session.over_at_once:
             # What is left over from the last turn is not waited for.
-            ready = self._loop.wait(0 if drained >= AT_ONCE else REPORT_EVERY, drained)
+            longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
+            ready = self._loop.wait(0 if drained >= AT_ONCE else longest, drained)
             self._symbols.poll()
             if self._unwinder is not None:
                 self._unwinder.update(self._symbols.changes())
             drained = self.drain(AT_ONCE)
+            if self._ahead is not None and not drained:
+                self._ahead.work()
             for _ in self._signals.take():
                 self._run_all("self")
             if self._target is not None and self._target in ready:
@@ -320,6 +326,7 @@ class LiveSession:
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
         before = self._detach()
+        self._symbols.hurry(self.output.message if os.isatty(2) else None)
         if self.options.dry_run:
             self._ring.discard()
         else:
@@ -332,6 +339,8 @@ class LiveSession:
         self._maps_begun = True
         # A run that a failed assertion ended has nothing more to say.
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
+            if self._ahead is not None:
+                self._ahead.finish()
             self.renderer.print_maps()
         self.renderer.summary(totals)
         self._tell_child()
@@ -368,6 +377,18 @@ def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Laz
     symbols = LazySymbols(make)
     stack.callback(symbols.close)
     return symbols
+
+
+def _reading_ahead(loaded: LoadedScript, symbols: LazySymbols) -> ReadingAhead | None:
+    """What reads the source lines of stacks in maps before these print; None when none will be shown."""
+    config = loaded.manifest.config
+    shown = config.get("show_debug_info", False) and config.get("print_maps_on_exit", True)
+    roots = [kind for item in loaded.manifest.maps for kind in (item.key, item.value) if kind is not None]
+    if not shown or not any(isinstance(inner, Stack) and inner.user for inner in parts(roots)):
+        return None
+    from pytrace.runtime.reading_ahead import ReadingAhead
+
+    return ReadingAhead(loaded.manifest, MapReader(loaded), symbols)
 
 
 def _mode_hints(session: Session) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -20,6 +21,8 @@ class Signals:
     def __init__(self) -> None:
         self.ending = False
         """Whether somebody asked for the end."""
+        self.instead: Callable[[], bool] = lambda: False
+        """Asked at a second signal: whether it ended something smaller than the whole run."""
         self._read = self._write = -1
         self._before: dict[signal.Signals, object] = {}
         self._wakeup = -1
@@ -61,5 +64,7 @@ class Signals:
             self._forwarded.append(number)
             return
         if self.ending:
+            if self.instead():
+                return
             raise KeyboardInterrupt
         self.ending = True

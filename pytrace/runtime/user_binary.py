@@ -123,6 +123,11 @@ class Binary:
             self._without_debug = self._debug is None
         return self._debug
 
+    def keep_lines(self) -> None:
+        """Have later runs know the source lines that were read for stacks."""
+        if self._debug is not None:
+            self._debug.keep()
+
     def _open_debug(self) -> DebugInfo | None:
         own = self.path if debug_files.has_dwarf(self.elf) else None
         for path in (own, self.debug_path):

@@ -202,7 +202,7 @@ def test_units_are_forgotten_and_read_again(split: bool, tmp_path: Path, monkeyp
     expected = [whole.frames(address) for address in addresses]
     assert [frames[0].function for frames in expected[:4]] == [f"part_{at}" for at in range(4)]
     before = _units_in_memory()
-    monkeypatch.setattr("pytrace.runtime.dwarf.KEPT", 1)
+    monkeypatch.setattr("pytrace.runtime.dwarf.MOST_READ", 1)
     debug = DebugInfo(str(path))
     assert [debug.frames(address) for address in addresses] == expected
     assert len(debug._functions) <= 2

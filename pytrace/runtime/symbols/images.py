@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.dataclass import replace
@@ -11,6 +12,7 @@ from pytrace.diagnostics import TraceError
 from pytrace.runtime import debug_files
 from pytrace.runtime.demangle import demangle
 from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.user_binary import Binary
 
 if TYPE_CHECKING:
@@ -29,12 +31,19 @@ class Images:
     """The binaries that processes run, each opened once whatever the processes call it, and what lies where in them.
 
     *demangled*, *lines* and *debuginfo* are as for :class:`pytrace.runtime.symbols.Symbolizer`. Names of functions that
-    cannot be told and why are put into *unreadable*.
+    cannot be told and why are put into *unreadable*. *reading* reads source lines.
     """
 
     def __init__(
-        self, unreadable: dict[str, str], *, demangled: bool = True, lines: bool = False, debuginfo: Iterable[str] = ()
+        self,
+        unreadable: dict[str, str],
+        *,
+        demangled: bool = True,
+        lines: bool = False,
+        debuginfo: Iterable[str] = (),
+        reading: LineReading | None = None,
     ) -> None:
+        self._reading = reading or LineReading()
         self._unreadable = unreadable
         self._demangled = demangled
         self._lines = lines
@@ -59,10 +68,27 @@ class Images:
                 # It is reached through a process, which may end before the next process that runs it is looked at.
                 _ = found.debug
             if len(self._binaries) >= _BINARIES:
-                del self._binaries[next(iter(self._binaries))]
+                self._binaries.pop(next(iter(self._binaries))).keep_lines()
                 self._places.clear()
         self._binaries[stamp] = found
         return found
+
+    def prepare(self, wanted: Iterable[tuple[Binary, int]]) -> Iterator[None]:
+        """Read the source lines of addresses of binaries in short steps, binary by binary and in order of address."""
+        addresses: dict[Binary, set[int]] = {}
+        for binary, inside in wanted:
+            addresses.setdefault(binary, set()).add(inside)
+        for binary, places in addresses.items():
+            # What cannot be read is told when it is to be shown.
+            with contextlib.suppress(TraceError, OSError):
+                if binary.debug is not None:
+                    for inside in sorted(places):
+                        yield from binary.debug.reading(inside)
+
+    def keep(self) -> None:
+        """Have later runs know the source lines that were read."""
+        for binary in self._binaries.values():
+            binary.keep_lines()
 
     def frames(self, binary: Binary, module: str, inside: int, *, caller: bool = False) -> list[Frame]:
         """Functions at a virtual address of a binary that processes call *module*, inlined ones first.
@@ -86,7 +112,7 @@ class Images:
         last = Frame(name, inside - symbol.address, module)
         if self._lines:
             try:
-                if binary.debug is not None:
+                if binary.debug is not None and self._reading.run(binary.debug.reading(inside)):
                     frames = with_lines(binary.debug, inside, last, self._demangled)
                     if binary.problems:
                         self._unreadable[f"inlined functions of {module}"] = "; ".join(binary.problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pytrace.diagnostics import TraceError
@@ -15,6 +15,7 @@ from pytrace.runtime.processes import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.images import Images, reason, remember, returned, with_lines
+from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.vdso import vdso_image
 from pytrace.runtime.user_binary import Binary
 
@@ -59,7 +60,10 @@ class Symbolizer:
         self._demangled = demangled
         self._lines = lines
         self._unreadable: dict[str, str] = {}
-        self._images = Images(self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo)
+        self._reading = LineReading()
+        self._images = Images(
+            self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo, reading=self._reading
+        )
         self._vmlinux = vmlinux
         self._kallsyms = Kallsyms()
         self._kernel_read = 0.0
@@ -106,7 +110,7 @@ class Symbolizer:
         if self._lines and not place.module:
             try:
                 debug = self._kernel_dwarf()
-                if debug is not None:
+                if debug is not None and self._reading.run(debug[0].reading(address - debug[1])):
                     return with_lines(debug[0], address - debug[1], last, self._demangled)
             except (TraceError, OSError) as error:
                 self._unreadable["source lines of the kernel"] = reason(error)
@@ -164,6 +168,9 @@ class Symbolizer:
         if self._recorder is not None:
             self._recorder.drain()
             self._recorder.close()
+        self._images.keep()
+        if self._kernel_debug is not None:
+            self._kernel_debug[0].keep()
 
     def __enter__(self) -> Symbolizer:
         return self
@@ -198,7 +205,7 @@ class Symbolizer:
             return [Frame("")]
         if mapping.path == "[vdso]":
             return self._in_image(vdso_image(), mapping, address - mapping.start, caller)
-        if not mapping.inode or mapping.path.startswith(("/memfd:", "/dev/zero", "[")):
+        if not _is_file(mapping):
             found = space.perf_map.find(address)
             if found is None:
                 return [Frame("", module=mapping.path)]
@@ -211,6 +218,36 @@ class Symbolizer:
         if binary is None or inside is None:
             return [Frame("", module=mapping.path)]
         return self._images.frames(binary, mapping.path, inside, caller=caller)
+
+    # ---- source lines
+
+    def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
+        """Read the source lines of user addresses (process, address) in short steps: :meth:`user` has them then."""
+        wanted = []
+        for count, (pid, address) in enumerate(addresses if self._lines else ()):
+            if not count % 64:
+                yield
+            space = self._space(pid)
+            mapping = space.find(address)
+            if mapping is not None and _is_file(mapping):
+                binary = self._binary(space, mapping)
+                inside = None if binary is None else binary.elf.address_at(address - mapping.start + mapping.offset)
+                if binary is not None and inside is not None:
+                    wanted.append((binary, inside))
+        yield from self._images.prepare(wanted)
+
+    def hurry(self, say: Callable[[str], None] | None) -> None:
+        """From now on somebody waits for the end; *say* tells them that source lines are being read."""
+        self._reading.hurry(say, "stacks")
+
+    def wait_for(self, steps: Iterator[None], what: str) -> None:
+        """Read to the end of *steps*; *what* is told when that takes long."""
+        self._reading.name(what)
+        self._reading.run(steps)
+
+    def give_up_lines(self) -> bool:
+        """Show the rest without source lines; False when nobody is waiting for these."""
+        return self._reading.give_up()
 
     def trampoline(self, pid: int, address: int) -> bool:
         """Whether signal handlers return to that address: the frame behind it was interrupted and called nothing."""
@@ -298,6 +335,10 @@ def _cache_mode(value: str) -> str:
         return value
     randomised = facts.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
     return "PER_PID" if randomised else "PER_PROGRAM"
+
+
+def _is_file(mapping: Mapping) -> bool:
+    return bool(mapping.inode) and not mapping.path.startswith(("/memfd:", "/dev/zero", "["))
 
 
 def _read_space(pid: int) -> AddressSpace:
