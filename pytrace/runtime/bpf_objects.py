@@ -44,11 +44,12 @@ def _symbols(file: ElfFile) -> list[tuple[str, bool]]:
     if table is None:
         return []
     sections = file.sections
-    strings = bytes(file.contents(sections[table.link]))
+    strings = bytes(file.contents(file.linked(table)))
     found = []
-    for name, info, _, index, _, _ in _SYMBOL.iter_unpack(file.contents(table)):
+    rows = file.contents(table)
+    for name, info, _, index, _, _ in _SYMBOL.iter_unpack(rows[: len(rows) // _SYMBOL.size * _SYMBOL.size]):
         if info & 15 == _FUNC and 0 < index < len(sections) and sections[index].name == ".text":
-            text = strings[name : strings.index(b"\0", name)].decode(errors="replace")
+            text = strings[name:].partition(b"\0")[0].decode(errors="replace")
             found.append((text, info >> 4 == 0))
     return found
 

@@ -20,6 +20,8 @@ SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
 PT_LOAD, PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
+_ELSEWHERE = 0xFFFF
+"""``SHN_XINDEX``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,16 @@ class ElfFile:
         self.path = path
         self.base = base
         self.view = memoryview(data)
-        if len(self.view) < 52 or bytes(self.view[:4]) != b"\x7fELF":
+        if len(self.view) < 16 or bytes(self.view[:4]) != b"\x7fELF":
             raise TraceError(f"{path} is not an ELF file")
         layout = _LAYOUTS.get(self.view[4])
         if layout is None or self.view[5] != 1:
             raise TraceError(f"{path} is an ELF file of a class or byte order that this machine does not run")
         self._layout = layout
         self.wide = self.view[4] == 2
+        size = struct.calcsize("<" + layout.header)
+        if len(self.view) < size:
+            raise TraceError(f"{path} is cut short: it has {len(self.view)} bytes, and an ELF header {size}")
         header = struct.unpack_from("<" + layout.header, self.view)
         self.type, self.machine, _, self.entry = header[:4]
         self._segments_at, self._sections_at = header[4:6]
@@ -134,10 +139,14 @@ class ElfFile:
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """All sections in order (none in a stripped-down file)."""
-        rows = list(self._rows(self._layout.section, self._sections_at, self._section_size, self._section_count))
+        rows = self._section_rows()
         if not rows:
             return ()
-        strings_at, strings_size = (rows[self._names][i] for i in self._layout.section_order[4:6])
+        # Numbers that do not fit into the header are in the first section.
+        names = rows[0][self._layout.section_order[6]] if self._names == _ELSEWHERE else self._names
+        if names >= len(rows):
+            raise TraceError(f"{self.path} is damaged: the names of its {len(rows)} sections are in section {names}")
+        strings_at, strings_size = (rows[names][i] for i in self._layout.section_order[4:6])
         strings = bytes(self.view[strings_at : strings_at + strings_size])
         found = []
         for row in rows:
@@ -145,6 +154,25 @@ class ElfFile:
             title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
             found.append(Section(title, *rest))
         return tuple(found)
+
+    def _section_rows(self) -> list[tuple[int, ...]]:
+        count = self._section_count
+        if not count and self._sections_at:
+            # There are too many for the header: the first one's size is their number.
+            first = self._rows(self._layout.section, self._sections_at, self._section_size, 1)
+            count = first[0][self._layout.section_order[5]]
+        return self._rows(self._layout.section, self._sections_at, self._section_size, count)
+
+    def linked(self, section: Section) -> Section:
+        """The section that belongs to another one.
+
+        Raises:
+            TraceError: there is none of that number.
+        """
+        if section.link >= len(self.sections):
+            raise TraceError(f"{self.path} is damaged: {section.name} belongs to section {section.link}, "
+                             f"and there are {len(self.sections)}")
+        return self.sections[section.link]
 
     def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
         record = struct.Struct("<" + layout)
@@ -245,7 +273,11 @@ class ElfFile:
             return None
         data = bytes(self.contents(section))
         end = data.find(b"\0")
-        (checksum,) = struct.unpack_from("<I", data, end + 4 & ~3)
+        place = end + 4 & ~3
+        if end < 0 or place + 4 > len(data):
+            # What cannot be read leads nowhere; the build id may.
+            return None
+        (checksum,) = struct.unpack_from("<I", data, place)
         return data[:end].decode(errors="surrogateescape"), checksum
 
     @cached_property
@@ -259,7 +291,7 @@ class ElfFile:
             data = bytes(self.contents(new))
             name, _, build_id = data[3:].partition(b"\0")
             build_id = build_id[1:]
-            if data[2]:
+            if data[2:3] != b"\0":
                 return None
         else:
             return None
@@ -281,16 +313,21 @@ def archive_member(archive: str, member: str) -> tuple[int, int]:
     """
     import zipfile
 
-    with zipfile.ZipFile(archive) as opened:
-        try:
+    try:
+        with zipfile.ZipFile(archive) as opened:
             entry = opened.getinfo(member)
-        except KeyError:
-            raise TraceError(f"{archive} has no member {member}") from None
+    except KeyError:
+        raise TraceError(f"{archive} has no member {member}") from None
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise TraceError(f"{archive} cannot be read as an archive: {error}") from error
     if entry.compress_type != zipfile.ZIP_STORED:
         raise TraceError(f"{member} is compressed in {archive}; only stored libraries can be probed")
     with open(archive, "rb") as file:
         file.seek(entry.header_offset)
-        name_size, extra_size = struct.unpack_from("<HH", file.read(30), 26)
+        head = file.read(30)
+    if len(head) < 30:
+        raise TraceError(f"{archive} is cut short: {member} lies outside the file")
+    name_size, extra_size = struct.unpack_from("<HH", head, 26)
     return entry.header_offset + 30 + name_size + extra_size, entry.file_size
 
 

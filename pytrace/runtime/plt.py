@@ -26,13 +26,14 @@ def stubs(file: ElfFile) -> list[Symbol]:
         table = file.section(".plt")
     if header is None or not file.wide or relocations is None or symbols is None or table is None:
         return []
-    strings = bytes(file.contents(file.sections[symbols.link]))
+    strings = bytes(file.contents(file.linked(symbols)))
     entries = bytes(file.contents(symbols))
     found = []
-    for position, (_, info, _) in enumerate(struct.iter_unpack("<QQq", file.contents(relocations))):
+    rows = file.contents(relocations)
+    for position, (_, info, _) in enumerate(struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24])):
         number = info >> 32
         address = table.address + header + position * _STUB
-        if not number or address + _STUB > table.address + table.size:
+        if not number or address + _STUB > table.address + table.size or number * 24 + 4 > len(entries):
             # IFUNC relocations have no symbol.
             continue
         (at,) = struct.unpack_from("<I", entries, number * 24)

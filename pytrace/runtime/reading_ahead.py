@@ -24,8 +24,8 @@ REST = 0.004
 """Seconds between two slices: half of one processor is left to others at least."""
 FIRST, SHARE = 1.0, 50
 """Seconds until the maps are looked at first; and how many times as long as a look takes passes until the next."""
-LONGEST_LOOK = 0.02
-"""Seconds: once a look took longer, maps are so large that there is no other before the end."""
+LONGEST_LOOK = 0.05
+"""Seconds of processor time: once a look took longer, maps are so large that there is no other before the end."""
 _REMEMBERED = 1 << 16
 """Addresses that are known to have been read."""
 
@@ -86,8 +86,9 @@ class ReadingAhead:
         started = time.monotonic()
         if self._steps is None:
             if started >= self._next:
+                before = time.thread_time()
                 self._steps = self._lines.prepare(self._addresses())
-                took = time.monotonic() - started
+                took = time.thread_time() - before
                 self._next = started + max(FIRST, SHARE * took) if took < LONGEST_LOOK else float("inf")
             return
         for _ in self._steps:

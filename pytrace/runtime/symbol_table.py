@@ -53,7 +53,7 @@ class SymbolTable:
     @classmethod
     def read(cls, file: ElfFile, section: Section, types: frozenset[int] | None = _CODE_TYPES) -> SymbolTable:
         """The symbols of a section."""
-        strings = file.contents(file.sections[section.link])
+        strings = file.contents(file.linked(section))
         return cls(bytes(file.contents(section)), bytes(strings), file.wide, types)
 
     def _column(self, words: memoryview[int]) -> list[int]:
