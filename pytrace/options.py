@@ -12,6 +12,7 @@ class CompileOptions:
     *positional* and *named* are the script's parameters (named without dashes; a flag has the value None). *pid* is
     that of ``-p``; *child* says that ``-c`` was given, *child_command* what it runs. *disabled* are features that
     ``--no-feature`` switches off.
+    *debuginfo* are the folders of ``--debuginfo``.
     *checks* is the level of helper error reports: 0 none (``--no-warnings``), 1 default, 2 all (``-k``).
     *environment* holds the variables that matter (``PYTRACE_*``, ``BPFTRACE_*``, ``CPATH`` …).
     """
@@ -25,6 +26,7 @@ class CompileOptions:
     include_directories: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     disabled: frozenset[str] = frozenset()
+    debuginfo: tuple[str, ...] = ()
     probe_filter: str | None = None
     checks: int = 1
     usdt_file_activation: bool = False

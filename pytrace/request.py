@@ -93,10 +93,20 @@ def run_options(line: CommandLine) -> RunOptions:
         debug=_stages(line),
         usdt_file_activation=line.flag("usdt_file_activation"),
         disabled=_features(line),
-        debuginfo=tuple(part for text in line.many("debuginfo") for part in text.split(":") if part),
+        debuginfo=tuple(
+            folder for text in line.many("debuginfo") for part in text.split(":") for folder in _folders(part)
+        ),
         traceable_functions=line.text("traceable_functions"),
         dwarf_pids=tuple(_pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
     )
+
+
+def _folders(part: str) -> tuple[str, ...]:
+    """One folder of ``--debuginfo``: a relative one is that of a binary's folder, or else of the working directory."""
+    mark, folder = ("+", part[1:]) if part.startswith("+") else ("", part)
+    if not folder:
+        return ()
+    return (part,) if os.path.isabs(folder) else (part, mark + os.path.abspath(folder))
 
 
 def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -> CompileOptions:
@@ -111,6 +121,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         positional=script.positional if script else (),
         named=script.named if script else (),
         unsafe=line.flag("unsafe"),
+        debuginfo=run.debuginfo,
         pid=run.pid,
         child=run.command is not None,
         child_command=run.command or "",

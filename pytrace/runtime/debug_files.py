@@ -21,8 +21,8 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
     """Path of the debug file of a binary, by build id or debug link; None when there is none.
 
     A directory is absolute, or relative to the binary's; one that starts with ``+`` also accepts a file by the CRC32 of
-    the debug link, where the others insist on an equal build id (if the binary has one). *root* is put before
-    absolute directories (``/proc/PID/root``).
+    the debug link, where the others insist on an equal build id (if the binary has one). *root* (``/proc/PID/root``) is
+    put before absolute directories first, as those of a container are meant before our own.
     """
     for path, by_checksum in candidates(binary, search, root):
         if os.path.isfile(path) and is_elf(path) and _belongs(binary, path, by_checksum):
@@ -61,22 +61,21 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
 
 def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterator[tuple[str, bool]]:
     """Where the debug file of a binary may be, in order; and whether an equal checksum is enough there."""
-    folder = os.path.dirname(os.path.realpath(binary.path))
+    folder, name = os.path.split(os.path.realpath(binary.path))
     build_id, link = binary.build_id, binary.debug_link
+    # What a link names is there under that name; without one by the custom of objcopy's users.
+    names = list(dict.fromkeys([*((link[0],) if link is not None else ()), f"{name}.debug"]))
+    by_id = f".build-id/{build_id[:2]}/{build_id[2:]}.debug"
     for entry in search:
         by_checksum = entry.startswith("+")
         directory = entry.removeprefix("+")
         absolute = os.path.isabs(directory)
-        if build_id and absolute:
-            yield f"{root}{directory}/.build-id/{build_id[:2]}/{build_id[2:]}.debug", by_checksum
-        if link is None:
-            continue
-        if absolute:
-            inside = folder.removeprefix(root) if root else folder
-            yield f"{root}{directory}{inside}/{link[0]}", by_checksum
-            yield f"{root}{directory}/{link[0]}", by_checksum
-        else:
-            yield os.path.join(folder, directory, link[0]), by_checksum
+        mirrored = folder.removeprefix(root) if root else folder
+        for inside in dict.fromkeys((f"{root}{directory}", directory)) if absolute else (f"{folder}/{directory}",):
+            places = [f"{inside}{mirrored}", inside] if absolute else [inside]
+            found = [by_id] if build_id else []
+            for path in (*(f"{inside}/{one}" for one in found), *(f"{at}/{one}" for at in places for one in names)):
+                yield os.path.normpath(path), by_checksum
     if build_id:
         for path in cached(build_id):
             yield path, False

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pytrace.dataclass import dataclass
 from pytrace.runtime.elf import ElfFile, Section
 
-_HEADER = ((16, 2), (18, 2), (20, 4), (24, 8), (32, 8), (40, 8), (48, 4), (52, 2), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))
-_NARROW_HEADER = ((16, 2), (18, 2), (20, 4), (24, 4), (28, 4), (32, 4), (36, 4), (40, 2), (42, 2), (44, 2), (46, 2), (48, 2), (50, 2))
+_HEADER = (
+    (16, 2), (18, 2), (20, 4), (24, 8), (32, 8), (40, 8), (48, 4), (52, 2), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2),
+)  # fmt: skip
+_NARROW_HEADER = (
+    (16, 2), (18, 2), (20, 4), (24, 4), (28, 4), (32, 4), (36, 4), (40, 2), (42, 2), (44, 2), (46, 2), (48, 2), (50, 2),
+)  # fmt: skip
 _SECTION = ((0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4), (48, 8), (56, 8))
 _SEGMENT = ((0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8))
 _SYMBOL = ((0, 4), (4, 1), (5, 1), (6, 2), (8, 8), (16, 8))
@@ -19,10 +23,12 @@ _NUMBERED = tuple((at, 1) for at in range(48))
 """Where headers have numbers of different sizes: each byte."""
 _STARTS = {
     ".note": _WORDS[:4], ".dynamic": tuple((at, 8) for at in range(0, 160, 8)), ".gnu_debuglink": _WORDS[:4],
-    ".gnu_debugaltlink": _WORDS[:4], ".rela.plt": tuple((at, 8) for at in range(0, 48, 8)), ".hash": _WORDS, ".gnu.hash": _WORDS,
+    ".gnu_debugaltlink": _WORDS[:4], ".rela.plt": tuple((at, 8) for at in range(0, 48, 8)),
+    ".hash": _WORDS, ".gnu.hash": _WORDS,
     ".debug_info": _NUMBERED, ".debug_line": _NUMBERED, ".debug_aranges": _NUMBERED, ".debug_abbrev": _NUMBERED,
     ".debug_rnglists": _NUMBERED, ".debug_loclists": _NUMBERED, ".debug_ranges": _NUMBERED, ".debug_loc": _NUMBERED,
-    ".debug_str_offsets": _NUMBERED, ".debug_addr": _NUMBERED, ".debug_types": _NUMBERED, ".debug_line_str": _NUMBERED[:8],
+    ".debug_str_offsets": _NUMBERED, ".debug_addr": _NUMBERED, ".debug_types": _NUMBERED,
+    ".debug_line_str": _NUMBERED[:8],
     ".eh_frame": _NUMBERED, ".eh_frame_hdr": _NUMBERED[:12], ".zdebug": _NUMBERED[:16],
 }  # fmt: skip
 """Which fields at the start of a section are damaged, by the start of its name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytrace import instructions
 from pytrace.dataclass import dataclass
+from pytrace.diagnostics import TraceError
 from pytrace.frontend import contexts
 from pytrace.frontend.checked import ProbeContext
 from pytrace.frontend.points import Part, Point
@@ -68,13 +69,20 @@ class UserProbe(Provider):
 
     def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
         part = point.parts[-1]
-        if cpp:
-            return self._cpp(point, path, part, scope, quiet=quiet)
-        if part.number and not part.quoted:
-            return self._address(point, path, part, scope)
-        if part.wild:
-            return self._pattern(point, path, part, scope, quiet=quiet)
-        return self._exact(point, path, part, scope, quiet=quiet)
+        try:
+            if cpp:
+                return self._cpp(point, path, part, scope, quiet=quiet)
+            if part.number and not part.quoted:
+                return self._address(point, path, part, scope)
+            if part.wild:
+                return self._pattern(point, path, part, scope, quiet=quiet)
+            return self._exact(point, path, part, scope, quiet=quiet)
+        except TraceError as error:
+            # Damaged, or (with --unsafe) no ELF file at all.
+            hints = [f"a probe can be put at an offset of the file: {point.kind.name}:{path}:0xOFFSET, with --unsafe"]
+            if not quiet:
+                scope.missing(error.message, point.span, hints if self.offsets else ())
+            return []
 
     def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.user_symbols(path, part.text)
@@ -163,6 +171,9 @@ class UserProbe(Provider):
         address = number_of(part, scope, "the address", parse_integer)
         if address is None:
             return []
+        if scope.options.unsafe and not scope.kernel.executable(path):
+            # The kernel takes any file.
+            return [self._at_offset(point, path, address)]
         offset = scope.kernel.user_offset(path, address)
         if offset is None and scope.options.unsafe and 0 <= address < 2**63:
             offset = address
@@ -179,9 +190,11 @@ class UserProbe(Provider):
             return []
         if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
             return []
-        details = {"path": path, "offset": offset, "symbol": ""}
-        name = f"{point.kind.name}:{path}:{address}"
-        return [Match(point.kind, name, details, point.span, Place(path, "", 1))]
+        return [self._at_offset(point, path, address, offset)]
+
+    def _at_offset(self, point: Point, path: str, address: int, offset: int | None = None) -> Match:
+        details = {"path": path, "offset": address if offset is None else offset, "symbol": ""}
+        return Match(point.kind, f"{point.kind.name}:{path}:{address}", details, point.span, Place(path, "", 1))
 
     def _line(self, point: Point, scope: Scope) -> list[Match]:
         """``BINARY@FILE:LINE[:COLUMN]``; with ``-p`` BINARY may be empty."""

@@ -1,0 +1,59 @@
+"""pytrace.runtime.symbols.line_reading: what a user is told who waits for source lines, and how they stop waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pytrace.runtime.symbols import line_reading
+from pytrace.runtime.symbols.line_reading import LineReading
+
+
+def _steps(done: list[int], count: int = 3) -> Iterator[None]:
+    for number in range(count):
+        done.append(number)
+        yield
+
+
+def test_nobody_waits_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    reading, done = LineReading(), []
+    assert reading.run(_steps(done))
+    assert done == [0, 1, 2]
+    assert not reading.give_up()
+
+
+def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    reading, told = LineReading(), []
+    reading.hurry(told.append, "stacks")
+    reading.name("7 addresses in stacks")
+    assert reading.run(_steps([]))
+    assert reading.run(_steps([]))
+    assert told == ["reading the source lines of 7 addresses in stacks; Ctrl-C: print the rest without lines\n"]
+
+
+def test_short_readings_are_not_worth_a_word() -> None:
+    reading, told = LineReading(), []
+    reading.hurry(told.append, "stacks")
+    assert reading.run(_steps([]))
+    assert told == []
+    assert not reading.give_up(), "it is not source lines that are waited for"
+
+
+def test_giving_up() -> None:
+    reading, done = LineReading(), []
+    reading.hurry(None, "stacks")
+
+    def interrupted() -> Iterator[None]:
+        yield
+        assert reading.give_up()
+        assert not reading.give_up(), "the next signal breaks off"
+        yield
+        raise AssertionError
+
+    assert not reading.run(interrupted())
+    assert not reading.run(_steps(done))
+    assert done == [0], "not even a whole step"
+    assert reading.run(iter(())), "what was read before is shown"
