@@ -63,8 +63,8 @@ class Slot:
     """What code that is not there at all would put in; counts when nothing else says what the type is."""
     fallback: Type = UNKNOWN
     """What a slot of a declared map has in which nothing is ever stored."""
-    changed: bool = False
-    """Whether the last pass changed the type."""
+    changed: int = 0
+    """Number of the last pass that began with another type than the one before it."""
 
     @property
     def type(self) -> Type:
@@ -129,10 +129,12 @@ class Slot:
             found = self.fallback if isinstance(found, Unknown) else found
         else:
             found = self._collected()
-        self.changed = found != self.known
+        changed = found != self.known
+        if changed:
+            self.changed = number
         self.known, self.found, self.first = found, UNKNOWN, None
         self.offered = self.spare = UNKNOWN
-        return self.changed
+        return changed
 
     def _collected(self) -> Type:
         """What the last pass put in, with what removed code offered."""
