@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pytrace.events import EXIT_STATUSES, EventSpec, cut_exit_status
 from pytrace.runtime import jsonout, messages
 from pytrace.runtime.context import Context
-from pytrace.runtime.events import RunHandler, each, formatter, reader, run_formatter
+from pytrace.runtime.events import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 from pytrace.runtime.mapview import Shown
 from pytrace.runtime.pcap import PcapWriter
 from pytrace.runtime.printf import Piece, compile_pieces, escaping
+from pytrace.types import Bool, Buffer, Enum, Inet, Int, Mac, Pointer, String
 
 Make = Callable[[Context, EventSpec], RunHandler]
 
@@ -33,13 +34,12 @@ def _parts(context: Context, spec: EventSpec) -> list[bytes | Piece]:
 
 
 def _print_run(context: Context, spec: EventSpec, parts: list[bytes | Piece]) -> RunHandler:
-    run = run_formatter(spec.layout, context.decoders, parts)
-    extend = context.output.extend
+    quick = all(isinstance(kind, _QUICK) for kind in spec.args)
+    return Texts(Formatter(spec.layout, context.decoders, parts), context.output.extend, quick=quick)
 
-    def handler(data: bytes, offset: int, _length: int, stride: int, count: int) -> None:
-        extend(run(data, offset, stride, count))
 
-    return handler
+_QUICK = (Bool, Int, Enum, Pointer, String, Buffer, Mac, Inet)
+"""Types whose values take nothing to print that would have to be looked up, and are never long."""
 
 
 def _json_parts(kind: str, parts: list[bytes | Piece]) -> list[bytes | Piece]:
@@ -75,14 +75,15 @@ def _message(severity: str, kind: str) -> Make:
             context.located(severity, kind, text(data, offset), spec)
 
         if severity == "WARNING" and not context.options.warnings:
-            return _nothing
+            return _nothing()
         return each(handle)
 
     return make
 
 
-def _nothing(_data: bytes, _offset: int, _length: int, _stride: int, _count: int) -> None:
-    """Take a run of events and do nothing."""
+def _nothing() -> RunHandler:
+    """A handler that does nothing."""
+    return Tally(lambda _count: None)
 
 
 def _emit(context: Context, kind: str, text: bytes, ending: bytes = b"") -> None:
@@ -219,14 +220,14 @@ def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
 
 def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
     if not context.options.warnings:
-        return _nothing
+        return _nothing()
     text = messages.RUNTIME_ERRORS[spec.static["kind"]].encode()
     return each(lambda _data, _offset: context.located("WARNING", "runtime_error", text, spec))
 
 
 def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
     if not context.options.warnings:
-        return _nothing
+        return _nothing()
     read = reader(spec.layout, context.decoders)
     helper = spec.static["helper"]
     name = str(spec.static.get("map", ""))

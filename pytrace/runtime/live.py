@@ -20,6 +20,7 @@ from pytrace.runtime import attach, notify
 from pytrace.runtime.attach import Attached, AttachOptions
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.child import Child
+from pytrace.runtime.consumer import Consumer
 from pytrace.runtime.counters import CounterReader, Key
 from pytrace.runtime.lazy_symbols import LazySymbols
 from pytrace.runtime.loader import LoadedScript, available_memory
@@ -37,11 +38,10 @@ if TYPE_CHECKING:
     from pytrace.runtime.symbols import Symbolizer
     from pytrace.runtime.unwinding import Unwound
 
+_NO_MAPS = "the maps were not printed, or not all of them, as you interrupted"
+
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
-
-AT_ONCE = 1 << 15
-"""Most events between two looks at signals and at the traced process: a flood must not keep a run from ending."""
 
 
 class LiveSession:
@@ -77,6 +77,7 @@ class LiveSession:
         stack.callback(self.renderer.close)
         limit = backlog_limit(available_memory())
         self._ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=limit)
+        self._consumer = Consumer(self._ring, self.renderer, output, lambda: signals.ending, self._unwatch)
         self._misses: MissReader | None = None
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
@@ -137,12 +138,10 @@ class LiveSession:
         totals = self._detach()
         if self._maps_begun:
             self.output.drop()
-            self._warn("the maps were not printed, or not all of them, as you interrupted")
+            self._warn(_NO_MAPS)
             return
-        # A handler may have printed some of its events before the signal came.
-        rest = max(0, self._ring.handling - (self.output.accepted - self._ring.position))
-        totals["unprinted", 0] = self._ring.discard() + rest + self.output.drop()
-        self.renderer.broken_off(totals)
+        self._consumer.break_off()
+        self.renderer.broken_off({**totals, **self._consumer.totals()})
 
     def _detach(self) -> dict[Key, int]:
         """Detach all probes; gives what was lost, as far as no end probe can lose more."""
@@ -165,9 +164,7 @@ class LiveSession:
 
     def _go_on(self, attached: list[Attached]) -> None:
         """All is attached: let things happen until something ends the run."""
-        # A flood may come faster than it is printed from the start: the end of the run may be asked for all the same.
-        while self.drain(AT_ONCE) >= AT_ONCE and not self._ended:
-            pass
+        self.drain()
         self._look_for_exit()
         if self._ended:
             return
@@ -178,7 +175,12 @@ class LiveSession:
 
     @property
     def _ended(self) -> bool:
-        return self.renderer.state.exit_requested or self._signals.ending or self.output.broken
+        return self._exiting or self._signals.ending or self.output.broken
+
+    @property
+    def _exiting(self) -> bool:
+        """Whether the script called ``exit()``; what it printed before may still wait."""
+        return self.renderer.state.exit_requested or self._ring.noticed
 
     def _run_all(self, kind: str) -> None:
         """Run the programs of *kind* one after another, and print what they sent."""
@@ -250,6 +252,8 @@ class LiveSession:
                 continue
             for text in iterator.read(item.iterator):
                 self.output.write(text)
+                if self.output.congested:
+                    self.output.flush()
             self.drain()
 
     def _wait(self) -> None:
@@ -263,23 +267,20 @@ class LiveSession:
             # What the start made is there to stay; from here on there may be garbage.
             gc.freeze()
             gc.enable()
-        drained = 0
         while not self._ended and not self.session.over_at_once:
-            # What is left over from the last turn is not waited for.
             longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
-            ready = self._loop.wait(0 if drained >= AT_ONCE else longest, drained)
+            ready = self._consumer.wait(self._loop, longest)
             self._symbols.poll()
             if self._unwinder is not None:
                 self._unwinder.update(self._symbols.changes())
-            drained = self.drain(AT_ONCE)
-            if self._ahead is not None and not drained:
+            self._report_losses()
+            if not self._consumer.turn() and self._ahead is not None:
                 self._ahead.work()
             for _ in self._signals.take():
                 self._run_all("self")
             if self._target is not None and self._target in ready:
                 return
             self._look_for_exit()
-            self._report_losses()
 
     def _look_for_exit(self) -> None:
         """An ``exit()`` in a flood, for whose event there was no room."""
@@ -289,14 +290,13 @@ class LiveSession:
             if word:
                 self.renderer.exit(word - 1)
 
-    def drain(self, limit: int | None = None) -> int:
-        """Handle all events that wait (or about *limit*), and let their output be seen; gives their number."""
-        count = self._ring.drain(self.renderer.handlers, limit, lambda: self.output.accepted)
-        self.renderer.end_batch()
-        unwatched = self.renderer.state.unwatched
-        while unwatched:
-            self._opened.unwatch(unwatched.pop())
-        return count
+    def drain(self) -> None:
+        """Handle all events that have been sent by now, and let their output be seen."""
+        self._consumer.drain()
+
+    def _unwatch(self, addresses: list[int]) -> None:
+        while addresses:
+            self._opened.unwatch(addresses.pop())
 
     def report_losses(self) -> None:
         """Tell at the end of a run by hand what was lost."""
@@ -306,7 +306,8 @@ class LiveSession:
 
     def _report_losses(self) -> None:
         now = time.monotonic()
-        if now >= self._next_report:
+        # A message comes after the output before it, and a slow reader is not waited for here.
+        if now >= self._next_report and self.output.advance():
             self._next_report = now + REPORT_EVERY
             self.renderer.losses(self._totals())
 
@@ -330,18 +331,22 @@ class LiveSession:
         if self.options.dry_run:
             self._ring.discard()
         else:
-            self.drain()
+            self._consumer.finish()
             self.renderer.resume()
             self._run_all("end")
+            self._consumer.finish()
         totals = {**before, **self._counters.totals()}
         self.renderer.losses(totals, ended=True)
         self.output.flush()
+        totals |= self._consumer.totals()
         self._maps_begun = True
         # A run that a failed assertion ended has nothing more to say.
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
             if self._ahead is not None:
                 self._ahead.finish()
             self.renderer.print_maps()
+            if self.loaded.manifest.maps and ("unprinted", 0) in totals and self.output.gave_up:
+                self._warn(_NO_MAPS)
         self.renderer.summary(totals)
         self._tell_child()
         for text in self._symbols.notices():

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import select
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import cached_property
 from itertools import accumulate
 
 from pytrace.diagnostics import TraceError
+from pytrace.runtime.channel import Channel
 
 _BLOCK = 1 << 16
 _MOST_PARTS = 4096
+_FEW_PARTS = 1024
+
+PATIENCE = 0.3
+"""Seconds that output may be stuck when the end was asked for."""
+_PATIENCE_LATER = 0.1
+"""The same after it was given up once."""
+_MUCH = 1 << 18
+_LOOK_EVERY = 0.01
+"""Seconds between two looks whether to wait on."""
 
 
 class Flush(Enum):
@@ -27,11 +37,31 @@ class Flush(Enum):
     """When a block is full, and at the end."""
 
 
+class _Batch:
+    """Parts that are being written together."""
+
+    __slots__ = ("data", "done", "parts")
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+        self.data = memoryview(b"".join(parts))
+        self.done: list[int] = []
+        """How many bytes each call has written so far."""
+
+    @property
+    def written(self) -> int:
+        """How many bytes have been written."""
+        return sum(self.done)
+
+
 class Output:
     """The tracer's output, and its messages on standard error.
 
     The two keep their order: messages are written after the output before them. A reader that goes away sets
     :attr:`broken`, and what would be written afterwards is dropped.
+
+    What a reader has no room for waits here: :meth:`advance` writes what can be written, :meth:`flush` waits for the
+    reader. While :attr:`congested` nothing more should be printed.
     """
 
     def __init__(
@@ -51,15 +81,21 @@ class Output:
         self.captured: list[bytes] | None = None
         self._held: list[str] = []
         """Messages while capturing."""
-        self._messages = messages
+        self._messages = Channel(messages)
         self._flush = flush
         self._parts: list[bytes] = []
         self._counted, self._size = 0, 0
         """How many of the parts have been counted, and how many bytes these have."""
-        self._writing: tuple[list[bytes], list[int]] | None = None
-        """Parts that are being written, and how many bytes each call has written so far."""
+        self._writing: _Batch | None = None
         self._written = 0
         self._owned = False
+        self.impatient: Callable[[], bool] = bool
+        """Whether :meth:`flush` gives up on a reader that takes nothing for :data:`PATIENCE` seconds."""
+        self.left = 0
+        """Parts that :meth:`flush` gave up."""
+        self.gave_up = False
+        """Whether the last :meth:`flush` did."""
+        self._patience = PATIENCE
 
     @classmethod
     def to_file(
@@ -80,17 +116,38 @@ class Output:
 
     # ---- writing
 
+    @cached_property
+    def channel(self) -> Channel:
+        """What :attr:`descriptor` is written through."""
+        return Channel(self.descriptor)
+
     @property
     def accepted(self) -> int:
         """How many parts were handed over so far; each event prints one."""
-        return self._written + len(self._parts)
+        return self._written + (0 if self._writing is None else len(self._writing.parts)) + len(self._parts)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Something that changes whenever something is written."""
+        return self._written, 0 if self._writing is None else self._writing.written
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something could not be written yet for lack of room."""
+        return self._writing is not None
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much waits for its reader that nothing should be added."""
+        batch = self._writing
+        return batch is not None and (len(self._parts) > _FEW_PARTS or len(batch.data) > _MUCH)
 
     def write(self, data: bytes) -> None:
         """Print *data*."""
         parts = self._parts
         parts.append(data)
         if self._flush is Flush.NONE or len(parts) > _MOST_PARTS:
-            self.flush()
+            self.advance()
 
     def extend(self, parts: Iterable[bytes]) -> None:
         """Print *parts* one after another."""
@@ -100,13 +157,13 @@ class Output:
         else:
             self._parts.extend(parts)
             if len(self._parts) > _MOST_PARTS:
-                self.flush()
+                self.advance()
 
     def end_batch(self) -> None:
         """All events that were waiting have been handled: let their output be seen, as the policy asks."""
         if self._flush is Flush.FULL and self.captured is None and self._waiting() < _BLOCK:
             return
-        self.flush()
+        self.advance()
 
     def _waiting(self) -> int:
         """Bytes that wait. Each part is looked at once, however many batches there are until a block is full."""
@@ -115,33 +172,91 @@ class Output:
         self._counted = len(parts)
         return self._size
 
+    def advance(self) -> bool:
+        """Write what there is room for; whether all is written.
+
+        Raises:
+            TraceError: the device is full or failed.
+        """
+        while self._writing is not None or self._parts:
+            if self._writing is None:
+                if self.captured is not None:
+                    self.captured.append(b"".join(self._parts))
+                if self.captured is not None or self.broken:
+                    self._forget()
+                    return True
+                batch = _Batch(self._parts)
+                # Nothing is called between these two, so that no signal's exception comes between them.
+                self._writing, self._parts = batch, []
+                self._counted = self._size = 0
+            if not self._send(self._writing):
+                return False
+        return True
+
+    def _send(self, batch: _Batch) -> bool:
+        """Go on writing *batch*; whether all of it is written, or nobody reads it."""
+        while (rest := batch.data[batch.written :]) and not self.broken:
+            before = len(batch.done)
+            try:
+                self.broken = not self.channel.send(rest, batch.done)
+            except TraceError:
+                self._forget()
+                raise
+            if len(batch.done) == before and not self.broken:
+                return False
+        count = len(batch.parts)
+        self._written += count
+        self._writing = None
+        return True
+
     def flush(self) -> None:
-        """Write everything that waits."""
-        if not self._parts:
-            return
-        data = b"".join(self._parts)
-        if self.captured is not None:
-            self.captured.append(data)
-        elif not self.broken:
-            done: list[int] = []
-            self._writing = self._parts, done
-            self.broken = not _write(self.descriptor, data, done)
-        self._forget()
+        """Write everything that waits, also when that takes its time."""
+        self.gave_up = not self.advance() and not self._wait_for(
+            self.advance, self.channel, lambda: 0 if self._writing is None else self._writing.written
+        )
+        if self.gave_up:
+            self.left += self.drop(resume=True)
+
+    def _wait_for(self, advance: Callable[[], bool], channel: Channel, written: Callable[[], int]) -> bool:
+        """Call *advance* until it is done; False when it was given up (:attr:`impatient`)."""
+        last = -1
+        since = 0.0
+        while not advance():
+            now = time.monotonic()
+            if (count := written()) != last:
+                last, since = count, now
+            elif now - since > self._patience and self.impatient():
+                return False
+            channel.wait(_LOOK_EVERY)
+        return True
 
     def _forget(self) -> None:
         """What waited was written, or is not wanted any more."""
-        self._written += len(self._parts)
+        self._written = self.accepted
         self._parts, self._writing = [], None
         self._counted, self._size = 0, 0
 
-    def drop(self) -> int:
-        """Forget what waits, after a write was interrupted; gives the number of parts that were not written whole."""
+    def drop(self, *, resume: bool = False) -> int:
+        """Forget what waits; gives the number of parts that were not written whole.
+
+        With *resume*, what goes on being printed may not start within a line: of a part that is half written the rest
+        goes on waiting, and is not counted.
+        """
+        self._patience = _PATIENCE_LATER
         left = len(self._parts)
+        half = b""
         if self._writing is not None:
-            parts, done = self._writing
-            written = sum(done)
-            left -= sum(end <= written for end in accumulate(map(len, parts)))
+            written = self._writing.written
+            ends = list(accumulate(map(len, self._writing.parts)))
+            whole = sum(end <= written for end in ends)
+            left += len(ends) - whole
+            if resume and written > (ends[whole - 1] if whole else 0):
+                half = bytes(self._writing.data[written : ends[whole]])
         self._forget()
+        if half:
+            left -= 1
+            self._written -= 1
+            self._writing = _Batch([half])
         return left
 
     def message(self, text: str) -> None:
@@ -150,20 +265,36 @@ class Output:
             self._held.append(text)
             return
         self.flush()
-        # Nobody could be told that a message cannot be written.
-        with contextlib.suppress(TraceError):
-            _write(self._messages, text.encode("utf-8", "surrogateescape"), [])
+        done: list[int] = []
+        data = memoryview(text.encode("utf-8", "surrogateescape"))
+
+        def advance() -> bool:
+            # Nobody could be told that a message cannot be written.
+            with contextlib.suppress(TraceError):
+                while rest := data[sum(done) :]:
+                    before = len(done)
+                    if not self._messages.send(rest, done):
+                        break
+                    if len(done) == before:
+                        return False
+            return True
+
+        self._wait_for(advance, self._messages, lambda: sum(done))
 
     def close(self) -> None:
-        """Write what waits, and close a file that was opened here.
+        """Write what waits, and close what was opened here.
 
         Raises:
             TraceError: the file system refused the rest.
         """
-        self.flush()
-        if self._owned:
-            self._owned = False
-            os.close(self.descriptor)
+        try:
+            self.flush()
+        finally:
+            self.channel.close()
+            self._messages.close()
+            if self._owned:
+                self._owned = False
+                os.close(self.descriptor)
 
     # ---- capturing
 
@@ -184,25 +315,3 @@ class Output:
         said = "".join(self._held)
         self._held.clear()
         return said
-
-
-def _write(descriptor: int, data: bytes, done: list[int]) -> bool:
-    """Write all of *data*, and put into *done* how many bytes each call has written; False when nobody reads it.
-
-    Raises:
-        TraceError: the device is full or failed.
-    """
-    rest = memoryview(data)
-    while rest:
-        try:
-            # Without a step of the interpreter in between: a signal's exception must not come before it is noted.
-            done.extend(map(os.write, (descriptor,), (rest,)))
-            rest = rest[done[-1] :]
-        except BlockingIOError:
-            # Somebody who shares the terminal or pipe made it non-blocking.
-            select.select([], [descriptor], [])
-        except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EIO):
-                return False
-            raise TraceError(f"cannot write output: {error.strerror}") from error
-    return True

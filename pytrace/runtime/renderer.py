@@ -8,7 +8,7 @@ from pytrace.events import EventSpec
 from pytrace.runtime import jsonout, messages
 from pytrace.runtime.clock import Clock
 from pytrace.runtime.context import Context, RenderOptions, RunState
-from pytrace.runtime.events import RunHandler
+from pytrace.runtime.events import RunHandler, Tally
 from pytrace.runtime.handlers import EAGER, HANDLERS, Make
 from pytrace.runtime.mapview import Reader
 from pytrace.runtime.messages import Totals
@@ -66,6 +66,10 @@ class Renderer:
 
     # ---- events
 
+    def kinds(self, kind: str) -> frozenset[int]:
+        """Ids of the events of a kind."""
+        return frozenset(spec.id for spec in self._manifest.events if spec.kind == kind)
+
     def end_batch(self) -> None:
         """All waiting events were handled: let their output be seen."""
         self.output.end_batch()
@@ -82,12 +86,10 @@ class Renderer:
 
     def _ignore_rest(self) -> None:
         # Who asks to end once more, as timers do until they are detached, loses nothing.
-        self.handlers[:] = [self._heed if spec.kind == "exit" else self._ignore for spec in self._manifest.events]
+        heed, ignore = Tally(lambda _count: None), Tally(self._ignore)
+        self.handlers[:] = [heed if spec.kind == "exit" else ignore for spec in self._manifest.events]
 
-    def _heed(self, _data: bytes, _offset: int, _length: int, _stride: int, _count: int) -> None:
-        pass
-
-    def _ignore(self, _data: bytes, _offset: int, _length: int, _stride: int, count: int) -> None:
+    def _ignore(self, count: int) -> None:
         self.ignored += count
 
     # ---- beginning and end

@@ -5,37 +5,47 @@ the data, mapped twice in a row so that no record ever wraps.  A record is a ``u
 ``u32`` page offset, and the payload, the whole rounded up to 8 bytes.
 
 The ring is only some milliseconds of events long at full rate, and formatting is slower than tracing.  So what has
-arrived is first copied out in one piece to a backlog in ordinary memory, which costs next to nothing for each record
-and frees the ring at once; handlers then work through the backlog, and the ring is looked at again between
-their slices.  Events are lost only when the backlog has grown to its limit too.
+arrived is first copied out to a backlog in ordinary memory, in pieces of :data:`COLLECT` bytes and with an index of its
+records (:mod:`pytrace.runtime.ring_index`), which frees the ring at once; handlers then work through the backlog, and
+the ring is looked at again between their slices.  Events are lost only when the backlog has grown to its limit too.
 
-Records that follow each other with the same length and event id are handed over as one *run*, so a handler can decode
-hundreds of them with one call into C.
+Each record is indexed once and handled once, in slices: a slice is handed to the handler of its event kind, or, where
+kinds take turns, formatted together (:mod:`pytrace.runtime.batches`).  How many events a slice has follows how long
+the ones before took, so that the caller's *enough* is asked every few milliseconds.
 """
 
 from __future__ import annotations
 
 import mmap
 import select
+import sys
+import time
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
 from pytrace.diagnostics import InternalError
 from pytrace.runtime import bpf
+from pytrace.runtime.batches import Batches, Group
 from pytrace.runtime.events import RunHandler
-
-BUSY = 1 << 31
-DISCARD = 1 << 30
-RECORD_HEADER = 8
+from pytrace.runtime.ring_index import RECORD_HEADER, Index, Listed, Repeated, Segment
 
 SLICE = 2048
-"""Most records that a handler gets in one call; the ring is looked at between two calls."""
+"""Most records that are handled together; the ring is looked at between two slices."""
+_SLICE_FIRST = 32
+_SLICE_SECONDS = 0.002
+"""A slice that takes longer than this makes the next one shorter."""
 
-BACKLOG_LARGEST = 512 << 20
+COLLECT = 1 << 19
+"""Most bytes that are copied out of the ring at once."""
+
+BACKLOG_LARGEST = 128 << 20
 BACKLOG_SMALLEST = 4 << 20
 _BACKLOG_SHARE = 8
+
+_LISTED_BYTES = 8
+"""Bytes that the index takes for a record which is listed by itself."""
 
 
 def backlog_limit(available: int) -> int:
@@ -44,14 +54,15 @@ def backlog_limit(available: int) -> int:
 
 
 class _Chunk:
-    """Records that were copied out of the ring. *runs* are (offset of the payload, length, stride, count)."""
+    """Records that were copied out of the ring up to *position*."""
 
-    __slots__ = ("data", "runs", "words")
+    __slots__ = ("data", "position", "segments", "size")
 
-    def __init__(self, data: bytes, runs: list[tuple[int, int, int, int]]) -> None:
+    def __init__(self, data: bytes, segments: list[Segment], position: int) -> None:
         self.data = data
-        self.runs = deque(runs)
-        self.words = memoryview(data).cast("I")
+        self.segments = deque(segments)
+        self.position = position
+        self.size = len(data) + sum(_LISTED_BYTES * part.records for part in segments if isinstance(part, Listed))
 
 
 class RingReader:
@@ -73,7 +84,6 @@ class RingReader:
         everything = stack.enter_context(memoryview(produced))
         self._producer = _view(stack, everything[:page], "Q")
         self._data = stack.enter_context(everything[page:])
-        self._words = stack.enter_context(self._data.cast("I"))
         self._position = self._consumer[0]
         self._backlog: deque[_Chunk] = deque()
         self._backlog_bytes = 0
@@ -82,143 +92,202 @@ class RingReader:
         # (position, header) must be seen before what we read next (header, payload), and our copy must be
         # done before the consumer position says so.
         self._fence = allocate_lock()
-        self._guess = SLICE
+        self.index = Index(stack.enter_context(self._data.cast("I")), self._fence)
+        self._batches = Batches()
+        self._most: dict[int, int] = {}
+        """How many events a slice of each kind may have; of kinds that take turns: under -1."""
+        self._awaited: frozenset[int] = frozenset()
+        self.noticed = False
+        """Whether an event of :meth:`notice` has been copied out of the ring; it may still wait to be handled."""
         self.handling = 0
         """Events that a handler was given and has not returned from; it may have raised."""
         self.position = 0
         """How far the output was before that (*position* of :meth:`drain`)."""
         self.peak_backlog = 0
-        """Most bytes that the backlog ever held."""
+        """Most bytes that the backlog ever held, with its index."""
+        self.slices = 0
+        """How many slices were handled."""
 
     def fileno(self) -> int:
         """The map's descriptor; it polls as readable while there are records."""
         return self._fd
+
+    def notice(self, kinds: Collection[int]) -> None:
+        """Tell in :attr:`noticed` when an event with an id among *kinds* has come."""
+        self._awaited = frozenset(kinds)
 
     @property
     def pending(self) -> bool:
         """Whether there is something to drain, in the ring or in the backlog."""
         return bool(self._backlog) or self._producer[0] != self._position
 
+    @property
+    def produced(self) -> int:
+        """How far programs have written: a position that :attr:`handled` reaches later."""
+        return self._producer[0]
+
+    @property
+    def handled(self) -> int:
+        """Up to which position everything has been handled."""
+        return self._backlog[0].position if self._backlog else self._position
+
     def drain(
-        self, handlers: Sequence[RunHandler], limit: int | None = None, position: Callable[[], int] = int
+        self,
+        handlers: Sequence[RunHandler],
+        limit: int | None = None,
+        position: Callable[[], int] = int,
+        enough: Callable[[], bool] = bool,
     ) -> int:
         """Hand events to ``handlers[event id]``, in the order in which they were reserved; gives their number.
 
-        Returns when nothing is left or, with *limit*, after about that many events. A handler may raise: its run counts
-        as taken, and the next call goes on behind it. *position* tells how far the output is, for :attr:`position`.
+        Returns when nothing is left, when *enough* says so (it is asked after each slice), or, with *limit*, after about
+        that many events. A handler may raise: its run counts as taken, and the next call goes on behind it. *position*
+        tells how far the output is, for :attr:`position`.
 
         Raises:
             InternalError: an event has an id that *handlers* does not have.
         """
         total = 0
         while limit is None or total < limit:
-            self._collect()
+            self.collect()
             if not self._backlog:
                 break
             self.position = position()
-            total += self._step(handlers, SLICE if limit is None else min(SLICE, limit - total))
+            total += self._slice(handlers, SLICE if limit is None else min(SLICE, limit - total))
+            if enough():
+                break
         return total
 
     def discard(self) -> int:
         """Drop everything that waits; gives the number of events, without those of a handler that was interrupted."""
         dropped = 0
         self._backlog_bytes = 0
-        self._collect()
-        while self._backlog:
-            dropped += sum(run[3] for chunk in self._backlog for run in chunk.runs)
+        while self.collect() or self._backlog:
+            dropped += sum(part.records for chunk in self._backlog for part in chunk.segments)
             self._backlog.clear()
             self._backlog_bytes = 0
-            self._collect()
         return dropped
 
     # ---- ring to backlog
 
-    def _collect(self) -> None:
-        """Copy all complete records to the backlog and give their room back to the kernel."""
+    def collect(self) -> bool:
+        """Copy complete records to the backlog, and give their room back to the kernel; whether there were any."""
         position = self._position
-        waiting = self._producer[0] - position
+        waiting = min(self._producer[0] - position, COLLECT)
         if not waiting or self._backlog_bytes >= self._backlog_limit:
-            return
+            return False
         with self._fence:
             start = position & (self._size - 1)
-            runs, end = self._walk(start, start + waiting)
+        segments, end = self.index.segments(start, start + waiting)
         if end == start:
-            return
+            return False
         with self._fence:
             data = bytes(self._data[start:end])
-        chunks = (_Chunk(data, runs),) if runs else ()
+        if self._awaited and not self.noticed:
+            self.noticed = any(kind in part.kinds for part in segments for kind in self._awaited)
+        made = _Chunk(data, segments, position)
+        chunks = (made,) if segments else ()
         # Nothing is called between these two, so that no signal's exception comes between them.
         self._backlog += chunks
         self._position = position + (end - start)
         with self._fence:
             self._consumer[0] = self._position
-        if runs:
-            self._backlog_bytes += len(data)
+        if segments:
+            self._backlog_bytes += made.size
             self.peak_backlog = max(self.peak_backlog, self._backlog_bytes)
-
-    def _walk(self, start: int, end: int) -> tuple[list[tuple[int, int, int, int]], int]:
-        """Runs of equal length from *start* up to the first unfinished record, and the place where that is.
-
-        A guess that the next *n* records are as long as this one is checked with one strided read of the header
-        words: if all of them agree, each is indeed a header, by induction. The guess grows while it holds.
-        """
-        words = self._words
-        runs: list[tuple[int, int, int, int]] = []
-        place, guess = start, 1
-        while place < end:
-            word = words[place >> 2]
-            if word & BUSY:
-                break
-            step = ((word & ~DISCARD) + RECORD_HEADER + 7) & ~7
-            count = min(guess, (end - place) // step)
-            if count > 1:
-                seen = words[place >> 2 : (place + count * step) >> 2 : step >> 2].tolist()
-                agreeing = seen.count(word)
-                if agreeing != count:
-                    count = next(index for index, other in enumerate(seen) if other != word)
-                guess = guess * 2 if agreeing == len(seen) else max(1, count)
-            else:
-                guess = 2
-            if not word & DISCARD:
-                first = place - start + RECORD_HEADER
-                if runs and runs[-1][1] == word and runs[-1][0] + step * runs[-1][3] == first:
-                    first, _, _, before = runs.pop()
-                    runs.append((first, word, step, before + count))
-                else:
-                    runs.append((first, word, step, count))
-            place += count * step
-            if guess > 1 << 14:
-                guess = 1 << 14
-        return runs, place
+        return True
 
     # ---- backlog to handlers
 
-    def _step(self, handlers: Sequence[RunHandler], most: int) -> int:
-        """Hand over one run, cut to *most* events and to events of one id."""
+    def _slice(self, handlers: Sequence[RunHandler], most: int) -> int:
+        """Handle the first records of the backlog, *most* at most (but a repeated sequence as a whole)."""
+        self.slices += 1
         chunk = self._backlog[0]
-        offset, length, stride, count = chunk.runs[0]
-        identity = chunk.words[offset >> 2]
-        # As in _walk the guess follows what was met: kinds of events that alternate must not cost a long look each.
-        taken = min(count, most, self._guess)
-        if taken > 1:
-            seen = chunk.words[offset >> 2 : (offset + taken * stride - RECORD_HEADER) >> 2 : stride >> 2].tolist()
-            if seen.count(identity) != taken:
-                taken = next(index for index, other in enumerate(seen) if other != identity)
-        self._guess = min(SLICE, max(2, 2 * taken))
-        # As in _collect: the events are either in the backlog or being handled, whenever a signal comes.
-        self.handling = taken
-        if taken < count:
-            chunk.runs[0] = (offset + taken * stride, length, stride, count - taken)
-        else:
-            chunk.runs.popleft()
-            if not chunk.runs:
-                self._backlog.popleft()
-                self._backlog_bytes -= len(chunk.data)
-        if identity >= len(handlers):
-            raise InternalError(f"event with unknown id {identity}; the script has {len(handlers)} kinds of events")
-        handlers[identity](chunk.data, offset, length, stride, taken)
+        part = chunk.segments[0]
+        if isinstance(part, Repeated):
+            if len(part.identities) == 1:
+                return self._run(handlers, chunk, part, most)
+            group = self._batches.sequence(handlers, part)
+            if group is not None:
+                return self._group(group, chunk, part, most)
+            part = chunk.segments[0] = part.listed()
+        return self._mixture(handlers, chunk, part, most)
+
+    # As in collect, nothing is called between noting what is handled and taking it out: the events are either in the
+    # backlog or being handled, whenever a signal comes.
+
+    def _run(self, handlers: Sequence[RunHandler], chunk: _Chunk, part: Repeated, most: int) -> int:
+        """Hand over events of one kind that follow each other regularly."""
+        (identity,), (length,) = part.identities, part.lengths
+        handler = _handler(handlers, identity)
+        count = min(part.count, most, self._most.get(identity, _SLICE_FIRST))
+        offset, stride = part.offset, part.stride
+        self.handling = count
+        part.offset = offset + count * stride
+        part.count -= count
+        self._trim(chunk)
+        began = time.monotonic()
+        handler(chunk.data, offset, length, stride, count)
+        self._measure(identity, count, time.monotonic() - began)
         self.handling = 0
-        return taken
+        return count
+
+    def _group(self, group: Group, chunk: _Chunk, part: Repeated, most: int) -> int:
+        """Hand over a sequence of kinds that is there again and again."""
+        each = len(part.identities)
+        count = min(part.count, max(1, min(most, self._most.get(-1, _SLICE_FIRST)) // each))
+        offset, records = part.offset, count * each
+        self.handling = records
+        part.offset = offset + count * part.stride
+        part.count -= count
+        self._trim(chunk)
+        began = time.monotonic()
+        group(chunk.data, offset, count)
+        self._measure(-1, records, time.monotonic() - began)
+        self.handling = 0
+        return records
+
+    def _mixture(self, handlers: Sequence[RunHandler], chunk: _Chunk, part: Listed, most: int) -> int:
+        """Hand over records that are listed one by one: those in front that can be formatted together, or one."""
+        first = part.next
+        identities = part.identities[first : first + min(most, self._most.get(-1, _SLICE_FIRST))]
+        together = self._batches.together(handlers, identities)
+        places = part.places[first : first + max(1, together)]
+        count = len(places)
+        self.handling = count
+        part.next = first + count
+        self._trim(chunk)
+        began = time.monotonic()
+        if together:
+            self._batches.handle(handlers, chunk.data, places, identities[:count])
+            self._measure(-1, count, time.monotonic() - began)
+        else:
+            length = int.from_bytes(chunk.data[places[0] - RECORD_HEADER : places[0] - 4], sys.byteorder)
+            _handler(handlers, identities[0])(chunk.data, places[0], length, RECORD_HEADER, 1)
+        self.handling = 0
+        return count
+
+    def _trim(self, chunk: _Chunk) -> None:
+        """The first segment of *chunk* was taken from: forget what is empty."""
+        if not chunk.segments[0].records:
+            chunk.segments.popleft()
+            if not chunk.segments:
+                self._backlog.popleft()
+                self._backlog_bytes -= chunk.size
+
+    def _measure(self, kind: int, count: int, seconds: float) -> None:
+        """Let the next slice of *kind* take about as long as one should."""
+        most = self._most.get(kind, _SLICE_FIRST)
+        if seconds > _SLICE_SECONDS:
+            self._most[kind] = max(1, int(count * _SLICE_SECONDS / seconds))
+        elif count >= most:
+            self._most[kind] = min(2 * most, SLICE)
+
+
+def _handler(handlers: Sequence[RunHandler], identity: int) -> RunHandler:
+    if identity >= len(handlers):
+        raise InternalError(f"event with unknown id {identity}; the script has {len(handlers)} kinds of events")
+    return handlers[identity]
 
 
 def _view(stack: ExitStack, whole: memoryview, code: str) -> memoryview:
@@ -243,23 +312,34 @@ class EventLoop:
         self._poll = stack.enter_context(select.epoll())
         self._poll.register(reader.fileno(), select.EPOLLIN)
         self._listening = True
+        self._full: int | None = None
 
     def watch(self, descriptor: int) -> None:
         """Also wake up when *descriptor* can be read."""
         self._poll.register(descriptor, select.EPOLLIN)
 
-    def wait(self, timeout: float | None, drained: int = 0) -> list[int]:
+    def wait_for_room(self, descriptor: int | None) -> None:
+        """Also wake up when *descriptor* can be written to (None: not any more)."""
+        if descriptor != self._full:
+            if self._full is not None:
+                self._poll.unregister(self._full)
+            if descriptor is not None:
+                self._poll.register(descriptor, select.EPOLLOUT)
+            self._full = descriptor
+
+    def wait(self, timeout: float | None, drained: int = 0, *, events: bool = True) -> list[int]:
         """Wait for at most *timeout* seconds; gives the ready descriptors among those of :meth:`watch`.
 
-        *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain.
+        *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain. Without
+        *events* the ring is not waited for.
         """
-        if drained >= self.BUSY_COUNT:
+        if events and drained >= self.BUSY_COUNT:
             self._listen(False)
             timeout = self.REST if timeout is None else min(timeout, self.REST)
         else:
-            self._listen(True)
-        ring = self._reader.fileno()
-        return [descriptor for descriptor, _ in self._poll.poll(timeout) if descriptor != ring]
+            self._listen(events)
+        others = (self._reader.fileno(), self._full)
+        return [descriptor for descriptor, _ in self._poll.poll(timeout) if descriptor not in others]
 
     def _listen(self, wanted: bool) -> None:
         if wanted != self._listening:
