@@ -43,32 +43,26 @@ class Batches:
 
     def together(self, handlers: Sequence[RunHandler], identities: Sequence[int]) -> int:
         """How many of the first events with these *identities* can be handled by one call of :meth:`handle`."""
-        kinds = {identity for identity in set(identities) if identity < len(handlers) and _batched(handlers[identity])}
-        if kinds.issuperset(identities):
+        single = {identity for identity in set(identities) if not _batched(handlers, identity)}
+        if not single:
             return len(identities)
-        return next(index for index, identity in enumerate(identities) if identity not in kinds)
+        return next(index for index, identity in enumerate(identities) if identity in single)
 
     def handle(
         self, handlers: Sequence[RunHandler], data: bytes, places: Sequence[int], identities: Sequence[int]
     ) -> None:
-        """Handle the events at *places*, all of them of kinds that :meth:`together` has counted."""
-        ones: dict[int, Callable[[bytes, int], bytes]] = {}
+        """Handle the records at *places* (in words), all of them of kinds that :meth:`together` has counted."""
         kinds = set(identities)
-        texts: Texts | None = None
+        ones = [_nothing] * (max(kinds) + 1)
+        extend: Callable[[list[bytes]], None] | None = None
         for kind in kinds:
             handler = handlers[kind]
             if isinstance(handler, Texts):
-                texts = handler
-                ones[kind] = handler.formatter.one
+                extend, ones[kind] = handler.extend, handler.formatter.listed
             elif isinstance(handler, Tally):
                 handler.add(sum(identity == kind for identity in identities) if len(kinds) > 1 else len(identities))
-                ones[kind] = _nothing
-        if texts is None:
-            return
-        if len(kinds) == 1:
-            texts.extend(texts.formatter.many(data, places))
-        else:
-            texts.extend([ones[identity](data, place) for identity, place in zip(identities, places, strict=True)])
+        if extend is not None:
+            extend([ones[identity](data, place) for identity, place in zip(identities, places)])  # noqa: B905
 
 
 def _nothing(_data: bytes, _offset: int) -> bytes:
@@ -76,7 +70,10 @@ def _nothing(_data: bytes, _offset: int) -> bytes:
     return b""
 
 
-def _batched(handler: RunHandler) -> bool:
+def _batched(handlers: Sequence[RunHandler], identity: int) -> bool:
+    if identity >= len(handlers):
+        return False
+    handler = handlers[identity]
     return isinstance(handler, Tally) or (isinstance(handler, Texts) and handler.quick)
 
 

@@ -28,6 +28,7 @@ Reader = Callable[[bytes, int], Any]
 """``read(data, offset)``: what the event at *offset* holds."""
 
 _RECORD_HEADER = 8
+_WORD = 4
 _LENGTH = CUT - 1
 
 # A string ends at its first NUL; one of the greatest length without was cut, and gets the trailer.
@@ -160,30 +161,38 @@ class Formatter:
     @cached_property
     def one(self) -> Callable[[bytes, int], bytes]:
         """``one(data, offset)``: the text of the event at *offset*."""
+        return self._one("place", 0)
+
+    @cached_property
+    def listed(self) -> Callable[[bytes, int], bytes]:
+        """``listed(data, place)``: the text of the event whose record starts at word *place*."""
+        return self._one(f"{_WORD} * place", _RECORD_HEADER)
+
+    def _one(self, start: str, before: int) -> Callable[[bytes, int], bytes]:
+        """The text of an event that is *before* bytes after the place that the expression *start* tells."""
         constant = self.constant
         if constant is not None:
-            return lambda _data, _offset: constant
+            return lambda _data, _place: constant
         plan = self.plan()
         lines = [
             "def made(data, place):",
-            f"    {plan.arguments}= UNPACK(data, place)",
-            f"    end = place + {self._layout.fixed_size}",
+            f"    {plan.arguments}= UNPACK(data, {start})",
+            *([f"    end = {start} + {before + self._layout.fixed_size}"] if plan.steps else []),
             *(f"    {step}" for step in plan.steps),
             f"    return FORMAT % ({', '.join(plan.values)},)",
         ]
         made: Callable[[bytes, int], bytes] = plan.compile(
-            "\n".join(lines), UNPACK=plan.structure().unpack_from, FORMAT=self.text
+            "\n".join(lines), UNPACK=plan.structure(before + HEADER).unpack_from, FORMAT=self.text
         )
         return made
 
     @cached_property
     def many(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
-        """``many(data, places)``: the texts of the events at *places*."""
-        one = self.one
+        """``many(data, offsets)``: the texts of the events at *offsets*."""
         if not self.fixed:
             return self._loop()
-        if self.constant is not None:
-            return lambda data, places: [one(data, place) for place in places]
+        if (constant := self.constant) is not None:
+            return lambda _data, places: [constant for _ in places]
         made, unpack = self._listing, self.plan().structure().unpack_from
         return lambda data, places: made(map(unpack, repeat(data), places))
 

@@ -19,6 +19,7 @@ from operator import itemgetter
 BUSY = 1 << 31
 DISCARD = 1 << 30
 RECORD_HEADER = 8
+WORD = 4
 
 WINDOW = 16
 """Records that are looked at one by one before the next search for a sequence that repeats."""
@@ -69,15 +70,15 @@ class Repeated:
 
     def listed(self) -> Listed:
         """The same records one by one."""
-        end = self.offset + self.count * self.stride
-        ranges = [range(self.offset + start, end + start, self.stride) for start in self.starts]
+        first, stride = (self.offset - RECORD_HEADER) // WORD, self.stride // WORD
+        ranges = [range(first + start // WORD, first + start // WORD + self.count * stride, stride) for start in self.starts]
         return Listed(
             array("I", chain.from_iterable(zip(*ranges, strict=True))), array("I", self.identities * self.count)
         )
 
 
 class Listed:
-    """Records one by one: *places* of their payloads, *identities* of their events."""
+    """Records one by one: *places* (where their headers are, in words of 4 bytes), *identities* of their events."""
 
     __slots__ = ("identities", "next", "places")
 
@@ -108,6 +109,9 @@ class Index:
     def __init__(self, words: memoryview, fence: AbstractContextManager[object] | None = None) -> None:
         self._words = words
         self._fence = fence or allocate_lock()
+        self._steps: dict[int, int] = {}
+        """Words from a record to the next one, by the first word of its header; only of complete records."""
+        self._longest = 1
         self._guess = WINDOW
         self._stretch = WINDOW
         self.visited = 0
@@ -116,94 +120,109 @@ class Index:
     def segments(self, start: int, end: int) -> tuple[list[Segment], int]:
         """The complete records from *start* on, up to the first one that is unfinished or starts at *end* or after it.
 
-        Offsets in segments count from *start*. Also gives the place where the first record that is left out starts.
+        Places in segments count from *start*. Also gives the place where the first record that is left out starts.
         """
         found: list[Segment] = []
+        words = self._words[start // WORD :]
+        place, limit = 0, (end - start) // WORD
         places: list[int] = []
-        lengths: list[int] = []
-        place = start
-        while True:
+        more = True
+        while more:
             window = len(places)
-            place, more = self._list(place, end, WINDOW, places, lengths)
+            place, more = self._list(words, place, limit, WINDOW, places)
             if not more:
                 break
-            sequence = self._sequence(places[window:], lengths[window:])
-            repeated = None if sequence is None else self._repeated(start, places[window], end, sequence)
+            repeated = self._repeated(words, places[window:], limit)
             if repeated is not None:
-                del places[window:], lengths[window:]
-                self._close(found, start, places)
+                del places[window:]
+                self._close(found, words, places)
                 found.append(repeated)
-                place = start + repeated.offset - RECORD_HEADER + repeated.count * repeated.stride
-                places, lengths = [], []
+                place = (repeated.offset - RECORD_HEADER + repeated.count * repeated.stride) // WORD
+                places = []
                 self._stretch = WINDOW
                 continue
-            place, more = self._list(place, end, self._stretch, places, lengths)
+            place, more = self._list(words, place, limit, self._stretch, places)
             self._stretch = min(2 * self._stretch, _STRETCH_LARGEST)
-            if not more:
-                break
-        self._close(found, start, places)
-        return found, place
+        self._close(found, words, places)
+        return found, start + place * WORD
 
-    def _list(self, place: int, end: int, most: int, places: list[int], lengths: list[int]) -> tuple[int, bool]:
+    def count(self, start: int, end: int) -> tuple[int, int]:
+        """How many records :meth:`segments` would find, and the same place."""
+        words = self._words[start // WORD :]
+        place, limit, steps = 0, (end - start) // WORD, self._steps
+        count = 0
+        while place < limit:
+            word = words[place]
+            if word & BUSY:
+                break
+            count += not word & DISCARD
+            place += steps.get(word) or _step(word)
+        return count, start + place * WORD
+
+    def _list(self, words: memoryview, place: int, end: int, most: int, places: list[int]) -> tuple[int, bool]:
         """Note *most* records (some may be discarded ones); gives where the next starts, and whether so many are there."""
-        words = self._words
-        before = len(places)
-        more = True
-        for _ in range(most):
+        steps, note = self._steps, places.append
+        before, count = len(places), 0
+        while count < most:
+            # So many fit whatever their lengths, and none of them has to be compared with the end.
+            sure = min(most - count, (end - place) // self._longest) or 1
             if place >= end:
-                more = False
                 break
-            word = words[place >> 2]
-            if word < DISCARD:
-                places.append(place)
-                lengths.append(word)
-            elif word & BUSY:
-                more = False
-                break
-            place += ((word & ~DISCARD) + RECORD_HEADER + 7) & ~7
+            try:
+                for _ in range(sure):
+                    step = steps[words[place]]
+                    note(place)
+                    place += step
+            except KeyError:
+                word = words[place]
+                if word & BUSY:
+                    break
+                step = _step(word)
+                if word & DISCARD:
+                    place += step
+                else:
+                    steps[word] = step
+                    self._longest = max(self._longest, step)
+                sure = 0
+            count += sure or 1
         self.visited += len(places) - before
-        return place, more
+        return place, count >= most
 
-    def _close(self, found: list[Segment], start: int, places: list[int]) -> None:
+    def _close(self, found: list[Segment], words: memoryview, places: list[int]) -> None:
         """Make a segment of the records at *places*."""
-        if not places:
-            return
-        identities = array("I", self._identities(places))
-        shift = RECORD_HEADER - start
-        found.append(Listed(array("I", [place + shift for place in places]), identities))
+        if places:
+            found.append(Listed(array("I", places), array("I", self._identities(words, places))))
 
-    def _identities(self, places: list[int]) -> tuple[int, ...]:
+    def _identities(self, words: memoryview, places: list[int]) -> tuple[int, ...]:
+        """Event ids of the records at *places*."""
         with self._fence:
-            if len(places) == 1:
-                return (self._words[(places[0] + RECORD_HEADER) >> 2],)
-            found: tuple[int, ...] = itemgetter(*[(place + RECORD_HEADER) >> 2 for place in places])(self._words)
-            return found
+            return _at(words[RECORD_HEADER // WORD :], places)
 
-    def _sequence(self, places: list[int], lengths: list[int]) -> list[tuple[int, int]] | None:
-        """Length and event id of the records that a window repeats; None when it repeats nothing."""
+    def _repeated(self, words: memoryview, places: list[int], end: int) -> Repeated | None:
+        """What the window of records at *places* repeats, and how often; None when that is not worth while."""
         if len(places) < WINDOW:
             return None
-        keys = list(zip(lengths, self._identities(places), strict=True))
+        keys = list(zip(_at(words, places), self._identities(words, places), strict=True))
         for period in range(1, LONGEST + 1):
             if keys[period:] == keys[:-period]:
-                return keys[:period]
-        return None
-
-    def _repeated(self, start: int, place: int, end: int, sequence: list[tuple[int, int]]) -> Repeated | None:
-        """How often *sequence* is there from *place* on; None when that is not worth while."""
+                break
+        else:
+            return None
+        sequence = keys[:period]
         starts: list[int] = []
         stride = 0
         for length, _ in sequence:
             starts.append(stride)
-            stride += (length + RECORD_HEADER + 7) & ~7
-        count = self._repetitions(place, stride, (end - place) // stride, starts, sequence)
-        if count * len(sequence) < LEAST:
+            stride += _step(length)
+        count = self._repetitions(words, places[0], stride, (end - places[0]) // stride, starts, sequence)
+        if count * period < LEAST:
             return None
         lengths, identities = zip(*sequence, strict=True)
-        return Repeated(place - start + RECORD_HEADER, stride, count, identities, tuple(starts), lengths)
+        offset = places[0] * WORD + RECORD_HEADER
+        return Repeated(offset, stride * WORD, count, identities, tuple(WORD * start for start in starts), lengths)
 
     def _repetitions(
-        self, place: int, stride: int, room: int, starts: list[int], sequence: list[tuple[int, int]]
+        self, words: memoryview, place: int, stride: int, room: int, starts: list[int], sequence: list[tuple[int, int]]
     ) -> int:
         """How many repetitions there are, at most *room*.
 
@@ -215,11 +234,12 @@ class Index:
         while count < room:
             guess = agreeing = min(self._guess, room - count)
             first = place + count * stride
-            for behind, (length, _) in zip(starts, sequence, strict=True):
-                agreeing = min(agreeing, self._agreeing(first + behind, stride, guess, length))
+            for start, (length, _) in zip(starts, sequence, strict=True):
+                agreeing = min(agreeing, self._agreeing(words, first + start, stride, guess, length))
             with self._fence:
-                for behind, (_, identity) in zip(starts, sequence, strict=True):
-                    agreeing = min(agreeing, self._agreeing(first + behind + RECORD_HEADER, stride, agreeing, identity))
+                first += RECORD_HEADER // WORD
+                for start, (_, identity) in zip(starts, sequence, strict=True):
+                    agreeing = min(agreeing, self._agreeing(words, first + start, stride, agreeing, identity))
             count += agreeing
             if agreeing < guess:
                 self._guess = max(WINDOW, agreeing)
@@ -227,12 +247,24 @@ class Index:
             self._guess = min(2 * self._guess, most)
         return count
 
-    def _agreeing(self, place: int, stride: int, count: int, value: int) -> int:
-        """How many of *count* words, *stride* bytes from each other, are *value* before the first that is not."""
+    def _agreeing(self, words: memoryview, place: int, stride: int, count: int, value: int) -> int:
+        """How many of *count* words, *stride* from each other, are *value* before the first that is not."""
         if not count:
             return 0
-        seen = self._words[place >> 2 : (place + (count - 1) * stride + 4) >> 2 : stride >> 2].tolist()
+        seen = words[place : place + (count - 1) * stride + 1 : stride].tolist()
         self.visited += count
         if seen.count(value) == count:
             return count
         return next(index for index, other in enumerate(seen) if other != value)
+
+
+def _step(word: int) -> int:
+    """Words from a record with this header to the next one."""
+    return (((word & ~DISCARD) + RECORD_HEADER + 7) & ~7) // WORD
+
+
+def _at(words: memoryview, places: list[int]) -> tuple[int, ...]:
+    if len(places) == 1:
+        return (words[places[0]],)
+    found: tuple[int, ...] = itemgetter(*places)(words)
+    return found

@@ -29,7 +29,7 @@ from pytrace.diagnostics import InternalError
 from pytrace.runtime import bpf
 from pytrace.runtime.batches import Batches, Group
 from pytrace.runtime.events import RunHandler
-from pytrace.runtime.ring_index import RECORD_HEADER, Index, Listed, Repeated, Segment
+from pytrace.runtime.ring_index import RECORD_HEADER, WORD, Index, Listed, Repeated, Segment
 
 SLICE = 2048
 """Most records that are handled together; the ring is looked at between two slices."""
@@ -40,7 +40,7 @@ _SLICE_SECONDS = 0.002
 COLLECT = 1 << 19
 """Most bytes that are copied out of the ring at once."""
 
-BACKLOG_LARGEST = 128 << 20
+BACKLOG_LARGEST = 64 << 20
 BACKLOG_SMALLEST = 4 << 20
 _BACKLOG_SHARE = 8
 
@@ -160,12 +160,19 @@ class RingReader:
 
     def discard(self) -> int:
         """Drop everything that waits; gives the number of events, without those of a handler that was interrupted."""
-        dropped = 0
+        dropped = sum(part.records for chunk in self._backlog for part in chunk.segments)
+        self._backlog.clear()
         self._backlog_bytes = 0
-        while self.collect() or self._backlog:
-            dropped += sum(part.records for chunk in self._backlog for part in chunk.segments)
-            self._backlog.clear()
-            self._backlog_bytes = 0
+        while waiting := self._producer[0] - self._position:
+            with self._fence:
+                start = self._position & (self._size - 1)
+            count, end = self.index.count(start, start + min(waiting, COLLECT))
+            if end == start:
+                break
+            dropped += count
+            self._position += end - start
+            with self._fence:
+                self._consumer[0] = self._position
         return dropped
 
     # ---- ring to backlog
@@ -262,8 +269,9 @@ class RingReader:
             self._batches.handle(handlers, chunk.data, places, identities[:count])
             self._measure(-1, count, time.monotonic() - began)
         else:
-            length = int.from_bytes(chunk.data[places[0] - RECORD_HEADER : places[0] - 4], sys.byteorder)
-            _handler(handlers, identities[0])(chunk.data, places[0], length, RECORD_HEADER, 1)
+            start = places[0] * WORD
+            offset, length = start + RECORD_HEADER, int.from_bytes(chunk.data[start : start + WORD], sys.byteorder)
+            _handler(handlers, identities[0])(chunk.data, offset, length, RECORD_HEADER, 1)
         self.handling = 0
         return count
 
@@ -279,8 +287,9 @@ class RingReader:
         """Let the next slice of *kind* take about as long as one should."""
         most = self._most.get(kind, _SLICE_FIRST)
         if seconds > _SLICE_SECONDS:
-            self._most[kind] = max(1, int(count * _SLICE_SECONDS / seconds))
-        elif count >= most:
+            # Perhaps another process had the processor meanwhile.
+            self._most[kind] = max(1, most // 4, int(count * _SLICE_SECONDS / seconds))
+        elif 2 * count > most:
             self._most[kind] = min(2 * most, SLICE)
 
 
