@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import floods
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "programs" / "build"
 LINKS = ROOT / ".cache" / "soak"
@@ -188,12 +190,16 @@ def main() -> int:
     parser.add_argument("minutes", nargs="?", type=float, default=10.0)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--rate", metavar="EVENTS", type=int, help="instead, print so many events at full rate")
+    parser.add_argument("--floods", metavar="SECONDS", type=float, help="instead, floods of all mixes, so long each")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only floods with TEXT in 'mix to output'")
     options = parser.parse_args()
     LINKS.mkdir(parents=True, exist_ok=True)
     for name in ("flood", "calls", "forks"):
         link = LINKS / f"soak_{name}"
         link.unlink(missing_ok=True)
         link.symlink_to(PROGRAMS / name)
+    if options.floods:
+        return 0 if floods.floods(PROGRAMS / "flood", options.floods, options.only) else 1
     if options.rate:
         return 0 if full_rate(options.rate) else 1
     seen, lost, said = soak(60 * options.minutes)

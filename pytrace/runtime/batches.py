@@ -53,7 +53,7 @@ class Batches:
     ) -> None:
         """Handle the records at *places* (in words), all of them of kinds that :meth:`together` has counted."""
         kinds = set(identities)
-        ones = [_nothing] * (max(kinds) + 1)
+        ones: list[Callable[[bytes, int], bytes]] = [_nothing] * (max(kinds) + 1)
         extend: Callable[[list[bytes]], None] | None = None
         for kind in kinds:
             handler = handlers[kind]

@@ -11,11 +11,14 @@ import errno
 import os
 import select
 import stat
+import time
 
 from pytrace.diagnostics import TraceError
 
 _AT_ONCE = 4096
 """What a pipe that polls as writable takes without waiting (``PIPE_BUF``)."""
+_PAUSE = 0.01
+"""Seconds until the next try where polling does not tell whether there is room."""
 
 
 class Channel:
@@ -26,6 +29,8 @@ class Channel:
         self._own = -1
         self._polls = False
         self._prepared = False
+        self.unsure = False
+        """Whether it polls as writable although nothing could be written (a terminal does when little room is left)."""
 
     def fileno(self) -> int:
         """The descriptor that polls as writable when there is room."""
@@ -59,7 +64,10 @@ class Channel:
                 data = data[:_AT_ONCE]
             # Without a step of the interpreter in between: a signal's exception must not come before it is noted.
             done.extend(map(os.write, (self.fileno(),), (data,)))
+            self.unsure = False
         except BlockingIOError:
+            self.unsure = False
+            self.unsure = self.wait(0)
             return True
         except OSError as error:
             if error.errno in (errno.EPIPE, errno.EIO):
@@ -69,6 +77,9 @@ class Channel:
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is room, at most so long; whether there is."""
+        if self.unsure:
+            time.sleep(min(seconds, _PAUSE))
+            return True
         poll = select.poll()
         poll.register(self.fileno(), select.POLLOUT)
         return bool(poll.poll(seconds * 1000))

@@ -18,9 +18,9 @@ TURN = 0.005
 """Seconds that one turn takes about; the last slice of events may come on top."""
 LOOK_EVERY = 0.01
 """Most seconds between two looks at signals and the like while the output takes nothing."""
-ENDING = 0.5
+ENDING = 0.3
 """Seconds in which what waits is printed after the user has asked for the end and all probes are detached."""
-STUCK = 0.25
+STUCK = 0.2
 """Seconds after which an output that takes nothing is not waited for any more then."""
 
 UNPRINTED = ("unprinted", 0)
@@ -53,8 +53,10 @@ class Consumer:
         self._more = False
         """Whether the last turn was over before everything was handled."""
         self._left = 0
+        self.events_over = False
+        """Whether all that is still printed are maps: these are waited for, unless events were left unprinted."""
         ring.notice(renderer.kinds("exit"))
-        output.impatient = ending
+        output.impatient = lambda: ending() and (not self.events_over or self._left + output.left > 0)
 
     def turn(self) -> int:
         """Handle what waits, for :data:`TURN` seconds, and let its output be seen; gives the number of events."""
@@ -80,13 +82,16 @@ class Consumer:
     def wait(self, loop: EventLoop, most: float) -> list[int]:
         """Wait until there is something for a turn to do, at most so many seconds; gives what *loop* gives."""
         output = self._output
-        loop.wait_for_room(output.channel.fileno() if output.waiting else None)
+        polls = output.waiting and not output.channel.unsure
+        loop.wait_for_room(output.channel.fileno() if polls else None)
         if output.congested:
             return loop.wait(LOOK_EVERY, events=False)
+        if output.waiting:
+            most = min(most, LOOK_EVERY)
         return loop.wait(0 if self._more else most, self._drained)
 
     def drain(self) -> None:
-        """Handle all events that have been sent by now, or as many as the end that the user asked for leaves time for."""
+        """Handle all events that have been sent by now, or those that there is time for once the end was asked for."""
         end = self._ring.produced
         while self._ring.handled < end and not self._late():
             if not self.turn() and not self._pause():

@@ -276,7 +276,7 @@ def sequence_formatter(
 
 
 class Texts:
-    """The run handler of a place whose events each print one text; those of several places can be formatted together."""
+    """The run handler of a place whose events each print one text; several places can be formatted together."""
 
     def __init__(self, formatter: Formatter, extend: Callable[[list[bytes]], None], *, quick: bool) -> None:
         self.formatter = formatter

@@ -83,7 +83,7 @@ class LiveSession:
         self._links = stack.enter_context(ExitStack())
         self._opened = Opened()
         self._next_report = 0.0
-        self._maps_begun = False
+        self._summed_up = False
         self._target = self._open_target()
 
     def _open_target(self) -> int | None:
@@ -136,12 +136,14 @@ class LiveSession:
     def _break_off(self) -> None:
         """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
         totals = self._detach()
-        if self._maps_begun:
+        if self._consumer.events_over:
             self.output.drop()
-            self._warn(_NO_MAPS)
-            return
-        self._consumer.break_off()
-        self.renderer.broken_off({**totals, **self._consumer.totals()})
+            if self.loaded.manifest.maps:
+                self._warn(_NO_MAPS)
+        else:
+            self._consumer.break_off()
+        if not self._summed_up:
+            self.renderer.broken_off({**totals, **self._consumer.totals()})
 
     def _detach(self) -> dict[Key, int]:
         """Detach all probes; gives what was lost, as far as no end probe can lose more."""
@@ -324,6 +326,14 @@ class LiveSession:
         if status is not None:
             self.output.message(f"the command {_status_text(status)}\n")
 
+    def _sum_up(self, totals: dict[Key, int]) -> None:
+        """Tell what was lost; on standard error where JSON output, which should say so, is not read."""
+        self.renderer.summary(totals)
+        if self.output.json:
+            self.output.flush()
+            if self.output.gave_up:
+                self.renderer.broken_off(totals)
+
     def _finish(self) -> int:
         notify.systemd("STOPPING=1")
         before = self._detach()
@@ -339,15 +349,16 @@ class LiveSession:
         self.renderer.losses(totals, ended=True)
         self.output.flush()
         totals |= self._consumer.totals()
-        self._maps_begun = True
+        self._consumer.events_over = True
         # A run that a failed assertion ended has nothing more to say.
         if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
             if self._ahead is not None:
                 self._ahead.finish()
             self.renderer.print_maps()
-            if self.loaded.manifest.maps and ("unprinted", 0) in totals and self.output.gave_up:
+            if self.output.gave_up and self.loaded.manifest.maps:
                 self._warn(_NO_MAPS)
-        self.renderer.summary(totals)
+        self._sum_up(totals)
+        self._summed_up = True
         self._tell_child()
         for text in self._symbols.notices():
             self._warn(text)

@@ -1,10 +1,10 @@
 """Where the records of the event ring are: one pass over what has arrived.
 
 Most of a flood is regular: events of one kind, or the same sequence of kinds again and again, as a probe with several
-``printf`` sends it.  Looking at each record by itself costs several times what formatting costs when it is done for many
-records at once.  So the pass looks for a sequence that repeats (of up to :data:`LONGEST` records; an event of one kind is
-a sequence of one) and checks by strided reads of the header words how often it does.  What does not repeat is listed
-record by record.  Either way each record is looked at a fixed number of times, whatever the order of kinds.
+``printf`` sends it.  Looking at each record by itself costs as much as formatting it does when that is done for many
+records at once.  So the pass looks for a sequence that repeats (of up to :data:`LONGEST` records; events of one kind
+are a sequence of one) and checks by strided reads of the header words how often it does.  What does not repeat is
+listed record by record.  Either way each record is looked at a fixed number of times, whatever the order of kinds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Repeated:
     def listed(self) -> Listed:
         """The same records one by one."""
         first, stride = (self.offset - RECORD_HEADER) // WORD, self.stride // WORD
-        ranges = [range(first + start // WORD, first + start // WORD + self.count * stride, stride) for start in self.starts]
+        starts = [first + start // WORD for start in self.starts]
+        ranges = [range(start, start + self.count * stride, stride) for start in starts]
         return Listed(
             array("I", chain.from_iterable(zip(*ranges, strict=True))), array("I", self.identities * self.count)
         )
@@ -104,7 +105,8 @@ Segment = Repeated | Listed
 
 class Index:
     """Finds records in the data of a ring, which *words* shows. *fence* orders memory: it is acquired and released
-    between reading a record's header and reading what the header says is complete."""
+    between reading a record's header and reading what the header says is complete.
+    """
 
     def __init__(self, words: memoryview, fence: AbstractContextManager[object] | None = None) -> None:
         self._words = words
@@ -160,14 +162,12 @@ class Index:
         return count, start + place * WORD
 
     def _list(self, words: memoryview, place: int, end: int, most: int, places: list[int]) -> tuple[int, bool]:
-        """Note *most* records (some may be discarded ones); gives where the next starts, and whether so many are there."""
+        """Note *most* records; gives where the next one starts, and whether so many are there."""
         steps, note = self._steps, places.append
-        before, count = len(places), 0
-        while count < most:
+        before = len(places)
+        while (missing := before + most - len(places)) and place < end:
             # So many fit whatever their lengths, and none of them has to be compared with the end.
-            sure = min(most - count, (end - place) // self._longest) or 1
-            if place >= end:
-                break
+            sure = min(missing, (end - place) // self._longest) or 1
             try:
                 for _ in range(sure):
                     step = steps[words[place]]
@@ -183,10 +183,8 @@ class Index:
                 else:
                     steps[word] = step
                     self._longest = max(self._longest, step)
-                sure = 0
-            count += sure or 1
         self.visited += len(places) - before
-        return place, count >= most
+        return place, not missing
 
     def _close(self, found: list[Segment], words: memoryview, places: list[int]) -> None:
         """Make a segment of the records at *places*."""

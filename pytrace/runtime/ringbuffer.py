@@ -140,9 +140,9 @@ class RingReader:
     ) -> int:
         """Hand events to ``handlers[event id]``, in the order in which they were reserved; gives their number.
 
-        Returns when nothing is left, when *enough* says so (it is asked after each slice), or, with *limit*, after about
-        that many events. A handler may raise: its run counts as taken, and the next call goes on behind it. *position*
-        tells how far the output is, for :attr:`position`.
+        Returns when nothing is left, when *enough* says so (it is asked after each slice), or, with *limit*, after
+        about that many events. A handler may raise: its run counts as taken, and the next call goes on after it.
+        *position* tells how far the output is, for :attr:`position`.
 
         Raises:
             InternalError: an event has an id that *handlers* does not have.
@@ -339,8 +339,8 @@ class EventLoop:
     def wait(self, timeout: float | None, drained: int = 0, *, events: bool = True) -> list[int]:
         """Wait for at most *timeout* seconds; gives the ready descriptors among those of :meth:`watch`.
 
-        *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain. Without
-        *events* the ring is not waited for.
+        *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain.
+        Without *events* the ring is not waited for.
         """
         if events and drained >= self.BUSY_COUNT:
             self._listen(False)
