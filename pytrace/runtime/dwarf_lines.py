@@ -66,7 +66,9 @@ class LineTable:
 
     def reading(self) -> Iterator[None]:
         """Read the rows in short steps, going on where a former reading stopped."""
-        yield from self._steps
+        # Whoever stops must not close what the next one goes on with, as `yield from` would.
+        for _ in self._steps:
+            yield
 
     def _run(self) -> Iterator[None]:
         if self._program is None:

@@ -31,7 +31,9 @@ class Functions:
 
     def reading(self) -> Iterator[None]:
         """Find the functions in short steps, going on where a former reading stopped."""
-        yield from self._steps
+        # Whoever stops must not close what the next one goes on with, as `yield from` would.
+        for _ in self._steps:
+            yield
 
     def _run(self) -> Iterator[None]:
         entries = self._entries

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from pytrace.runtime import dwarf, dwarf_places
+from pytrace.runtime import dwarf, dwarf_places, dwarf_scopes, line_programs
 from pytrace.runtime.dwarf import DebugInfo
 from pytrace.runtime.user_binary import Binary
 from tests.support.compile import compiled
@@ -58,6 +59,25 @@ def test_the_next_run_reads_nothing(options: str, tmp_path: Path, read: list[int
     first.keep()
     assert DebugInfo(str(path)).frames(_address(path)) == expected
     assert len(read) == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8, 13])
+def test_what_was_read_in_part_is_not_taken_for_the_whole(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_programs, "STEP", 16)
+    monkeypatch.setattr(dwarf_scopes, "_STEP", 1)
+    path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
+    (work,) = Binary.open(str(path)).functions("work")
+    addresses = range(work.address, work.address + work.size)
+    whole, debug = DebugInfo(str(path)), DebugInfo(str(path))
+    expected = [whole.frames(address) for address in addresses]
+    assert {len(frames) for frames in expected} == {1, 2}
+    steps = debug.reading(work.address)
+    for _ in islice(steps, most):
+        pass
+    del steps
+    assert [debug.frames(address) for address in addresses] == expected
 
 
 def test_units_without_ranges_are_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

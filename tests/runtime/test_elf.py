@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace import command_line, request
 from pytrace.diagnostics import TraceError
 from pytrace.runtime import debug_files, plt
 from pytrace.runtime.elf import ElfFile, archive_member, attach_path, is_elf
@@ -208,3 +209,56 @@ def test_a_large_library_is_quick() -> None:
     assert len(names) > 100_000
     assert names == sorted(set(names))
     assert spent < 500 * unit()
+
+
+# ---------------------------------------------------------------------------------------------- --debuginfo
+
+
+def _named_folders(*words: str) -> tuple[str, ...]:
+    return request.run_options(command_line.read([*words, "-e", "begin {}"])).debuginfo
+
+
+def test_folders_are_relative_to_the_binary_and_to_the_working_directory(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stripped, debug = _split(program, tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (tmp_path / "symbols", elsewhere / "symbols"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    for place in (tmp_path / "symbols" / debug.name, elsewhere / "symbols" / debug.name):
+        debug = debug.rename(place)
+        found = UserBinaries(_named_folders("--debuginfo=symbols")).binary(str(stripped)).debug_path
+        assert found == str(place)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_debug_file_by_the_name_of_its_binary(linked: bool, program: Path, tmp_path: Path) -> None:
+    stripped, debug = _split(program, tmp_path)
+    if not linked:
+        tool("objcopy", "--remove-section=.gnu_debuglink", stripped)
+    store = tmp_path / "store"
+    store.mkdir()
+    place = debug.rename(store / f"{stripped.name}.debug")
+    assert UserBinaries((str(store),)).binary(str(stripped)).debug_path == str(place)
+    place.write_bytes(program.read_bytes()[:-1] + b"\1")
+    assert UserBinaries((str(store),)).binary(str(stripped)).debug_path == str(place), "its build id is the same"
+    other = compiled(tmp_path, "other", PROGRAM.replace("n - 1", "n - 2"), "-g", "-O1", "-Wl,--build-id")
+    tool("objcopy", "--only-keep-debug", other, place)
+    assert UserBinaries((str(store),)).binary(str(stripped)).debug_path is None, "it is of another build"
+
+
+def test_a_store_of_build_ids_relative_to_the_binary(program: Path, tmp_path: Path) -> None:
+    stripped, debug = _split(program, tmp_path)
+    build_id = ElfFile.open(str(program)).build_id
+    place = tmp_path / "store" / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    place.parent.mkdir(parents=True)
+    debug.rename(place)
+    assert UserBinaries(("store",)).binary(str(stripped)).debug_path == str(place)
+
+
+def test_folders_are_part_of_what_compiled_scripts_are_kept_by() -> None:
+    line = command_line.read(["--debuginfo=a:+b:/c", "-e", "begin {}"])
+    run = request.run_options(line)
+    assert run.debuginfo == ("a", f"{Path.cwd()}/a", "+b", f"+{Path.cwd()}/b", "/c")
+    assert request.compile_options(line, run, None).debuginfo == run.debuginfo
