@@ -155,8 +155,6 @@ class Emitter:
         """Of maps that are there twice, the one that is in use."""
         self.contended = False
         """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
-        self.discarded: ast.Expr | None = None
-        """The expression whose value nobody looks at: its failure is reported instead."""
         self.at(span)
 
     # ------------------------------------------------------------------ leaving from inside a loop

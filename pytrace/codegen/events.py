@@ -211,26 +211,38 @@ def helper_error(e: Emitter, node: ast.Node, helper: str, code: Value, map_name:
 
 
 def check_helper(
-    e: Emitter, node: ast.Node, helper: str, code: Value, *, level: int = 1, map_name: str = ""
+    e: Emitter,
+    node: ast.Node,
+    helper: str,
+    code: Value,
+    *,
+    level: int = 1,
+    map_name: str = "",
+    most: int = REPORTED,
 ) -> None:
-    """Count a negative *code*, and report it when failures of this *level* are wanted (1 most helpers, 2 reads)."""
+    """Count a negative *code*, and report it when failures of this *level* are wanted (1 most helpers, 2 reads).
+
+    A CPU reports *most* of them one by one.
+    """
     if e.script.options.checks < level and level > 1:
         return
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
     e.b.start(failed)
     if e.script.options.checks >= level:
-        failed_call(e, node, helper, code, map_name)
+        failed_call(e, node, helper, code, map_name, most)
     else:
         e.counter("helper", e.script.layout.site(helper, location(node.span)))
     e.b.jump(done)
     e.b.start(done)
 
 
-def failed_call(e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str = "") -> None:
+def failed_call(
+    e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str = "", most: int = REPORTED
+) -> None:
     """Count a failed helper call for its place in the script; the first ones are reported."""
     before = e.counter("helper", e.script.layout.site(helper, location(node.span)))
-    first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name))
+    first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name), most)
 
 
 def first_ones(e: Emitter, before: Value, action: Callable[[], None], most: int = REPORTED) -> None:

@@ -378,11 +378,18 @@ def delete(e: Emitter, node: ast.Node, info: MapInfo, keys: Sequence[ast.Expr]) 
         return _reset_slot(e, info)
     operand = key_operand(e, info.key, keys)
     if bucketed(info.value):
-        return aggregates.delete_buckets(e, node, info, operand)
+        there = aggregates.delete_buckets(e, node, info, operand)
+        _check_deleted(e, node, info, e.b.select(there, "0", str(-errno.ENOENT)))
+        return there
     got = e.b.helper("map_delete_elem", map_symbol(e, info), key_of(e, info.key, operand, info.key.size))
-    if e.discarded is node:
-        events.check_helper(e, node, "bpf_map_delete_elem", got, map_name=info.name)
+    _check_deleted(e, node, info, got)
     return e.b.icmp("eq", got, "0")
+
+
+def _check_deleted(e: Emitter, node: ast.Node, info: MapInfo, code: Value) -> None:
+    """Report a missing key where the script does not look at the result; once for each place."""
+    if node in e.checked.discarded:
+        events.check_helper(e, node, "bpf_map_delete_elem", code, map_name=info.name, most=1)
 
 
 def _reset_slot(e: Emitter, info: MapInfo) -> Value:

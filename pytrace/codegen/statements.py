@@ -24,7 +24,6 @@ def block(e: Emitter, node: ast.Block, kind: Type = VOID) -> Operand | None:
     if node.value is None or node.value in e.checked.dead or e.b.closed:
         return None
     if isinstance(kind, Void):
-        e.discarded = node.value
         with e.temporaries():
             e.value(node.value)
         return None
@@ -44,7 +43,6 @@ def run(e: Emitter, node: ast.Stmt) -> None:
 
 
 def _expression(e: Emitter, node: ast.ExprStmt) -> None:
-    e.discarded = node.value
     e.value(node.value)
 
 

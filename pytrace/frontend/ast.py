@@ -269,7 +269,10 @@ RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program(Node):
-    """A whole script; *items* in source order. *shebang* is the first line when it starts with ``#!``."""
+    """A whole script; *items* in source order.
+
+    *shebang* is the ``#!`` line, which only blank lines and comments may precede.
+    """
 
     shebang: str | None
     c_parts: tuple[CPart, ...]

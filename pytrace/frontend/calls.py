@@ -123,6 +123,8 @@ KEEPS_SILENT = frozenset({"skboutput", "signal", "signal_thread", "write_user", 
 def warn_discarded(checker: Checker, node: ast.Expr, kind: Type) -> None:
     """Warn when a statement throws away what a call gives."""
     row = checker.program.calls.get(node)
-    if kind == VOID or kind is UNKNOWN or (isinstance(row, Builtin) and row.name in KEEPS_SILENT):
-        return
-    checker.warn("the value of this is not used", node.span, hints=["write _ = … to say that you mean it"])
+    name = row.name if isinstance(row, Builtin) else ""
+    if name == "delete":
+        checker.program.discarded.add(node)
+    elif kind != VOID and kind is not UNKNOWN and name not in KEEPS_SILENT:
+        checker.warn("the value of this is not used", node.span, hints=["write _ = … to say that you mean it"])

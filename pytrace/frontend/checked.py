@@ -325,6 +325,7 @@ class CheckedProgram:
     - *event_arguments*: the expressions evaluated into the event, in layout order.
     - *runtime_events*: specs for run-time errors, made on demand by :meth:`report`.
     - *dead*: statements and trailing values that are never reached, and compile-time calls that have done their work.
+    - *discarded*: calls of ``delete()`` whose result nothing uses: a missing key is reported when it happens.
     - *static*: other compile-time facts of a call by node (literal parameters of hist, modes of stacks …), by row.
     """
 
@@ -341,6 +342,7 @@ class CheckedProgram:
     event_arguments: dict[ast.Node, tuple[ast.Expr, ...]] = field(default_factory=dict)
     runtime_events: dict[tuple[ast.Node, str, tuple[tuple[str, Any], ...]], EventSpec] = field(default_factory=dict)
     dead: set[ast.Node] = field(default_factory=set)
+    discarded: set[ast.Node] = field(default_factory=set)
     static: dict[ast.Node, Mapping[str, Any]] = field(default_factory=dict)
     event_list: list[EventSpec] = field(default_factory=list)
     """All specs; a spec's id is its index."""

@@ -18,8 +18,10 @@ MAX_ARGUMENTS = 127
 
 _CONVERSION = re.compile(
     rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?:\.(?P<precision>\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
-    rb"(?P<conversion>rx|rh|gr|[a-zA-Z%])?"
+    rb"(?P<conversion>rx|rh|gr|[diuoxXcpsreEfFgGaAn%])"
 )
+_STRAY = re.compile(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
+"""What a message shows of a ``%`` that starts no conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +32,59 @@ class Conversion:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format as it is read: literal texts (``%%`` is ``%`` in them) and conversions, in order.
+
+    *stray* are the places where a ``%`` starts no conversion; it is part of the literal text there.
+    """
+
+    parts: tuple[bytes | Conversion, ...]
+    stray: tuple[str, ...] = ()
+
+    @property
+    def conversions(self) -> list[Conversion]:
+        """The conversions, each of which takes a value."""
+        return [part for part in self.parts if isinstance(part, Conversion)]
+
+    @property
+    def text(self) -> bytes:
+        """The format as the runtime reads it: every ``%`` that starts no conversion is doubled."""
+        return b"".join(
+            part.text.encode() if isinstance(part, Conversion) else part.replace(b"%", b"%%") for part in self.parts
+        )
+
+
 class FormatError(Exception):
-    """A format that is not one."""
+    """A format with a conversion that is not supported."""
 
 
-def parse(text: bytes) -> list[Conversion]:
-    """The conversions of a format that take a value, in order.
+def parse(text: bytes) -> Format:
+    """Read a format.
 
     Raises:
-        FormatError: a conversion is not complete, not known or not supported.
+        FormatError: a conversion is not supported.
     """
-    found = []
-    at = text.find(b"%")
-    while at >= 0:
-        match = _CONVERSION.match(text, at)
-        name = (match["conversion"] or b"").decode() if match is not None else ""
-        if match is None or not name:
-            raise FormatError(f"incomplete conversion {_shown(text[at:])!r}")
-        shown = _shown(match[0])
+    parts: list[bytes | Conversion] = []
+    stray: list[str] = []
+    literal, at = b"", 0
+    while (percent := text.find(b"%", at)) >= 0:
+        literal += text[at:percent]
+        match = _CONVERSION.match(text, percent)
+        if match is None:
+            around = _STRAY.match(text, percent)
+            stray.append(_shown(around[0] if around is not None else b"%"))
+            literal, at = literal + b"%", percent + 1
+            continue
+        at, name = match.end(), match["conversion"].decode()
         if name in _UNSUPPORTED:
-            raise FormatError(f"conversion {shown!r} is not supported")
-        if name != "%":
-            if name not in CONVERSIONS:
-                raise FormatError(f"unknown conversion {shown!r}")
-            found.append(Conversion(shown, name))
-        at = text.find(b"%", match.end())
-    return found
+            raise FormatError(f"conversion {_shown(match[0])!r} is not supported")
+        if name == "%":
+            literal += b"%"
+        else:
+            parts += [literal, Conversion(_shown(match[0]), name)]
+            literal = b""
+    return Format((*parts, literal + text[at:]), tuple(stray))
 
 
 def _shown(text: bytes) -> str:
@@ -92,25 +121,42 @@ CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
 """For each conversion what it takes: a test, and a name for messages."""
 
 
-def check(checker: Checker, node: ast.Expr, name: str, text: bytes, values: tuple[ast.Expr, ...]) -> bool:
-    """Check the *values* of a call of *name* against its format; reports what does not fit."""
+def check(
+    checker: Checker, node: ast.Expr, name: str, text: bytes, values: tuple[ast.Expr, ...]
+) -> Format | None:
+    """Check the *values* of a call of *name* against its format; reports what does not fit, and gives None then."""
     kinds = [checker.value(value) for value in values]
     try:
-        wanted = parse(text)
+        format_ = parse(text)
     except FormatError as problem:
         checker.error(f"{name}(): {problem}", node.span)
-        return False
+        return None
+    for part in format_.stray:
+        checker.warn(
+            f"{name}(): {part!r} is no conversion: the % is taken as it is", node.span, hints=["write %% for a % sign"]
+        )
     if len(values) > MAX_ARGUMENTS:
         checker.error(f"{name}() takes at most {MAX_ARGUMENTS} values, not {len(values)}", node.span)
-        return False
+        return None
+    wanted = format_.conversions
     if len(wanted) != len(values):
         less = "not enough" if len(wanted) > len(values) else "too many"
-        checker.error(f"{less} values for {name}(): the format takes {len(wanted)}, {len(values)} given", node.span)
-        return False
+        checker.error(
+            f"{less} values for {name}(): the format takes {len(wanted)}, {len(values)} given",
+            node.span,
+            hints=_spaced_hints(wanted),
+        )
+        return None
     fine = True
     for conversion, kind in zip(wanted, kinds, strict=True):
         test, what = CONVERSIONS[conversion.name]
         if not isinstance(kind, Unknown) and not test(kind):
             checker.error(f"{name}(): {conversion.text} takes {what}, not {settle(kind)}", node.span)
             fine = False
-    return fine
+    return format_ if fine else None
+
+
+def _spaced_hints(conversions: list[Conversion]) -> list[str]:
+    """``100% done``: the space is a flag, and ``d`` the conversion."""
+    spaced = next((item.text for item in conversions if " " in item.text), None)
+    return [] if spaced is None else [f"{spaced!r} is a conversion; write %% for a % sign"]

@@ -31,11 +31,14 @@ _BODIES = (ast.Probe, ast.Macro, ast.Function)
 
 
 def format_source(source: Source, diagnostics: Diagnostics) -> str:
-    """The script in the one style; unchanged when it has syntax errors, which are recorded.
+    """The script in the one style, its lines ended by ``\\n``; unchanged when it has syntax errors, which are recorded.
 
     Raises InternalError when the result would not mean the same, which is checked.
     """
     known = len(diagnostics.errors)
+    if "\r\n" in source.text:
+        text = format_source(Source(source.name, source.text.replace("\r\n", "\n")), diagnostics)
+        return source.text if len(diagnostics.errors) > known else text
     program, pieces, comments = parser.parse_pieces(source, diagnostics)
     if len(diagnostics.errors) > known:
         return source.text
@@ -72,10 +75,6 @@ class _Formatter:
 
     def run(self, pieces: list[Piece]) -> str:
         lines = self.lines
-        if self.program.shebang is not None:
-            lines.write(self.program.shebang.rstrip())
-            lines.passed(len(self.program.shebang))
-            lines.break_line()
         before: Piece | None = None
         for piece in pieces:
             start = piece.head.start

@@ -133,9 +133,7 @@ class _ProgramParser:
         self.pieces: list[Piece] = []
 
     def run(self) -> ast.Program:
-        shebang = _SHEBANG.match(self.text)
-        if shebang is not None:
-            self.lexer.seek(shebang.end())
+        shebang = self._shebang()
         while True:
             at = self.lexer.here()
             if at >= len(self.text):
@@ -147,10 +145,22 @@ class _ProgramParser:
             self.lexer.rewind()
         return ast.Program(
             Span(self.source, 0, len(self.text)),
-            shebang.group() if shebang else None,
+            shebang,
             tuple(self.c_parts),
             tuple(self.items),
         )
+
+    def _shebang(self) -> str | None:
+        """The ``#!`` line, which may stand after blank lines and comments."""
+        at = self.lexer.here()
+        match = _SHEBANG.match(self.text, at)
+        if match is None:
+            return None
+        text = match.group().rstrip()
+        span = Span(self.source, at, at + len(text))
+        self.pieces.append(Piece(span, ast.CPart(span, text), None))
+        self.lexer.seek(span.end)
+        return text
 
     def _item(self, at: int) -> None:
         if cparts.starts(self.text, at):

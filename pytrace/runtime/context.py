@@ -68,6 +68,8 @@ class Context:
         self.state = state
         self.refused: set[tuple[str, int]] = set()
         """Maps that refused an update, and why, as far as that has been told: how often is counted."""
+        self.undeleted: set[Location] = set()
+        """Places whose delete() found no key, as far as that has been told."""
         self.on_exit: Callable[[], None] = lambda: None
         """What else happens when the script calls ``exit()``."""
         trailer = str(self.config.get("str_trunc_trailer", ".."))

@@ -240,6 +240,10 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
             if (name, code) in context.refused:
                 return
             context.refused.add((name, code))
+        elif helper == "bpf_map_delete_elem":
+            if spec.location in context.undeleted:
+                return
+            context.undeleted.add(spec.location)
         text, hint = messages.helper_failure(helper, code, subject)
         if not context.output.json:
             text += f" ({helper} returned {code})"

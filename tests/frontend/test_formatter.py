@@ -227,3 +227,26 @@ def test_wrong_scripts_are_not_touched() -> None:
     text = "begin   { $a = ; }"
     assert formatter.format_source(Source("t", text), diagnostics) == text
     assert diagnostics.errors
+
+
+@pytest.mark.parametrize("before", ["", "\n\n", "// c\n", "/* a\n b */\n", "  "])
+@pytest.mark.parametrize("line", ["#!/usr/bin/env pytrace", "#! /usr/bin/env -S pytrace -q \t", "#!"])
+@pytest.mark.parametrize("behind", ["\n", "\n\n\n// x\n", "\n#define X 1\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_interpreter_line(before: str, line: str, behind: str, end: str) -> None:
+    text = f"{before}{line}{behind}begin {{ exit(); }}\n".replace("\n", end)
+    once = fmt(text)
+    assert once.count("\r") == 0
+    assert line.rstrip() in once.splitlines()
+
+
+def test_windows_line_ends() -> None:
+    text = "#define A \\\n  5\nstruct foo {\n  int a; /* x\n y */\n};\n\nbegin {\n    print(A); // e\n}\n"
+    assert fmt(text.replace("\n", "\r\n")) == text
+
+
+def test_windows_line_ends_stay_where_there_are_errors() -> None:
+    text = "begin { print( }\r\n"
+    diagnostics = Diagnostics()
+    assert formatter.format_source(Source("x", text), diagnostics) == text
+    assert diagnostics.failed

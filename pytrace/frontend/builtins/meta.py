@@ -80,7 +80,8 @@ def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
     text = checker.constant_text(arguments[0], "the format of fail()")
     values = expressions(checker, node, arguments[1:])
-    if text is None or not formats.check(checker, node, "fail", text, values):
+    format_ = formats.check(checker, node, "fail", text, values) if text is not None else None
+    if format_ is None:
         return VOID
     shown = []
     for value in values:
@@ -88,16 +89,20 @@ def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
         if constant is None:
             return checker.error("the values of fail() must be literals", value.span)
         shown.append(constant)
-    checker.error(_fill(text, shown), node.span)
+    checker.error(_fill(format_, shown), node.span)
     return VOID
 
 
-def _fill(text: bytes, values: list[int | bool | bytes]) -> str:
-    result = text.decode(errors="replace")
-    for conversion, value in zip(formats.parse(text), values, strict=True):
-        shown = value.decode(errors="replace") if isinstance(value, bytes) else conversion_text(conversion.name, value)
-        result = result.replace(conversion.text, shown.replace("%", "%%"), 1)
-    return result.replace("%%", "%")
+def _fill(format_: formats.Format, values: list[int | bool | bytes]) -> str:
+    waiting = iter(values)
+    return "".join(
+        part.decode(errors="replace") if isinstance(part, bytes) else _shown(part.name, next(waiting))
+        for part in format_.parts
+    )
+
+
+def _shown(name: str, value: int | bool | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else conversion_text(name, value)
 
 
 def conversion_text(name: str, value: int) -> str:

@@ -48,8 +48,9 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = expressions(checker, node, arguments[1:])
     if text is None:
         return VOID
-    if formats.check(checker, node, node.name, text, values):
-        send(checker, node, node.name, values, format=text_of(text))
+    format_ = formats.check(checker, node, node.name, text, values)
+    if format_ is not None:
+        send(checker, node, node.name, values, format=text_of(format_.text))
     return VOID
 
 
@@ -57,9 +58,10 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``debugf(fmt, …)``: what bpf_trace_printk can do (kernel/trace/bpf_trace.c)."""
     text = checker.constant_text(arguments[0], "the format of debugf()")
     values = expressions(checker, node, arguments[1:])
-    if text is None or not formats.check(checker, node, "debugf", text, values):
+    format_ = formats.check(checker, node, "debugf", text, values) if text is not None else None
+    if format_ is None:
         return VOID
-    for conversion, value in zip(formats.parse(text), values, strict=True):
+    for conversion, value in zip(format_.conversions, values, strict=True):
         kind = checker.program.types[value]
         if _DEBUGF.fullmatch(conversion.text) is None:
             checker.error(f"debugf() does not know {conversion.text}", node.span, hints=["%d %u %x %p %s are there"])
@@ -67,7 +69,7 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
             what = f"the kernel writes {conversion.text} of strings only, not {settle(kind)}"
             checker.error(f"debugf(): {what}", node.span)
     checker.warn("debugf() is for debugging: it writes to a file that the whole system shares", node.span)
-    checker.program.static[node] = {"format": text_of(text)}
+    checker.program.static[node] = {"format": text_of(format_.text)}
     return VOID
 
 
