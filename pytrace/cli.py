@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pytrace.command_line import CommandLine, read
-from pytrace.diagnostics import InternalError, ScriptError, TraceError
+from pytrace.diagnostics import InternalError, ScriptError, TraceError, bytes_shown
 from pytrace.terminal import colour, prepare_streams
 
 
@@ -69,7 +69,7 @@ def report(error: TraceError) -> None:
     """Print an error that has no place in a script."""
     red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
     lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
 
 
 def _limit_of_the_machine(error: Exception) -> TraceError | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from pytrace.dataclass import dataclass, field, replace
+from pytrace.late_patterns import late
 from pytrace.source import Span, expansion_chain
 
 
@@ -77,6 +78,7 @@ class Diagnostics:
     """What the passes found so far, in order, without repetition."""
 
     items: list[Diagnostic] = field(default_factory=list)
+    _known: set[Diagnostic] = field(default_factory=set)
 
     def error(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()
@@ -105,7 +107,8 @@ class Diagnostics:
         chain = expansion_chain(item.span)
         if chain:
             item = replace(item, notes=(*item.notes, *(Note("expanded from here", call) for call in chain)))
-        if item not in self.items:
+        if item not in self._known:
+            self._known.add(item)
             self.items.append(item)
 
     @property
@@ -161,10 +164,18 @@ _ORDER = tuple(Severity)
 _RESET = "\x1b[0m"
 
 
+_ESCAPED_BYTE = late(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
+
+
+def bytes_shown(text: str) -> str:
+    r"""A message in which bytes that are no UTF-8 are told as ``\xff``, not as the surrogates that stand for them."""
+    return _ESCAPED_BYTE.sub(r"\1\\x\2", text) if "\\udc" in text else text
+
+
 def render(item: Diagnostic, *, colour: bool = False) -> str:
     """The text of one diagnostic, ending in a line end: place, message, source line, underline, hints, notes."""
     lines = list(_place(item.span, item.severity.value, item.message, _COLOURS[item.severity] if colour else ""))
-    lines.extend(f"HINT: {hint}" for hint in item.hints)
+    lines.extend(f"HINT: {bytes_shown(hint)}" for hint in item.hints)
     for note in item.notes:
         lines.extend(_place(note.span, "NOTE", note.message, _HINT_COLOUR if colour else ""))
     return "".join(f"{line}\n" for line in lines)
@@ -187,6 +198,7 @@ _CUT = "..."
 
 def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
     reset = _RESET if colour else ""
+    message = bytes_shown(message)
     first, last = span.first, span.last
     if first.line != last.line:
         yield f"{colour}{span.source.name}:{first.line}-{last.line}: {label}: {message}{reset}"

@@ -51,3 +51,11 @@ def parse_boolean(text: str) -> bool | None:
 
 
 _BOOLEANS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
+
+
+def parse_flag(text: str) -> bool | None:
+    """The value of a script's flag that *text* writes (true/false, 1/0 in any case), or None."""
+    return _FLAGS.get(text.lower())
+
+
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}

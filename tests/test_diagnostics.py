@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.diagnostics import Diagnostics, counted, render_all
+from pytrace.diagnostics import Diagnostics, bytes_shown, counted, render_all
 from pytrace.source import Source, Span
 
 
@@ -58,3 +58,20 @@ def test_order_of_messages() -> None:
 
 def test_counted() -> None:
     assert [counted(number, "argument") for number in (0, 1, 2)] == ["0 arguments", "1 argument", "2 arguments"]
+
+
+def test_bytes_that_are_no_utf8_are_told_as_bytes() -> None:
+    name = b"kpr\xffobe".decode("utf-8", "surrogateescape")
+    diagnostics = Diagnostics()
+    diagnostics.error(f"there is no provider {name!r}", Span(Source("x.bt", "abc"), 0, 3), hints=[f"not {name!r}"])
+    shown = render_all(diagnostics.items)
+    assert "there is no provider 'kpr\\xffobe'" in shown
+    assert "HINT: not 'kpr\\xffobe'" in shown
+    assert bytes_shown(repr("typed as \\udcff")) == repr("typed as \\udcff")
+
+
+def test_equal_messages_are_kept_once_in_order() -> None:
+    diagnostics, source = Diagnostics(), Source("x.bt", "abc")
+    for number in (0, 1, 0, 2, 1):
+        diagnostics.warn("same", Span(source, number, 3))
+    assert [item.span.start for item in diagnostics.items] == [0, 1, 2]

@@ -8,7 +8,7 @@ from typing import Any
 from pytrace.dataclass import dataclass, replace
 from pytrace.diagnostics import Diagnostics, Note, similar
 from pytrace.frontend import ast, visitor
-from pytrace.numerals import parse_integer
+from pytrace.numerals import parse_flag, parse_integer
 from pytrace.options import CompileOptions
 from pytrace.source import Span
 
@@ -189,9 +189,9 @@ class _Substitution:
 
     def _given(self, declared: NamedParameter, text: str | None, node: ast.Call) -> Value:
         if isinstance(declared.default, bool):
-            flags = {None: True, "true": True, "1": True, "false": False, "0": False}
-            if text in flags:
-                return flags[text]
+            flag = True if text is None else parse_flag(text)
+            if flag is not None:
+                return flag
             expected = "true or false"
         elif isinstance(declared.default, int):
             number = parse_integer(text or "")

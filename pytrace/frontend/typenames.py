@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pytrace.builtin_rows import builtin
-from pytrace.diagnostics import did_you_mean
+from pytrace.diagnostics import did_you_mean, similar
 from pytrace.frontend import ast
 from pytrace.frontend.conversions import UNKNOWN, Unknown, settle
 from pytrace.types import (
@@ -134,11 +134,19 @@ def _named(checker: Checker, node: ast.NamedType) -> Type:
     if found is None:
         found = _untagged(checker, node)
     if found is None:
-        known = [*NAMED, *_SIZED, *C_NAMES]
-        hints = did_you_mean(node.name, known) or checker.definitions.skipped("defined in")
+        hints = _type_hints(node.name) or checker.definitions.skipped("defined in")
         checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
         return UNKNOWN
     return found
+
+
+def _type_hints(name: str) -> tuple[str, ...]:
+    """Types of similar names; that both end in ``_t`` makes no two of them similar."""
+    ending = name.endswith("_t")
+    known = sorted((*NAMED, *_SIZED, *C_NAMES), key=lambda item: item.endswith("_t") == ending)
+    stems = {item.removesuffix("_t"): item for item in known}
+    found = [stems[stem] for stem in similar(name.removesuffix("_t"), stems)]
+    return (f"did you mean {' or '.join(repr(item) for item in found)}?",) if found else ()
 
 
 def _untagged(checker: Checker, node: ast.NamedType) -> Type | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytrace.compiled import CompiledScript, Manifest
 from pytrace.dataclass import dataclass, field, replace
 from pytrace.diagnostics import TraceError, did_you_mean
-from pytrace.numerals import parse_integer
+from pytrace.numerals import parse_flag, parse_integer
 from pytrace.request import RunOptions
 from pytrace.runtime import binaries, facts, layouts
 
@@ -159,7 +159,7 @@ class _Parameters:
         text = self._text(name, default, form)
         if text is None:
             raise TraceError(f"parameter {_shown(name)} needs a value")
-        found = _FLAGS.get(text) if form == "flag" else parse_integer(text)
+        found = parse_flag(text) if form == "flag" else parse_integer(text)
         if found is None:
             expected = "true or false" if form == "flag" else "a number"
             hints = (f"the script takes text where it says str(${name})",) if name.isdigit() else ()
@@ -195,9 +195,6 @@ class _Parameters:
         """One parameter may be in several places."""
         if text not in self._warnings:
             self._warnings.append(text)
-
-
-_FLAGS = {"1": 1, "0": 0, "true": 1, "false": 0}
 
 
 def _shown(name: str) -> str:

@@ -132,3 +132,22 @@ def test_usage() -> None:
 
 def test_usage_without_parameters() -> None:
     assert "no named parameters" in parameters.help_text(parse("begin { }"), "x.bt")
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [(None, True), ("true", True), ("True", True), ("TRUE", True), ("1", True), ("False", False), ("fAlSe", False)],
+)
+def test_flags_in_any_case(given: str | None, value: bool) -> None:
+    for default in ("true", "false"):
+        found, diagnostics = literals(f'begin {{ print(getopt("x", {default})); }}', named=(("x", given),))
+        assert found == [value]
+        assert not diagnostics.items
+
+
+def test_other_words_are_no_flags() -> None:
+    for given in ("no", "", "2", "truee"):
+        _, diagnostics = literals('begin { print(getopt("x", true)); }', named=(("x", given),))
+        assert [item.message for item in diagnostics.errors] == [
+            f"parameter --x needs true or false; --x={given} was given"
+        ]
