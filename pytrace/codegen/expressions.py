@@ -239,6 +239,8 @@ def _cast(e: Emitter, node: ast.Cast) -> Operand:
 def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
     """An explicit conversion."""
     source = operand.type
+    if isinstance(kind, Pointer) and isinstance(source, Array | String):
+        return Scalar(_array_address(e, operand), kind)
     if isinstance(kind, Bool) and isinstance(source, String):
         # A string is true when it has a first byte.
         return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), kind)
@@ -256,6 +258,13 @@ def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
     if isinstance(kind, String) and isinstance(source, Array):
         return memory.convert(e, as_string(operand, source.size), kind)
     return memory.convert(e, operand, kind)
+
+
+def _array_address(e: Emitter, operand: Operand) -> Value:
+    """The address of an array, as a number to compute with."""
+    if isinstance(operand, Remote):
+        return e.launder(operand.address) if operand.direct else operand.address
+    return e.launder(e.b.address(e.place(operand).pointer))
 
 
 def as_string(operand: Operand, capacity: int) -> Operand:

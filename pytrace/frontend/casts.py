@@ -105,12 +105,35 @@ def _to_pointer(checker: Checker, node: ast.Cast, target: Type, given: Type) -> 
     if isinstance(given, Pointer):
         trusted = given.trusted and given.target == target.target
         return Pointer(target.target, given.space if target.space is AddressSpace.NONE else target.space, trusted)
+    if isinstance(given, Array | String):
+        space = _space(checker, node.operand)
+        if space is None:
+            return None
+        return Pointer(target.target, space if target.space is AddressSpace.NONE else target.space)
     if not isinstance(given, Int | Flexible | Enum):
         return None
     value = checker.constant(node.operand)
     if isinstance(value, int):
         checker.set_constant(node, fold.wrap(int(value), UINT64))
     return target
+
+
+def _space(checker: Checker, node: ast.Expr) -> AddressSpace | None:
+    """Where an array lies whose address is asked for; None when it has no place of its own."""
+    while isinstance(node, ast.FieldAccess | ast.Index):
+        base = checker.program.types.get(node.base)
+        if isinstance(base, Pointer):
+            return base.space
+        path = checker.program.fields.get(node) if isinstance(node, ast.FieldAccess) else None
+        if path is not None and path.how == "argument":
+            return AddressSpace.KERNEL
+        node = node.base
+    if isinstance(node, ast.Variable | ast.MapRef | ast.MapIndex):
+        return AddressSpace.BPF
+    if isinstance(node, ast.Unary) and node.operator == "*":
+        followed = checker.program.types.get(node.operand)
+        return followed.space if isinstance(followed, Pointer) else None
+    return None
 
 
 def _to_array(checker: Checker, node: ast.Cast, target: Type, given: Type) -> Type | None:

@@ -76,13 +76,14 @@ ACCEPTED = [
     "begin { $a = (int8)1; if comptime (sizeof($a) == 1) { $b = 5; print($b); } }",
     "begin { print(sizeof(pid_t)); }",
     "begin { @start[tid] = nsecs; $d = nsecs - @start[tid]; @u = hist($d / 1000); }",
+    "kprobe:vfs_read { @[tid] = nsecs; } kretprobe:vfs_read /@[tid]/ { @ns = hist(nsecs - @[tid]); delete(@, tid); }",
+    "begin { @x = 5; delete(@x); @y[1,2] = 3; delete(@y, (1,2)); delete(@y[1,2]); if (pid > 1) { delete(@y, (1,3)) } }",
     "begin { $x = 10; $x -= 3; $y = -$x; $z = ~$x; $n = !$x; @f = $x & 0xff | 1 << 3; }",
 ]
 
 WARNED = [
     ("begin { $a = (int32)nsecs; print((int32)$a); }", ["1:34-41"]),
     ("begin { @ = nsecs; @ = (int8)-1; }", ["1:20-32"]),
-    ("kprobe:vfs_read { @[tid] = nsecs; } kretprobe:vfs_read /@[tid]/ { @ns = hist(nsecs - @[tid]); delete(@, tid); }", ["1:95-109"]),
     ("begin { @a[1] = stats(1); print(@a[1]); print(@a, 5); }", ["1:41-53"]),
     ("begin { @ = tseries(1, 1s, 10); @b = tseries(1, 1s, 5, \"avg\"); }", ["1:13-31", "1:38-62"]),
     ("let @a = hash(5); begin { @b[1] = count(); }", ["1:1-17"]),
@@ -90,7 +91,7 @@ WARNED = [
     ("begin { while (1) { break; } }", ["1:9-29"]),
     ("begin { 5; }", ["1:9-10"]),
     ("begin { strlen(\"abc\"); }", ["1:9-22"]),
-    ("begin { @x = 5; delete(@x); @y[1,2] = 3; delete(@y, (1,2)); delete(@y[1,2]); }", ["1:17-27", "1:42-59", "1:61-76"]),
+    ("begin { printf(\"100%\\n\"); printf(\"%y %d%\", 5); warnf(\"9%\"); }", ["1:9-25", "1:27-46", "1:27-46", "1:48-59"]),
     ("begin { debugf(\"%d\", 5); }", ["1:9-24"]),
 ]
 
@@ -134,11 +135,13 @@ REFUSED = [
     ("begin { printf(\"%d %d\\n\", 1); }",
      "1:9-29", "not enough values for printf(): the format takes 2, 1 given"),
     ("begin { printf(\"%y\\n\", 1); }",
-     "1:9-26", "printf(): unknown conversion '%y'"),
+     "1:9-26", "too many values for printf(): the format takes 0, 1 given"),
     ("begin { printf(\"%f\\n\", 1); }",
      "1:9-26", "printf(): conversion '%f' is not supported"),
     ("begin { printf(\"%\", 1); }",
-     "1:9-23", "printf(): incomplete conversion '%'"),
+     "1:9-23", "too many values for printf(): the format takes 0, 1 given"),
+    ("begin { printf(\"100% done\"); }",
+     "1:9-28", "not enough values for printf(): the format takes 1, 0 given"),
     ("begin { $x = \"a\"; printf($x); }",
      "1:26-28", "the format of printf() must be a string literal"),
     ("begin { printf(\"%r\", 5); }",

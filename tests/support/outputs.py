@@ -38,6 +38,7 @@ _SIGNED = "Signed division, remainder and right shift"
 _ARRAYS = "Byte arrays as integers and in output"
 _LITERAL = "A cast of a literal to the type that it has"
 _LIBRARY = "Warnings about the library's own code"
+_DELETE = "Warnings of delete()"
 
 DIFFERENCES: dict[str, Difference] = {
     "compound_assign": Difference(_SIGNED, diagnostics=()),
@@ -72,6 +73,8 @@ DIFFERENCES: dict[str, Difference] = {
     "uint_key": Difference(_LITERAL, diagnostics=()),
     "len_strings": Difference(_LIBRARY, diagnostics=()),
     "strerror": Difference(_LIBRARY, diagnostics=()),
+    "map_delete": Difference(_DELETE, diagnostics=()),
+    "map_empty": Difference(_DELETE, diagnostics=()),
 }  # fmt: skip
 """By row name."""
 
