@@ -206,7 +206,7 @@ def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
         return
     where = f"{span.source.name}:{first.line}:{first.column}-{last.column}"
     yield f"{colour}{where}: {label}: {message}{reset}"
-    text, start, end = _cut(span.source.line(first.line), first.column - 1, last.column - 1)
+    text, start, end = cut_line(span.source.line(first.line), first.column - 1, last.column - 1)
     before = _expand(text[:start])
     marked = _expand(text[start:end])
     yield _expand(text)
@@ -219,11 +219,11 @@ def _lines(span: Span, first: int, last: int) -> Iterator[str]:
         half = _MOST_LINES // 2
         shown = (*range(first, first + half), 0, *range(last - half + 1, last + 1))
     for number in shown:
-        yield _expand(_cut(span.source.line(number), 0, 0)[0]) if number else _CUT
+        yield _expand(cut_line(span.source.line(number), 0, 0)[0]) if number else _CUT
 
 
-def _cut(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """What is shown of a line, and where in that its part *start* … *end* is."""
+def cut_line(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """What is shown of a line, a part of it when it is very long, and where in that *start* … *end* are."""
     if len(text) <= _LONGEST_LINE:
         return text, start, end
     left = max(0, min(start - _IN_FRONT, len(text) - _LONGEST_LINE))

@@ -72,11 +72,13 @@ class Location:
     column: int
     end_column: int = 0
     text: str = ""
-    """The source line."""
+    """The source line; of a very long one the part around the place."""
+    skipped: int = 0
+    """Characters of the line that come before *text*, less those that say so."""
 
     def to_data(self) -> list[Any]:
         """JSON form."""
-        return [self.file, self.line, self.column, self.end_column, self.text]
+        return [self.file, self.line, self.column, self.end_column, self.text, self.skipped]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pytrace.codegen.layout import SESSION, Layout
 from pytrace.codegen.loadtime import Ahead
 from pytrace.codegen.module import PERCPU, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Scalar
+from pytrace.codegen.parts import Plan
 from pytrace.codegen.scratch import CLAIM, COPIES, USER_AREA, Scratch, area_name
 from pytrace.dataclass import dataclass, field
 from pytrace.diagnostics import InternalError
@@ -82,6 +83,7 @@ class Program:
     unit: ProbeUnit
     index: int
     shared: frozenset[VariableInfo]
+    plan: Plan = field(default_factory=Plan)
     scratch: Scratch = field(default_factory=Scratch)
     variables: dict[VariableInfo, Variable] = field(default_factory=dict)
     functions: dict[FunctionInfo, str] = field(default_factory=dict)
@@ -89,6 +91,10 @@ class Program:
     """Where functions leave results that do not fit a register."""
     origins: dict[VariableInfo, ast.Expr] | None = None
     """What :mod:`pytrace.codegen.origins` knows of variables."""
+    failure_function: str = ""
+    """The function that counts and reports failed helper calls, once there is one."""
+    lookup_functions: dict[str, str] = field(default_factory=dict)
+    """Functions that look up keys, by the map's name."""
     numbers: int = 0
 
     @property

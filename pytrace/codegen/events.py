@@ -241,8 +241,49 @@ def failed_call(
     e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str = "", most: int = REPORTED
 ) -> None:
     """Count a failed helper call for its place in the script; the first ones are reported."""
-    before = e.counter("helper", e.script.layout.site(helper, location(node.span)))
-    first_ones(e, before, lambda: helper_error(e, node, helper, code, map_name), most)
+    counted_failure(e, node, helper, code, map_name, ("helper", e.script.layout.site(helper, location(node.span))), most)
+
+
+def counted_failure(
+    e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str, counter: tuple[str, int], most: int
+) -> None:
+    """Count a failed helper call by *counter*; a CPU reports the first *most*.
+
+    A long program does it in one function, as there would be more code for failures than for everything else.
+    """
+    if not e.program.plan.long:
+        first_ones(e, e.counter(*counter), lambda: helper_error(e, node, helper, code, map_name), most)
+        return
+    spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
+    arguments = (str(e.script.layout.counter(*counter)), str(spec.id), code, str(most))
+    e.b.call(_failure_function(e, spec), [("ptr", e.frame), *(("i64", item) for item in arguments)])
+
+
+def _failure_function(e: Emitter, spec: EventSpec) -> str:
+    """The function of the program that counts and reports failed helper calls; all their events are laid out as *spec*."""
+    program = e.program
+    if program.failure_function:
+        return program.failure_function
+    program.failure_function = program.name("failed")
+    parameters = ("*frame", "counter", "event", "code", "most")
+    text, scope = e.module.function(program.failure_function, parameters, program.unit.span)
+    inner = Emitter(program, text, scope, program.unit.span, e.depth + 1, "%frame")
+    place = inner.b.offset(inner.b.offset(inner.base, e.module.late("counters")), "%counter")
+    before = inner.b.fetch("add", place, "1")
+    again, done = inner.b.block(), inner.b.block()
+    inner.b.branch(inner.b.icmp("ult", before, "%most"), again, done)
+    inner.b.start(again)
+
+    def fill(pointer: Value) -> None:
+        inner.b.store("%event", pointer, 32)
+        inner.b.store("0", inner.b.offset(pointer, 4), 32)
+        inner.b.store("%code", inner.b.offset(pointer, spec.layout.offsets[0]), 32)
+
+    reserve(inner, spec.layout.fixed_size, fill)
+    inner.b.jump(done)
+    inner.b.start(done)
+    inner.b.ret("0")
+    return program.failure_function
 
 
 def first_ones(e: Emitter, before: Value, action: Callable[[], None], most: int = REPORTED) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pytrace.codegen import access, calls, events, loadtime, maps, memory, operators
 from pytrace.codegen.emitter import Emitter
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.codegen.overlap import changes
+from pytrace.codegen.parts import Arm, Chain
 from pytrace.diagnostics import InternalError
 from pytrace.frontend import ast
 from pytrace.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
@@ -212,6 +214,10 @@ def _if(e: Emitter, node: ast.If) -> Operand:
     from pytrace.codegen import statements
 
     kind = e.checked.types.get(node, VOID)
+    chain = e.program.plan.chains.get(node)
+    if chain is not None:
+        _long_chain(e, node, chain)
+        return Nothing(VOID)
 
     def run(block: ast.Block | ast.If | None) -> Operand | None:
         if isinstance(block, ast.If):
@@ -224,6 +230,42 @@ def _if(e: Emitter, node: ast.If) -> Operand:
     with e.temporaries():
         condition = memory.truth(e, e.value(node.condition))
     return choose(e, condition, lambda: run(node.then), lambda: run(node.other), kind)
+
+
+def _long_chain(e: Emitter, node: ast.If, chain: Chain) -> None:
+    """``if … else if …`` with groups of branches in functions of their own, which say whether none of theirs was taken."""
+    from pytrace.codegen import loops, statements
+
+    none = e.reserve(8)
+    done = e.b.block()
+    for group in chain.groups:
+        e.b.store("0", e.area(none))
+        loops.in_function(e, node.span, partial(_arms, arms=group, none=none))
+        further = e.b.block()
+        e.b.branch(e.b.truth(e.b.load(e.area(none))), further, done)
+        e.b.start(further)
+    if chain.other is not None:
+        statements.block(e, chain.other)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
+    """The first branch of *arms* whose condition holds; with none of them a mark at the scratch offset *none*."""
+    from pytrace.codegen import statements
+
+    done = e.b.block()
+    for arm in arms:
+        then, other = e.b.block(), e.b.block()
+        with e.temporaries():
+            e.b.branch(memory.truth(e, e.value(arm.condition)), then, other)
+        e.b.start(then)
+        statements.block(e, arm.then)
+        e.b.jump(done)
+        e.b.start(other)
+    e.b.store("1", e.area(none))
+    e.b.jump(done)
+    e.b.start(done)
 
 
 def _block(e: Emitter, node: ast.BlockExpr) -> Operand:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from pytrace.codegen import calls, following, loadtime, maps, memory, reliance, stack, statements, target, unwind_rules
+from pytrace.codegen import calls, following, loadtime, maps, memory, parts, reliance, stack, statements, target, unwind_rules
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
@@ -81,12 +81,13 @@ def generate(
 def _program(script: Script, unit: ProbeUnit, at: int) -> None:
     checked = script.checked
     functions = called_functions(checked, unit.body)
+    cut = parts.plan(checked, (unit.body, *(function.body for function in functions)))
     away = all_variables if script.sparing else shared_variables
-    shared: set[VariableInfo] = set(away(checked, unit.body))
+    shared: set[VariableInfo] = set(away(checked, unit.body, cut))
     for function in functions:
-        shared.update(away(checked, function.body))
+        shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
-    program = Program(script, unit, at, frozenset(shared))
+    program = Program(script, unit, at, frozenset(shared), cut)
     for function in functions:
         calls.generate(program, function)
         # Memory of a function stays its own: it may be called while anything else is in use.

@@ -177,6 +177,11 @@ def _with_callback(
         _leave_too(e, flag)
 
 
+def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None:
+    """Run *body* once, in a function of its own."""
+    _with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [("ptr", frame)]))
+
+
 def _leave_too(e: Emitter, flag: int) -> None:
     """Behind a loop whose body may have returned."""
     out, on = e.b.block(), e.b.block()

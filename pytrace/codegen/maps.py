@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pytrace.codegen import aggregates, events, memory
 from pytrace.codegen.emitter import Emitter
-from pytrace.codegen.ir import Value
+from pytrace.codegen.ir import Builder, Value
 from pytrace.codegen.layout import FLAG
 from pytrace.codegen.module import ARRAY_OF_MAPS, HASH, LRU_HASH, LRU_PERCPU_HASH, PERCPU_HASH, SHARED, Module
 from pytrace.codegen.operands import Memory, Operand, Parts, Scalar
@@ -144,8 +144,26 @@ def generation(e: Emitter, info: MapInfo) -> Value:
 
 
 def lookup(e: Emitter, info: MapInfo, key: Value) -> Value:
-    """Pointer to the value of a key, or null."""
+    """Pointer to the value of a key, or null.
+
+    The kernel puts its own instructions in the place of each call, and moves all that follows every time: a long
+    program calls the helper in one function for each map.
+    """
+    if e.program.plan.long and info.name not in e.script.layout.generations:
+        return e.b.pointer(e.b.call(_lookup_function(e, info), [("ptr", key)]))
     return e.b.helper("map_lookup_elem", map_symbol(e, info), key)
+
+
+def _lookup_function(e: Emitter, info: MapInfo) -> str:
+    program = e.program
+    name = program.lookup_functions.get(info.name)
+    if name is None:
+        name = program.lookup_functions[info.name] = program.name("lookup")
+        text, scope = e.module.function(name, ("*key",), program.unit.span)
+        b = Builder(text)
+        b.location = e.module.debug.location(scope, program.unit.span, program.unit.span.source)
+        b.ret(b.address(b.helper("map_lookup_elem", f"@{symbol(info.name)}", "%key")))
+    return name
 
 
 def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: Callable[[], None]) -> None:
@@ -306,11 +324,11 @@ def update(e: Emitter, node: ast.Node, info: MapInfo, key: Value, value: Value) 
 
 def _dropped(e: Emitter, node: ast.Node, info: MapInfo, got: Value) -> None:
     """Count an update that the kernel refused with the code *got*; a CPU's first one for the map is reported."""
-    before = e.counter("map_full", e.script.map_indexes[info.name])
+    counter = ("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
-        events.first_ones(
-            e, before, lambda: events.helper_error(e, node, "bpf_map_update_elem", got, info.name), most=1
-        )
+        events.counted_failure(e, node, "bpf_map_update_elem", got, info.name, counter, most=1)
+    else:
+        e.counter(*counter)
 
 
 ATOMIC = {"+": "add", "|": "or", "&": "and", "^": "xor"}

@@ -19,8 +19,12 @@ from pytrace.types import VOID, Pointer, Type, Void
 
 def block(e: Emitter, node: ast.Block, kind: Type = VOID) -> Operand | None:
     """Run a block; its value when *kind* is not void."""
-    for statement in node.statements:
-        run(e, statement)
+    for piece in e.program.plan.pieces(node):
+        if piece.apart:
+            _apart(e, piece.statements)
+        else:
+            for statement in piece.statements:
+                run(e, statement)
     if node.value is None or node.value in e.checked.dead or e.b.closed:
         return None
     if isinstance(kind, Void):
@@ -28,6 +32,20 @@ def block(e: Emitter, node: ast.Block, kind: Type = VOID) -> Operand | None:
             e.value(node.value)
         return None
     return e.value(node.value)
+
+
+def _apart(e: Emitter, statements: tuple[ast.Stmt, ...]) -> None:
+    """Run statements in a function of their own."""
+    alive = [statement for statement in statements if statement not in e.checked.dead]
+    if not alive or e.b.closed:
+        return
+
+    def body(inner: Emitter) -> None:
+        for statement in alive:
+            run(inner, statement)
+
+    e.at(alive[0].span)
+    loops.in_function(e, alive[0].span, body)
 
 
 def run(e: Emitter, node: ast.Stmt) -> None:
@@ -126,8 +144,12 @@ def _store(e: Emitter, target: ast.Expr, operand: Operand) -> None:
 
 
 def _unroll(e: Emitter, node: ast.Unroll) -> None:
+    rounds = int(e.checked.constants[node.count])
+    if node in e.program.plan.loops:
+        loops.run(e, node.span, str(rounds), lambda inner, _index: _body(inner, node.body))
+        return
     done = e.b.block()
-    for _ in range(int(e.checked.constants[node.count])):
+    for _ in range(rounds):
         again = e.b.block()
         e.loops.append(Loop(done, again))
         block(e, node.body)
@@ -136,6 +158,10 @@ def _unroll(e: Emitter, node: ast.Unroll) -> None:
         e.b.start(again)
     e.b.jump(done)
     e.b.start(done)
+
+
+def _body(e: Emitter, node: ast.Block) -> None:
+    block(e, node)
 
 
 def _break(e: Emitter, _node: ast.Break) -> None:

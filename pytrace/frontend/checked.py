@@ -99,6 +99,7 @@ from typing import Any
 from pytrace.builtin_table import Builtin
 from pytrace.compiled import Target
 from pytrace.dataclass import dataclass, field
+from pytrace.diagnostics import cut_line
 from pytrace.events import EventSpec, Location
 from pytrace.frontend import ast
 from pytrace.probes import ProbeKind
@@ -385,7 +386,8 @@ def location(span: Span) -> Location:
     """The span as a place that the runtime can name."""
     first, last = span.first, span.last
     end = last.column if last.line == first.line else first.column
-    return Location(span.source.name, first.line, first.column, end, span.source.line(first.line))
+    text, start, _ = cut_line(span.source.line(first.line), first.column - 1, max(first.column, end) - 1)
+    return Location(span.source.name, first.line, first.column, end, text, first.column - 1 - start)
 
 
 def user_span(span: Span) -> Span:

@@ -46,8 +46,9 @@ def _place(severity: str, text: str, location: Location, colour: bool) -> str:
     end = max(location.end_column, location.column + 1)
     found = f"{before}{location.file}:{location.line}:{location.column}-{end}: {severity}: {text}{after}\n"
     if location.text:
-        margin = _expand(location.text[: location.column - 1])
-        marked = _expand(location.text[location.column - 1 : end - 1])
+        start = location.column - 1 - location.skipped
+        margin = _expand(location.text[:start])
+        marked = _expand(location.text[start : end - 1 - location.skipped])
         found += f"{_expand(location.text)}\n{' ' * len(margin)}{'~' * max(1, len(marked))}\n"
     return found
 
