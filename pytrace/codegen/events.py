@@ -241,7 +241,8 @@ def failed_call(
     e: Emitter, node: ast.Node, helper: str, code: Value, map_name: str = "", most: int = REPORTED
 ) -> None:
     """Count a failed helper call for its place in the script; the first ones are reported."""
-    counted_failure(e, node, helper, code, map_name, ("helper", e.script.layout.site(helper, location(node.span))), most)
+    counter = ("helper", e.script.layout.site(helper, location(node.span)))
+    counted_failure(e, node, helper, code, map_name, counter, most)
 
 
 def counted_failure(
@@ -260,7 +261,7 @@ def counted_failure(
 
 
 def _failure_function(e: Emitter, spec: EventSpec) -> str:
-    """The function of the program that counts and reports failed helper calls; all their events are laid out as *spec*."""
+    """The function that counts and reports failed helper calls; all their events are laid out as *spec*."""
     program = e.program
     if program.failure_function:
         return program.failure_function

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytrace.codegen import access, calls, events, loadtime, maps, memory, operators
 from pytrace.codegen.emitter import Emitter
+from pytrace.codegen.ir import Value
 from pytrace.codegen.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.codegen.overlap import changes
 from pytrace.codegen.parts import Arm, Chain
@@ -233,7 +234,7 @@ def _if(e: Emitter, node: ast.If) -> Operand:
 
 
 def _long_chain(e: Emitter, node: ast.If, chain: Chain) -> None:
-    """``if … else if …`` with groups of branches in functions of their own, which say whether none of theirs was taken."""
+    """``if … else if …`` with groups of branches in functions, each of which says when none of its own was taken."""
     from pytrace.codegen import loops, statements
 
     none = e.reserve(8)

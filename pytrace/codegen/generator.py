@@ -5,7 +5,19 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from pytrace.codegen import calls, following, loadtime, maps, memory, parts, reliance, stack, statements, target, unwind_rules
+from pytrace.codegen import (
+    calls,
+    following,
+    loadtime,
+    maps,
+    memory,
+    parts,
+    reliance,
+    stack,
+    statements,
+    target,
+    unwind_rules,
+)
 from pytrace.codegen.builtins.process_family import process_ids
 from pytrace.codegen.emitter import Emitter, Program, Script
 from pytrace.codegen.ir import Builder, Value
@@ -260,7 +272,7 @@ def _compiled(
     text, manifest = generate(checked, kernel, options, sparing=sparing)
     module = target.parse(text)
     target.optimise(module)
-    elf = target.elf(module, len(text))
+    elf = target.elf(module, target.longest(text))
     return CompiledScript(elf, manifest), stack.needed(elf, text)
 
 

@@ -25,8 +25,8 @@ PART = 1000
 UNROLLED = 2000
 """Nodes that all rounds of an ``unroll`` have together before it becomes a loop."""
 
-MOST = 128
-"""Parts of a program: the kernel takes 256 functions, loops and functions of the script included."""
+MOST = 96
+"""Parts of a program, of which some may be half as long: the kernel takes 256 functions."""
 
 DEEPEST = 3
 """Unrolls in each other that become loops: the kernel takes eight functions that call each other."""
@@ -149,7 +149,7 @@ class _Planner:
             size = self.sizes[statement]
             alone = size.nodes > self.part or size.jumps
             if waiting and (alone or length + size.nodes > self.part):
-                yield Piece(tuple(waiting), True)
+                yield Piece(tuple(waiting), 2 * length > self.part)
                 waiting, length = [], 0
             if alone:
                 self.cut(statement)
@@ -158,7 +158,7 @@ class _Planner:
                 waiting.append(statement)
                 length += size.nodes
         if waiting:
-            yield Piece(tuple(waiting), True)
+            yield Piece(tuple(waiting), 2 * length > self.part)
 
     def _chain(self, node: ast.If) -> None:
         groups: list[list[Arm]] = [[]]

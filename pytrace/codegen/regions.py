@@ -6,60 +6,92 @@ with the code around it lives in scratch memory; all others stay registers or st
 
 from __future__ import annotations
 
-from pytrace.codegen.parts import Plan
+from pytrace.codegen.parts import Chain, Plan
 from pytrace.frontend import ast
 from pytrace.frontend.checked import CheckedProgram, FunctionInfo, VariableInfo
 from pytrace.frontend.visitor import children, walk
+from pytrace.types import Pointer
 
 
 def shared_variables(checked: CheckedProgram, body: ast.Block, plan: Plan) -> frozenset[VariableInfo]:
     """Variables that the loops and parts below *body* share with what is around them."""
-    regions: dict[VariableInfo, int] = {}
-    shared: set[VariableInfo] = set()
-    counter = 0
+    regions = _Regions(checked, plan)
+    regions.visit(body, 0)
+    return frozenset(regions.shared)
 
-    def apart() -> int:
-        nonlocal counter
-        counter += 1
-        return counter
 
-    def visit(node: ast.Node, region: int) -> None:
+class _Regions:
+    """The function that each part of a body belongs to, as a number."""
+
+    def __init__(self, checked: CheckedProgram, plan: Plan) -> None:
+        self.checked = checked
+        self.plan = plan
+        self.shared: set[VariableInfo] = set()
+        self._first: dict[VariableInfo, int] = {}
+        self._last = 0
+
+    def visit(self, node: ast.Node, region: int) -> None:
+        """Note the variables of a node that belongs to *region*."""
         if isinstance(node, ast.Variable):
-            info = checked.variables.get(node)
-            if info is not None and regions.setdefault(info, region) != region:
-                shared.add(info)
+            info = self.checked.variables.get(node)
+            if info is not None and self._first.setdefault(info, region) != region:
+                self.shared.add(info)
         elif isinstance(node, ast.While | ast.For):
-            inner = apart()
-            if isinstance(node, ast.For):
-                visit(node.source, region)
-                visit(node.variable, inner)
-            else:
-                visit(node.condition, inner)
-            visit(node.body, inner)
-        elif isinstance(node, ast.Unroll) and node in plan.loops:
-            visit(node.body, apart())
+            self._loop(node, region)
+        elif isinstance(node, ast.Unroll) and node in self.plan.loops:
+            self.visit(node.body, self._apart())
         elif isinstance(node, ast.Block):
-            for piece in plan.pieces(node):
-                inner = apart() if piece.apart else region
-                for statement in piece.statements:
-                    visit(statement, inner)
-            if node.value is not None:
-                visit(node.value, region)
-        elif isinstance(node, ast.If) and node in plan.chains:
-            chain = plan.chains[node]
-            for group in chain.groups:
-                inner = apart()
-                for arm in group:
-                    visit(arm.condition, inner)
-                    visit(arm.then, inner)
-            if chain.other is not None:
-                visit(chain.other, region)
+            self._block(node, region)
+        elif isinstance(node, ast.If) and node in self.plan.chains:
+            self._chain(self.plan.chains[node], region)
         else:
+            if self.plan.long or self.plan.loops:
+                self._pointed_to(node)
             for child in children(node):
-                visit(child, region)
+                self.visit(child, region)
 
-    visit(body, 0)
-    return frozenset(shared)
+    def _apart(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _loop(self, node: ast.While | ast.For, region: int) -> None:
+        inner = self._apart()
+        if isinstance(node, ast.For):
+            self.visit(node.source, region)
+            self.visit(node.variable, inner)
+        else:
+            self.visit(node.condition, inner)
+        self.visit(node.body, inner)
+
+    def _block(self, node: ast.Block, region: int) -> None:
+        for piece in self.plan.pieces(node):
+            inner = self._apart() if piece.apart else region
+            for statement in piece.statements:
+                self.visit(statement, inner)
+        if node.value is not None:
+            self.visit(node.value, region)
+
+    def _chain(self, chain: Chain, region: int) -> None:
+        for group in chain.groups:
+            inner = self._apart()
+            for arm in group:
+                self.visit(arm.condition, inner)
+                self.visit(arm.then, inner)
+        if chain.other is not None:
+            self.visit(chain.other, region)
+
+    def _pointed_to(self, node: ast.Node) -> None:
+        """A variable whose address is taken must still be there when the part that took it has ended."""
+        if not (isinstance(node, ast.Unary) and node.operator == "&") and not isinstance(node, ast.Cast):
+            return
+        if not isinstance(self.checked.types.get(node), Pointer):
+            return
+        place: ast.Node = node.operand
+        while isinstance(place, ast.FieldAccess | ast.Index):
+            place = place.base
+        info = self.checked.variables.get(place) if isinstance(place, ast.Variable) else None
+        if info is not None and (isinstance(node, ast.Unary) or not info.type.scalar):
+            self.shared.add(info)
 
 
 def all_variables(checked: CheckedProgram, body: ast.Block, _plan: Plan) -> frozenset[VariableInfo]:

@@ -61,8 +61,6 @@ def assembly(module: llvm.ModuleRef) -> str:
 LARGE = 8000
 """Instructions of one function from which on LLVM may find a branch that is too far for BPF, and end the process."""
 
-LARGE_TEXT = 250_000
-"""Characters of IR that cannot hold so many instructions: counting them takes its time."""
 
 
 _LAYOUTS = ((), ("-disable-block-placement",))
@@ -72,13 +70,18 @@ Placed by likelihood, what happens seldom lies behind everything else; in order,
 """
 
 
-def elf(module: llvm.ModuleRef, characters: int = LARGE_TEXT) -> bytes:
-    """ELF object bytes of a module that was parsed from so many characters of text.
+def longest(text: str) -> int:
+    """The most lines that a function has in IR *text*, which are at least its instructions before the optimiser."""
+    return max((part.partition("\n}\n")[0].count("\n") for part in text.split("\ndefine ")[1:]), default=0)
+
+
+def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
+    """ELF object bytes of a module whose functions had at most so many *lines* of text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
     """
-    if characters < LARGE_TEXT or not _is_large(module):
+    if lines < LARGE or not _is_large(module):
         return bytes(_machine().emit_object(module))
     for options in _LAYOUTS:
         data = _in_a_child(module, options)

@@ -70,6 +70,20 @@ _HINTS = {
 }
 
 
+_SPLIT = "split the block in several probes of the same attach point"
+_REASONS = (
+    ("jumps is too complex", f"the verifier follows at most 8192 branches in a row: {_SPLIT}"),
+    ("BPF program is too large", f"the verifier follows a million instructions: {_SPLIT}, or use smaller strings"),
+    ("number of maps per program", f"a program has at most 64 maps with keys: {_SPLIT}, or use longer keys"),
+    ("too many subprograms", f"a program has at most 256 functions: {_SPLIT}"),
+)
+"""What to do about limits of the kernel, by what the verifier says."""
+
+
+def _hint(number: int, reason: str) -> str:
+    return next((hint for said, hint in _REASONS if said in reason), _HINTS.get(number, ""))
+
+
 class VerifierLogs:
     """Buffers for verifier logs: one that all programs share, or one for each when somebody wants to read them.
 
@@ -147,8 +161,8 @@ def explain(
                 f"the ring buffer for events cannot be made: {error.strerror}",
                 hints=[f"perf_rb_pages is {manifest.config.get('perf_rb_pages', 0)}; fewer pages take less memory"],
             )
-    hint = _HINTS.get(number, "")
     if spec is None:
+        hint = _HINTS.get(number, "")
         reason = warnings[0] if warnings else error.strerror
         return LoadError(
             f"the script cannot be loaded: {reason}", log="\n".join(warnings), hints=[hint] if hint else []
@@ -162,5 +176,5 @@ def explain(
         f"the kernel's verifier refused {name}: {reason}{where}",
         program=spec,
         log=log or "\n".join(warnings),
-        hints=[item for item in (hint, "the whole log of the verifier is shown with -v") if item],
+        hints=[item for item in (_hint(number, reason), "the whole log of the verifier is shown with -v") if item],
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytrace import pipeline
+from pytrace.codegen import parts
 from pytrace.codegen.regions import called_functions, shared_variables
 from pytrace.diagnostics import Diagnostics
 from pytrace.frontend.checked import CheckedProgram
@@ -21,7 +24,8 @@ def checked(text: str) -> CheckedProgram:
 
 def shared(text: str) -> set[str]:
     program = checked(text)
-    return {info.name for info in shared_variables(program, program.units[0].body)}
+    body = program.units[0].body
+    return {info.name for info in shared_variables(program, body, parts.plan(program, [body]))}
 
 
 def test_only_what_crosses_a_loop_is_shared() -> None:
@@ -47,3 +51,24 @@ def test_functions_come_after_those_that_they_call() -> None:
     )
     program = checked(text)
     assert [info.name for info in called_functions(program, program.units[0].body)] == ["a", "b", "c"]
+
+
+def test_parts_share_what_crosses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "WHOLE", 5)
+    monkeypatch.setattr(parts, "PART", 8)
+    assert shared("begin { $a = 1; @x = $a; $b = 2; @y = $b; @z = $a + 1; }") == {"a"}
+
+
+def test_unrolls_that_are_loops_share_what_is_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "begin { $a = 1; unroll (50) { $b = $a; @ = $b; $a++; } }"
+    assert shared(text) == set()
+    monkeypatch.setattr(parts, "UNROLLED", 100)
+    assert shared(text) == {"a"}
+
+
+def test_in_parts_variables_with_an_address_outlive_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "begin { $v = (uint64)1; $p = &$v; @x = 1; @y = 2; @z = *$p; $w = 3; @w = $w; }"
+    assert shared(text) == set()
+    monkeypatch.setattr(parts, "WHOLE", 5)
+    monkeypatch.setattr(parts, "PART", 12)
+    assert {"v", "p"} <= shared(text)

@@ -36,7 +36,7 @@ def test_branches_reach_in_a_long_program_with_many_unlikely_blocks() -> None:
         lines += [f"seldom{at}:", f"  store volatile i64 {at}, ptr %p", f"  br label %b{at + 1}"]
     lines += [f"b{steps}:", "  ret i64 0", "}", '!0 = !{!"branch_weights", i32 1, i32 2000}']
     text = "\n".join(lines)
-    assert target.elf(target.parse(text), len(text)).startswith(b"\x7fELF")
+    assert target.elf(target.parse(text), target.longest(text)).startswith(b"\x7fELF")
 
 
 def test_a_program_that_llvm_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,5 +56,5 @@ def test_a_program_that_llvm_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatc
 def test_short_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "LARGE", 1)
     monkeypatch.setattr(target, "_in_a_child", lambda _module, _options: b"child")
-    assert target.elf(target.parse(TEXT), 10) != b"child"
-    assert target.elf(target.parse(TEXT), target.LARGE_TEXT) == b"child"
+    assert target.elf(target.parse(TEXT), 0) != b"child"
+    assert target.elf(target.parse(TEXT), target.longest(TEXT)) == b"child"

@@ -41,7 +41,8 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Value, AddressSpace]:
         return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
-    return e.b.address(e.place(operand).pointer), AddressSpace.KERNEL
+    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier refuses.
+    return e.b.opaque(e.b.address(e.place(operand).pointer)), AddressSpace.KERNEL
 
 
 # ---------------------------------------------------------------------------------------------- str and buf
@@ -98,7 +99,7 @@ def _buf(e: Emitter, node: ast.Call) -> Operand:
     operand = e.value(_expr(node, 0))
     if isinstance(operand.type, Buffer):
         whole = e.place(operand)
-        address, space = e.b.address(e.b.offset(whole.pointer, Buffer.header)), AddressSpace.KERNEL
+        address, space = e.b.opaque(e.b.address(e.b.offset(whole.pointer, Buffer.header))), AddressSpace.KERNEL
     else:
         address, space = source_of(e, operand)
     known = e.checked.static.get(node, {}).get("length")
