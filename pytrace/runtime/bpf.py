@@ -57,6 +57,7 @@ class MapType(IntEnum):
 
     HASH = 1
     ARRAY = 2
+    PERF_EVENT_ARRAY = 4
     PERCPU_HASH = 5
     PERCPU_ARRAY = 6
     LRU_HASH = 9

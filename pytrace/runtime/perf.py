@@ -25,6 +25,7 @@ FLAG_INHERIT_THREAD = 1 << 35
 _FLAG_CLOEXEC = 8
 
 _IOC_ENABLE = 0x2400
+_IOC_DISABLE = 0x2401
 _IOC_SET_BPF = 0x40042408
 
 
@@ -127,6 +128,11 @@ def barred() -> str:
 def enable(event: int) -> None:
     """Start counting."""
     fcntl.ioctl(event, _IOC_ENABLE, 0)
+
+
+def disable(event: int) -> None:
+    """Stop counting."""
+    fcntl.ioctl(event, _IOC_DISABLE, 0)
 
 
 def set_bpf(event: int, program: int) -> None:

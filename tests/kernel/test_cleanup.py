@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytrace.runtime import attach
-from pytrace.runtime.attach import AttachOptions
+from pytrace.runtime import attach, tracefs
+from pytrace.runtime.attach import AttachOptions, closing
 from tests.support.loading import Loaded, program, target
 from tests.support.patience import patience
 
@@ -61,3 +61,27 @@ def test_sessions_in_a_row_keep_no_descriptors() -> None:
         with ExitStack() as stack:
             session(stack)
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_many_tracepoints_end_without_waiting_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would wait for the kernel, one after the other; what must be done at once is that programs do not run."""
+    with os.scandir(f"{tracefs.root()}/events/syscalls") as folder:
+        names = sorted(item.name for item in folder if item.name.startswith("sys_enter_"))
+    wanted = {"sys_enter_getppid", *names[: closing.FEW + 4]}
+    targets = [target(index, category="syscalls", event=name) for index, name in enumerate(sorted(wanted))]
+    specs = (program("count_tracepoint", "tracepoint", *targets),)
+    closed: list[int] = []
+    monkeypatch.setattr(closing, "close_all", lambda descriptors: closed.extend(descriptors))
+    with ExitStack() as stack:
+        loaded = Loaded(stack, *specs, pid=os.getpid())
+        done = attach.attach_all(loaded.loaded, specs, AttachOptions(), stack)
+        events = list(done.opened.idle_events)
+        assert len(events) == len(targets)
+        os.getppid()
+        mine = sorted(wanted).index("sys_enter_getppid")
+        assert loaded.counts[mine] == 1
+        done.opened.close()
+        assert not [event for event in events if os.path.exists(f"/proc/self/fd/{event}")]
+        os.getppid()
+        assert loaded.counts[mine] == 1
+    assert not set(closed) & set(events), "the kernel closes them"

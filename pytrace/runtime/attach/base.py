@@ -169,10 +169,11 @@ def in_one_link(
     return [Attached(job.spec, target) for target in targets]
 
 
-def attach_event(job: Job, event: int, cookie: int, opened: Opened) -> None:
+def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False) -> None:
     """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie."""
-    opened.events.append(event)
-    if job.options.has("perf_link"):
+    by_link = job.options.has("perf_link")
+    (opened.idle_events if tracepoint and by_link else opened.events).append(event)
+    if by_link:
         opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
     perf.set_bpf(event, job.program)
