@@ -1,6 +1,6 @@
 """``python -m pytrace``."""
 
-from pytrace.cli import command
+from pytrace.entry import command
 
 if __name__ == "__main__":
     command()

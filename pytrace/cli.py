@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pytrace.command_line import CommandLine, read
-from pytrace.diagnostics import InternalError, ScriptError, TraceError, bytes_shown
+from pytrace.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 from pytrace.terminal import colour, prepare_streams
 
 
@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.status
     except ScriptError:
         return 1
+    except Interrupted as error:
+        return error.status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

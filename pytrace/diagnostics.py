@@ -69,6 +69,19 @@ class ScriptError(Exception):
     """A script cannot be compiled; the :class:`Diagnostics` that it was raised from tell why."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal breaks off what is going on; *number* is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status, as shells tell of processes that a signal ended."""
+        return 128 + self.number
+
+
 class InternalError(Exception):
     """A bug in pytrace: a case that a pass promised cannot happen."""
 

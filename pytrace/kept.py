@@ -46,10 +46,13 @@ def write(path: str, *parts: bytes) -> bool:
     fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     if not make_directory(folder):
         return False
+    from pytrace.interruption import held
+
     try:
-        with open(fresh, "xb", opener=open_private) as file:
+        with held(), open(fresh, "xb", opener=open_private) as file:
             file.writelines(parts)
-        os.replace(fresh, path)
+            file.flush()
+            os.replace(fresh, path)
     except OSError:
         # Also one that a killed process of the same number left: the next run finds its place free.
         with contextlib.suppress(FileNotFoundError):

@@ -273,17 +273,20 @@ def _write(path: str, data: bytes, *, executable: bool = False) -> None:
 def _replace(path: str, data: bytes, mode: int) -> None:
     import tempfile
 
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pytrace-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, mode & ~mask)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    from pytrace.interruption import held
+
+    with held():
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pytrace-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, mode & ~mask)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
 
 
 def _format(script: Script, options: RunOptions) -> int:

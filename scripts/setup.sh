@@ -163,22 +163,26 @@ make_venv() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# pip's own launcher imports more than pytrace itself does for a cached script.
+# pip's own launcher imports more than pytrace itself does for a cached script. While Python starts, SIGINT would show a
+# traceback, and nothing in Python can keep it from that: so it is blocked until pytrace.entry lets it through.
 write_launcher() {
+    env=$(command -v env)
+    "$env" -S '--block-signal=INT true' 2>/dev/null || env=
     {
         if launchable; then
-            printf '#!%s\n' "$venv/bin/python"
+            printf '#!%s%s\n' "${env:+$env -S --block-signal=INT }" "$venv/bin/python"
         else # a command to the shell, a string to Python
-            printf "#!/bin/sh\n'''exec' \"%s\" \"\$0\" \"\$@\"\n' '''\n" "$venv/bin/python"
+            printf "#!/bin/sh\n'''exec' %s\"%s\" \"\$0\" \"\$@\"\n' '''\n" "${env:+$env --block-signal=INT }" "$venv/bin/python"
         fi
-        printf '%s\n' 'from pytrace.cli import command' '' 'command()'
+        printf '%s\n' 'from pytrace.entry import command' '' 'command()'
     } >"$venv/bin/pytrace" || return 1
     chmod +x "$venv/bin/pytrace"
 }
 
-# launchable: whether a first line of #! can name the interpreter: kernels take one word there, and not a long one.
+# launchable: whether a first line of #! can name the interpreter: kernels take no long one, and blanks and what else env -S
+# gives a meaning to are not for it.
 launchable() {
-    case $venv in *[[:space:]]*) return 1 ;; esac
+    case $venv in *[!A-Za-z0-9/._+-]*) return 1 ;; esac
     [ ${#venv} -lt 110 ]
 }
 

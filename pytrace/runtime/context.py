@@ -35,6 +35,8 @@ class RunState:
     """Addresses whose watchpoints are to go; the session takes them out."""
     hurry: Callable[[], bool] = lambda: False
     """Whether the user has asked for the end: what waits is still printed, but commands are not run any more."""
+    requests: Callable[[], int] = lambda: 0
+    """How often the user has asked for the end so far."""
     not_run: int = 0
     """Commands of ``system()`` that were left out for that."""
 

@@ -107,16 +107,22 @@ def _join(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _cat(context: Context, spec: EventSpec) -> RunHandler:
+    from pytrace.runtime import blocking
+
     text = _text_of(context, spec)
     most = int(context.config.get("max_cat_bytes", 10240))
-    told = False
+    told = broken_off = False
 
     def handle(data: bytes, offset: int) -> None:
-        nonlocal told
+        nonlocal told, broken_off
         path = text(data, offset)
         try:
-            with open(path, "rb") as file:
-                found = file.read(most + 1)
+            found = blocking.read_file(path, most + 1, blocking.Wait(context.state, context.output.flush))
+        except blocking.BrokenOffError:
+            if not broken_off:
+                context.warn(spec, f"cat: {os.fsdecode(path)!r} was not read to its end, as you interrupted")
+            broken_off = True
+            return
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             context.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
@@ -130,7 +136,7 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _system(context: Context, spec: EventSpec) -> RunHandler:
-    import subprocess
+    from pytrace.runtime import commands
 
     text = _text_of(context, spec)
 
@@ -140,8 +146,11 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
             return
         # What the command writes on standard error must come after what was printed before.
         context.output.flush()
-        done = subprocess.run([b"/bin/sh", b"-c", text(data, offset)], stdout=subprocess.PIPE, check=False)
-        _emit(context, "syscall", done.stdout, b"\n")
+        command = text(data, offset)
+        printed, whole = commands.run(command, context.state)
+        _emit(context, "syscall", printed, b"\n")
+        if not whole:
+            context.warn(spec, f"system: {os.fsdecode(command)!r} was ended, as you interrupted")
 
     return each(handle)
 

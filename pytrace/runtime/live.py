@@ -74,6 +74,7 @@ class LiveSession:
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
         self.renderer.state.hurry = lambda: signals.ending
+        self.renderer.state.requests = lambda: signals.requests
         stack.callback(self.renderer.close)
         limit = backlog_limit(available_memory())
         self._ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=limit)

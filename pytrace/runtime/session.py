@@ -68,6 +68,7 @@ class Session:
         loaded = load(self._script, options=self._load_options(unwound), stack=stack)
         self._fill_session_data(loaded, traced)
         live = LiveSession(self, stack, loaded, output, traced, signals, unwound)
+        signals.begin()
         if self._options.mode in ("test", "bench"):
             from pytrace.runtime import testing
 

@@ -1,0 +1,20 @@
+"""Keeping signals from what must be done whole."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals by which users and systems end a process."""
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Signals that end the process wait until the block is done: it leaves no half of a file."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,184 @@
+"""Signals at any moment of a run: from Python's first statement of ours to the last, and twice."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.signals import TOGETHER
+from tests.support.patience import patience
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+AT_CALL = """
+import atexit, os, signal, sys
+from pytrace.entry import command
+
+number, wanted, report = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+del sys.argv[1:4]
+calls = 0
+
+def look(_frame, _event, _argument):
+    global calls
+    calls += 1
+    if calls == wanted:
+        os.kill(os.getpid(), number)
+
+def tell():
+    sys.setprofile(None)
+    with open(report, "w") as file:
+        file.write(str(calls))
+
+atexit.register(tell)
+# As the launcher starts Python; ignored where tests run in the background.
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.setprofile(look)
+command()
+"""
+"""Runs pytrace and sends a signal to it at the call of that number, or tells how many calls there are."""
+
+SCRIPT = 'begin { printf("b\\n"); @ = 1; } interval:ms:20 { exit(); } end { printf("e\\n"); }'
+WHOLE = "b\ne\n\n\n@: 1\n"
+POINTS = 8
+
+
+class Run:
+    """A run of SCRIPT with a child that would sleep for a day."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._child = f"86400.{os.getpid()}"
+        self._report = folder / "calls"
+        self._words = [*options, "-e", SCRIPT, "-c", f"sleep {self._child}"]
+        self._environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "PYTHONPATH": str(ROOT)}
+
+    def __call__(self, number: int, call: int) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", AT_CALL, str(number), str(call), str(self._report), *self._words]
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=patience(30), check=False, env=self._environment
+        )
+        until(lambda: not self._children())
+        return done
+
+    def _children(self) -> list[str]:
+        wanted = f"sleep\0{self._child}\0"
+        return [path for path in os.listdir("/proc") if path.isdigit() and wanted in _command_line(path)]
+
+    @property
+    def calls(self) -> int:
+        return int(self._report.read_text())
+
+
+def _command_line(process: str) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("options", [(), ("--no-cache",)], ids=["cached", "compiled"])
+def test_a_signal_at_any_call_ends_the_run(number: signal.Signals, options: tuple[str, ...], tmp_path: Path) -> None:
+    run = Run(tmp_path, *options)
+    for _ in range(2):
+        assert run(number, 0).stdout == WHOLE
+    calls = run.calls
+    # Other calls for each signal.
+    for index in range(POINTS):
+        done = run(number, 1 + (calls * (3 * index + ENDING.index(number))) // (3 * POINTS))
+        assert not re.search("Traceback|ignored|BUG", done.stderr), done.stderr
+        assert done.returncode in (0, -number), done
+        assert done.stdout == (WHOLE if done.returncode == 0 else ""), done
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_files_that_cannot_be_opened_yet(number: signal.Signals, tmp_path: Path) -> None:
+    """Nobody has the other end of the FIFO."""
+    os.mkfifo(tmp_path / "fifo")
+    script = "begin { exit(); }"
+    for words in (["-o", "fifo", "-e", script], ["fifo"], ["--emit-elf", "fifo", "-e", script], ["--fmt", "fifo"]):
+        tracer = _start(tmp_path, *words)
+        until(lambda: _waits_for_a_fifo(tracer.pid))
+        assert _end(tracer, number) == (-number, "", "")
+
+
+def _waits_for_a_fifo(pid: int) -> bool:
+    """By the kernel function in which it sleeps."""
+    return Path(f"/proc/{pid}/wchan").read_text() == "wait_for_partner"
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("step", ["interval:ms:1", "end"])
+@pytest.mark.parametrize("action", ['cat("fifo");', 'system("sleep 86401");'])
+def test_what_a_probe_waits_for_ends_with_the_run(
+    number: signal.Signals, step: str, action: str, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    script = f'begin {{ @ = 1; if (strncmp("{step}", "end", 4) == 0) {{ exit(); }} }} {step} {{ {action} }}'
+    script += ' end { printf("end\\n"); }'
+    tracer = _start(tmp_path, "--unsafe", "-e", script)
+    until(lambda: _waits_in_poll(tracer.pid))
+    status, out, err = _end(tracer, number)
+    assert status == 0, err
+    assert out.endswith("end\n\n\n@: 1\n")
+    assert "as you interrupted" in err
+
+
+def _waits_in_poll(pid: int) -> bool:
+    """Where the tracer polls (7, on x86-64) with a limit of 50 ms."""
+    words = Path(f"/proc/{pid}/syscall").read_text().split()
+    return len(words) > 3 and words[0] == "7" and int(words[3], 16) == 50
+
+
+def test_two_signals_at_once_are_one_and_a_later_one_breaks_off(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    tracer = _start(tmp_path, "-e", 'begin { @ = 1; } end { printf("end\\n"); }')
+    assert tracer.stderr.readline() == b"Attached 2 probes\n"
+    tracer.send_signal(signal.SIGINT)
+    assert _end(tracer, signal.SIGTERM) == (0, "end\n\n\n@: 1\n", "")
+    tracer = _start(tmp_path, "-e", 'begin { @ = 1; } end { printf("end\\n"); cat("fifo"); }')
+    assert tracer.stderr.readline() == b"Attached 2 probes\n"
+    tracer.send_signal(signal.SIGTERM)
+    assert tracer.stdout.readline() == b"end\n"
+    time.sleep(2 * TOGETHER)
+    status, out, _ = _end(tracer, signal.SIGTERM)
+    assert (status, out) == (128 + signal.SIGTERM, "")
+
+
+class _Tracer(subprocess.Popen[bytes]):
+    """Both streams are pipes."""
+
+    stdout: io.BufferedReader  # type: ignore[assignment]
+    stderr: io.BufferedReader  # type: ignore[assignment]
+
+
+def _start(folder: Path, *words: str) -> _Tracer:
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from pytrace.entry import command; command()"
+    )
+    return _Tracer(
+        [sys.executable, "-c", code, *words], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def _end(tracer: _Tracer, number: signal.Signals) -> tuple[int, str, str]:
+    tracer.send_signal(number)
+    try:
+        out, err = tracer.communicate(timeout=patience(20))
+    finally:
+        tracer.kill()
+    return tracer.returncode, out.decode(), err.decode()
