@@ -8,7 +8,6 @@ Whatever a run may not need is imported where it is used.
 from __future__ import annotations
 
 import atexit
-import errno
 import gc
 import os
 import sys
@@ -60,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  (no traceback ever reaches a user)
-        limit = _limit_of_the_machine(error)
+        from pytrace import limits
+
+        limit = limits.met_by(error)
         if limit is None:
             return _bug(error)
         report(limit)
@@ -72,19 +73,6 @@ def report(error: TraceError) -> None:
     red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
     lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
     sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
-
-
-def _limit_of_the_machine(error: Exception) -> TraceError | None:
-    """What any step may run into: no more descriptors; an output (which has no name, as files have) that is full."""
-    if not isinstance(error, OSError):
-        return None
-    text = os.strerror(error.errno or 0)
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        hint = "raise the limit by ulimit -n" if error.errno == errno.EMFILE else "see /proc/sys/fs/file-max"
-        return TraceError(f"no more files can be opened: {text}", hints=(hint,))
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO) and error.filename is None:
-        return TraceError(f"cannot write output: {text}")
-    return None
 
 
 def _bug(error: Exception) -> int:

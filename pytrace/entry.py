@@ -8,7 +8,8 @@ handler of SIGINT would raise in the middle of imports and callbacks, where nobo
 from __future__ import annotations
 
 # The built-in module: ``signal`` would be imported first, which takes longer than all that stands here.
-import _signal
+import _signal  # type: ignore[import-not-found]
+import os
 
 
 def command() -> None:
@@ -18,6 +19,11 @@ def command() -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     # Blocked by the launcher of scripts/setup.sh, as Python would show a traceback while it starts.
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGINT,))
-    from pytrace import cli
+    try:
+        from pytrace import cli
 
-    cli.command()
+        cli.command()
+    except MemoryError:
+        # There is not even room for finding out more.
+        os.write(2, b"ERROR: out of memory\n")
+        os._exit(1)

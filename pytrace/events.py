@@ -16,7 +16,8 @@ script's bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that).  ``form
 kind             arguments                              static
 ================ ====================================== ======================================================
 printf           values of the conversions, in order    format
-errorf, warnf    values of the conversions              format
+errorf, warnf    values of the conversions              format, assertion (only there, and true, for errorf of the
+                                                        library's ``assert``)
 cat, system      values of the conversions              format (result: file name, command)
 debugf           (none: bpf_trace_printk, no event)
 time             none                                   format (strftime; default ``%H:%M:%S\\n``)
@@ -31,7 +32,8 @@ exit             none (code 0), or int64 code           known (bool: the compile
 skboutput        u64 boot ns, u32 length, buffer        path (pcap file)
 unwatch          u64 address                            none
 runtime_error    none                                   kind: division_by_zero, array_bounds, cpu_count,
-                                                        kernel_stack, user_stack, no_dwarf, no_child
+                                                        kernel_stack, user_stack, no_dwarf, no_child (never sent: told
+                                                        at the start of a run without ``-c``)
 helper_error     int32 return code                      helper (``bpf_map_update_elem`` …), map (name or "")
 ================ ====================================== ======================================================
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import pytrace
 from pytrace import cli, modes
-from pytrace.diagnostics import InternalError, ScriptError, TraceError
+from pytrace.diagnostics import InternalError, Interrupted, ScriptError, TraceError
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,8 @@ def test_unknown_options_are_mistakes_of_the_user(capsys: pytest.CaptureFixture[
         (TraceError("no"), 1),
         (ScriptError(), 1),
         (KeyboardInterrupt(), 130),
+        (Interrupted(signal.SIGTERM), 143),
+        (Interrupted(signal.SIGHUP), 129),
         (InternalError("x"), 2),
         (KeyError(1), 2),
     ],

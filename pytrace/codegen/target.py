@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from functools import cache
+from typing import NoReturn
 
 import llvmlite.binding as llvm
 
@@ -98,24 +99,46 @@ def _is_large(module: llvm.ModuleRef) -> bool:
 
 
 def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | None:
-    """ELF bytes made in a process of its own, which ends when LLVM gives up; its *options* go with it."""
+    """ELF bytes made in a process of its own, which ends when LLVM gives up; its *options* go with it.
+
+    Raises:
+        MemoryError: LLVM gave up as there is not enough memory.
+    """
     _machine()
     read, write = os.pipe()
+    said = os.memfd_create("llvm", os.MFD_CLOEXEC)
     child = os.fork()
     if child == 0:
         os.close(read)
+        _emit(module, options, write, said)
+    os.close(write)
+    with open(read, "rb") as file, open(said, "rb") as messages:
+        data = file.read()
+        _, status = os.waitpid(child, 0)
+        messages.seek(0)
+        if status and _NO_MEMORY in messages.read():
+            raise MemoryError
+    return None if status else data
+
+
+_NO_MEMORY = b"out of memory"
+"""How ``report_bad_alloc_error`` of LLVM begins what it says."""
+
+
+def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
+    """The child's side of :func:`_in_a_child`."""
+    try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.dup2(messages, 2)
         for option in options:
             llvm.set_option("pytrace", option)
-        with open(write, "wb") as file:
+        with open(result, "wb") as file:
             file.write(_machine().emit_object(module))
         os._exit(0)
-    os.close(write)
-    with open(read, "rb") as file:
-        data = file.read()
-    _, status = os.waitpid(child, 0)
-    return None if status else data
+    except MemoryError:
+        os.write(messages, _NO_MEMORY)
+    finally:
+        os._exit(1)
 
 
 def llvm_version() -> str:

@@ -22,8 +22,8 @@ class BrokenOffError(Exception):
 class Wait:
     """One thing that is waited for; all requests to end the run that come after it was begun end it.
 
-    Once the user has asked for the end, nothing is waited for, but for what end probes do. *prepare* is called before there
-    is anything to wait for.
+    Once the user has asked for the end, nothing is waited for, but for what end probes do. *prepare* is called before
+    something is waited for.
     """
 
     def __init__(self, state: RunState, prepare: Callable[[], None] = lambda: None) -> None:

@@ -31,6 +31,8 @@ class RunState:
     exit_code: int = 0
     errors: int = 0
     """How often ``errorf`` was called; a test that did has failed."""
+    assertion_failed: bool = False
+    """The end is not that of a run that went as its script wants: maps are not printed."""
     unwatched: list[int] = field(default_factory=list)
     """Addresses whose watchpoints are to go; the session takes them out."""
     hurry: Callable[[], bool] = lambda: False

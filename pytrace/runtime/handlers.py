@@ -69,9 +69,11 @@ def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]
 def _message(severity: str, kind: str) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         text = _text_of(context, spec)
+        assertion = bool(spec.static.get("assertion"))
 
         def handle(data: bytes, offset: int) -> None:
             context.state.errors += severity == "ERROR"
+            context.state.assertion_failed |= assertion
             context.located(severity, kind, text(data, offset), spec)
 
         if severity == "WARNING" and not context.options.warnings:

@@ -86,6 +86,8 @@ class LiveSession:
         self._next_report = 0.0
         self._summed_up = False
         self._target = self._open_target()
+        if traced is None:
+            self.renderer.no_child()
 
     def _open_target(self) -> int | None:
         """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
@@ -253,11 +255,15 @@ class LiveSession:
         for item in attached:
             if item.iterator is None:
                 continue
-            for text in iterator.read(item.iterator):
-                self.output.write(text)
-                if self.output.congested:
-                    self.output.flush()
-            self.drain()
+            with self.renderer.iterating():
+                for text in iterator.read(item.iterator):
+                    self.output.write(text)
+                    if self.output.congested:
+                        self.output.flush()
+                self.drain()
+            self._look_for_exit()
+            if self._ended:
+                return
 
     def _wait(self) -> None:
         """Handle events until something ends the run."""
@@ -352,7 +358,7 @@ class LiveSession:
         totals |= self._consumer.totals()
         self._consumer.events_over = True
         # A run that a failed assertion ended has nothing more to say.
-        if not self.options.dry_run and not (self.renderer.state.errors and self.renderer.state.exit_code):
+        if not self.options.dry_run and not self.renderer.state.assertion_failed:
             if self._ahead is not None:
                 self._ahead.finish()
             self.renderer.print_maps()

@@ -24,6 +24,8 @@ _PATIENCE_LATER = 0.1
 _MUCH = 1 << 18
 _LOOK_EVERY = 0.01
 """Seconds between two looks whether to wait on."""
+_LATEST = 1.0
+"""Seconds for which messages wait for the end of a line that the script writes piece by piece."""
 
 
 class Flush(Enum):
@@ -40,13 +42,33 @@ class Flush(Enum):
 class _Batch:
     """Parts that are being written together."""
 
-    __slots__ = ("data", "done", "parts")
+    __slots__ = ("data", "done", "parts", "stop")
 
     def __init__(self, parts: list[bytes]) -> None:
         self.parts = parts
         self.data = memoryview(b"".join(parts))
         self.done: list[int] = []
         """How many bytes each call has written so far."""
+        self.stop = 0
+        """The end of a line after which messages are to be written; 0 when none wait."""
+
+    @property
+    def rest(self) -> memoryview:
+        """What is to be written next."""
+        return self.data[self.written : self.stop or None]
+
+    @property
+    def ends_line(self) -> bool:
+        """Whether the last byte ends a line."""
+        return bytes(self.data[-1:]) == b"\n"
+
+    def stop_at_line_end(self) -> None:
+        """Messages wait for the end of the line that is being written."""
+        if not self.stop:
+            written = self.written
+            self.stop = bytes(self.data[written:]).find(b"\n") + 1
+            if self.stop:
+                self.stop += written
 
     @property
     def written(self) -> int:
@@ -57,8 +79,9 @@ class _Batch:
 class Output:
     """The tracer's output, and its messages on standard error.
 
-    The two keep their order: messages are written after the output before them. A reader that goes away sets
-    :attr:`broken`, and what would be written afterwards is dropped.
+    The two keep their order: messages are written after the output before them, but not in the middle of a line where
+    both go to the same place: they wait for its end. A reader that goes away sets :attr:`broken`, and what would be
+    written afterwards is dropped.
 
     What a reader has no room for waits here: :meth:`advance` writes what can be written, :meth:`flush` waits for the
     reader. While :attr:`congested` nothing more should be printed.
@@ -96,6 +119,11 @@ class Output:
         self.gave_up = False
         """Whether the last :meth:`flush` did."""
         self._patience = PATIENCE
+        self._in_line = False
+        """Whether what was written last did not end its line."""
+        self._late: list[str] = []
+        """Messages that wait for the end of the line, since :attr:`_late_since`."""
+        self._late_since = 0.0
 
     @classmethod
     def to_file(
@@ -161,6 +189,8 @@ class Output:
 
     def end_batch(self) -> None:
         """All events that were waiting have been handled: let their output be seen, as the policy asks."""
+        if self._late and time.monotonic() - self._late_since > _LATEST:
+            self._release_messages()
         if self._flush is Flush.FULL and self.captured is None and self._waiting() < _BLOCK:
             return
         self.advance()
@@ -186,6 +216,8 @@ class Output:
                     self._forget()
                     return True
                 batch = _Batch(self._parts)
+                if self._late:
+                    batch.stop_at_line_end()
                 # Nothing is called between these two, so that no signal's exception comes between them.
                 self._writing, self._parts = batch, []
                 self._counted = self._size = 0
@@ -195,7 +227,7 @@ class Output:
 
     def _send(self, batch: _Batch) -> bool:
         """Go on writing *batch*; whether all of it is written, or nobody reads it."""
-        while (rest := batch.data[batch.written :]) and not self.broken:
+        while (rest := batch.rest) and not self.broken:
             before = len(batch.done)
             try:
                 self.broken = not self.channel.send(rest, batch.done)
@@ -204,8 +236,12 @@ class Output:
                 raise
             if len(batch.done) == before and not self.broken:
                 return False
-        count = len(batch.parts)
-        self._written += count
+            if batch.written == batch.stop:
+                batch.stop, self._in_line = 0, False
+                self._release_messages()
+        if batch.data:
+            self._in_line = not batch.ends_line
+        self._written += len(batch.parts)
         self._writing = None
         return True
 
@@ -257,6 +293,7 @@ class Output:
             left -= 1
             self._written -= 1
             self._writing = _Batch([half])
+            self._in_line = True
         return left
 
     def message(self, text: str) -> None:
@@ -265,6 +302,16 @@ class Output:
             self._held.append(text)
             return
         self.flush()
+        if self._late or (self._in_line and _same_place(self.descriptor, self._messages.descriptor)):
+            if not self._late:
+                self._late_since = time.monotonic()
+            self._late.append(text)
+            if self._writing is not None:
+                self._writing.stop_at_line_end()
+            return
+        self._write_message(text)
+
+    def _write_message(self, text: str) -> None:
         done: list[int] = []
         data = memoryview(text.encode("utf-8", "surrogateescape"))
 
@@ -281,6 +328,15 @@ class Output:
 
         self._wait_for(advance, self._messages, lambda: sum(done))
 
+    def _release_messages(self) -> None:
+        """Write the messages that wait, on lines of their own."""
+        late, self._late = self._late, []
+        if late and self._in_line:
+            late.insert(0, "\n")
+            self._in_line = False
+        for text in late:
+            self._write_message(text)
+
     def close(self) -> None:
         """Write what waits, and close what was opened here.
 
@@ -290,6 +346,7 @@ class Output:
         try:
             self.flush()
         finally:
+            self._release_messages()
             self.channel.close()
             self._messages.close()
             if self._owned:
@@ -315,3 +372,11 @@ class Output:
         said = "".join(self._held)
         self._held.clear()
         return said
+
+
+def _same_place(first: int, second: int) -> bool:
+    """Whether two descriptors are of one terminal, file or pipe."""
+    try:
+        return os.path.sameopenfile(first, second)
+    except OSError:
+        return False

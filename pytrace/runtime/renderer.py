@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pytrace.compiled import Manifest
 from pytrace.diagnostics import InternalError
 from pytrace.events import EventSpec
@@ -84,10 +87,26 @@ class Renderer:
         self.state.hurry = lambda: False
         self.handlers[:] = self._made
 
+    @contextmanager
+    def iterating(self) -> Iterator[None]:
+        """Within, ``exit()`` ends only what comes afterwards: the iterator that calls it shows all its items."""
+        self._context.on_exit = self._ignore_exits
+        try:
+            yield
+        finally:
+            self._context.on_exit = self._ignore_rest
+            if self.state.exit_requested:
+                self._ignore_rest()
+
+    def _ignore_exits(self) -> None:
+        for spec in self._manifest.events:
+            if spec.kind == "exit":
+                self.handlers[spec.id] = _heed()
+
     def _ignore_rest(self) -> None:
         # Who asks to end once more, as timers do until they are detached, loses nothing.
-        heed, ignore = Tally(lambda _count: None), Tally(self._ignore)
-        self.handlers[:] = [heed if spec.kind == "exit" else ignore for spec in self._manifest.events]
+        ignore = Tally(self._ignore)
+        self.handlers[:] = [_heed() if spec.kind == "exit" else ignore for spec in self._manifest.events]
 
     def _ignore(self, count: int) -> None:
         self.ignored += count
@@ -102,6 +121,14 @@ class Renderer:
                 self.output.flush()
         elif not self._options.quiet:
             self.output.message(f"Attached {count} probe{'' if count == 1 else 's'}\n")
+
+    def no_child(self) -> None:
+        """Tell at the start of a run without a child that the script uses ``cpid``."""
+        for spec in self._manifest.events:
+            if self._options.warnings and spec.kind == "runtime_error" and spec.static["kind"] == "no_child":
+                text = messages.RUNTIME_ERRORS["no_child"].encode()
+                self._context.located("WARNING", "runtime_error", text, spec)
+                return
 
     def print_maps(self) -> None:
         """Print the end of output: all maps that hold something, by name."""
@@ -193,3 +220,8 @@ def _numbers(named: dict[str, int]) -> bytes:
     return jsonout.mapping(
         [(name.encode("utf-8", "surrogateescape"), jsonout.number(count)) for name, count in named.items()]
     )
+
+
+def _heed() -> Tally:
+    """The handler of an ``exit()`` that asks for what was asked before."""
+    return Tally(lambda _count: None)

@@ -26,9 +26,9 @@ group, a service manager SIGTERM and SIGHUP, a terminal that closes SIGHUP twice
 class Signals:
     """While entered, SIGUSR1 is handed on; after :meth:`begin`, SIGINT, SIGTERM and SIGHUP ask for the end of the run.
 
-    Before that they have the action that the process started with, which ends it. A second one, when some time has passed,
-    breaks off whatever is going on (:class:`Interrupted`); what is open is closed all the same. SIGHUP stays ignored
-    where it was (``nohup``).
+    Before that they have the action that the process started with, which ends it. A second one, when some time has
+    passed, breaks off whatever is going on (:class:`Interrupted`); what is open is closed all the same. SIGHUP stays
+    ignored where it was (``nohup``).
     """
 
     def __init__(self) -> None:

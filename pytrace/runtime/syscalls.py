@@ -6,6 +6,7 @@ Only ``libbpf``, ``bpf``, ``perf`` and ``child`` call in here.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from functools import cache
 from typing import Any
@@ -62,10 +63,15 @@ def call(name: str, *arguments: int) -> int:
 
     Raises:
         OSError: the call failed; *filename* is empty and the text names the call.
+        TraceError: no more files can be opened. Nobody shall take that for something that the kernel lacks.
     """
     result = int(_syscall()(ctypes.c_long(number(name)), *[ctypes.c_long(item) for item in arguments]))
     if result < 0:
         error = ctypes.get_errno()
+        if error in (errno.EMFILE, errno.ENFILE):
+            from pytrace import limits
+
+            raise limits.no_files(error)
         raise OSError(error, f"{name}: {os.strerror(error)}")
     return result
 

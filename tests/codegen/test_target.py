@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import faulthandler
 import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -58,3 +61,30 @@ def test_short_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "_in_a_child", lambda _module, _options: b"child")
     assert target.elf(target.parse(TEXT), 0) != b"child"
     assert target.elf(target.parse(TEXT), target.longest(TEXT)) == b"child"
+
+
+def _no_memory() -> bytes:
+    raise MemoryError
+
+
+def _llvm_gives_up(said: bytes) -> bytes:
+    faulthandler.disable()  # pytest's, which would show this in its output
+    os.write(2, said)
+    os.abort()
+
+
+@pytest.mark.parametrize("emit", [_no_memory, lambda: _llvm_gives_up(b"LLVM ERROR: out of memory\n")])
+def test_a_child_without_memory_says_nothing_of_branches(
+    emit: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "_machine", lambda: SimpleNamespace(emit_object=lambda _module: emit()))
+    with pytest.raises(MemoryError):
+        target._in_a_child(cast(Any, None), ())
+
+
+def test_a_child_that_llvm_ends_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SimpleNamespace(emit_object=lambda _module: _llvm_gives_up(b"LLVM ERROR: branch out of range\n"))
+    monkeypatch.setattr(target, "_machine", lambda: made)
+    assert target._in_a_child(cast(Any, None), ()) is None
+    monkeypatch.setattr(target, "_machine", lambda: SimpleNamespace(emit_object=lambda _module: b"elf"))
+    assert target._in_a_child(cast(Any, None), ()) == b"elf"

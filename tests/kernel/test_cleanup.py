@@ -71,7 +71,7 @@ def test_many_tracepoints_end_without_waiting_for_each(monkeypatch: pytest.Monke
     targets = [target(index, category="syscalls", event=name) for index, name in enumerate(sorted(wanted))]
     specs = (program("count_tracepoint", "tracepoint", *targets),)
     closed: list[int] = []
-    monkeypatch.setattr(closing, "close_all", lambda descriptors: closed.extend(descriptors))
+    monkeypatch.setattr(closing, "close_all", closed.extend)
     with ExitStack() as stack:
         loaded = Loaded(stack, *specs, pid=os.getpid())
         done = attach.attach_all(loaded.loaded, specs, AttachOptions(), stack)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_files_that_cannot_be_opened_yet(number: signal.Signals, tmp_path: Path)
     script = "begin { exit(); }"
     for words in (["-o", "fifo", "-e", script], ["fifo"], ["--emit-elf", "fifo", "-e", script], ["--fmt", "fifo"]):
         tracer = _start(tmp_path, *words)
-        until(lambda: _waits_for_a_fifo(tracer.pid))
+        until(partial(_waits_for_a_fifo, tracer.pid))
         assert _end(tracer, number) == (-number, "", "")
 
 
@@ -144,12 +145,12 @@ def _waits_in_poll(pid: int) -> bool:
 
 def test_two_signals_at_once_are_one_and_a_later_one_breaks_off(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    tracer = _start(tmp_path, "-e", 'begin { @ = 1; } end { printf("end\\n"); }')
-    assert tracer.stderr.readline() == b"Attached 2 probes\n"
+    tracer = _start(tmp_path, "-e", 'begin { @ = 1; } interval:s:86400 { } end { printf("end\\n"); }')
+    assert tracer.stderr.readline() == b"Attached 3 probes\n"
     tracer.send_signal(signal.SIGINT)
     assert _end(tracer, signal.SIGTERM) == (0, "end\n\n\n@: 1\n", "")
-    tracer = _start(tmp_path, "-e", 'begin { @ = 1; } end { printf("end\\n"); cat("fifo"); }')
-    assert tracer.stderr.readline() == b"Attached 2 probes\n"
+    tracer = _start(tmp_path, "-e", 'begin { @ = 1; } interval:s:86400 { } end { printf("end\\n"); cat("fifo"); }')
+    assert tracer.stderr.readline() == b"Attached 3 probes\n"
     tracer.send_signal(signal.SIGTERM)
     assert tracer.stdout.readline() == b"end\n"
     time.sleep(2 * TOGETHER)

@@ -131,6 +131,39 @@ def test_few_descriptors_for_maps(tmp_path: Path, limit: int) -> None:
     assert "ulimit -n" in done.stderr
 
 
+@pytest.mark.parametrize("mebibytes", [30, 60, 100, 140, 160, 180, 190])
+@pytest.mark.parametrize("option", ["", "--no-cache"])
+def test_little_memory_is_no_bug(tmp_path: Path, mebibytes: int, option: str) -> None:
+    """A process that has less than what Python and LLVM take together, whichever step finds out."""
+    script = "begin { @a = count(); @b[1] = 1; exit(); }"
+    done = shell(f'ulimit -v {mebibytes << 10}; exec $P {option} -q -e "$S"', tmp_path, S=script)
+    assert not re.search("BUG|Traceback", done.stderr), done.stderr
+    if mebibytes <= 100 or done.returncode:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.search("^ERROR: out of memory$", done.stderr, re.MULTILINE), done.stderr
+
+
+def test_more_probes_than_files(tmp_path: Path) -> None:
+    """Whichever open() or system call finds out; nothing is said of the probes, with which nothing is wrong."""
+    script = "t:syscalls:sys_enter_* /pid == cpid/ { @ = count(); }"
+    for limit in range(25, 60, 5):
+        less = "setpriv --inh-caps -sys_resource --bounding-set -sys_resource"
+        done = shell(f'ulimit -n {limit}; exec {less} $P -q -e "$S" -c true', tmp_path, S=script)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no more files can be opened" in done.stderr
+        assert "ulimit -n" in done.stderr
+        assert "missing_probes" not in done.stderr
+
+
+def test_a_rate_that_the_kernel_does_not_allow(tmp_path: Path) -> None:
+    most = int(Path("/proc/sys/kernel/perf_event_max_sample_rate").read_text())
+    done = shell('exec $P -q -e "$S"', tmp_path, S=f"profile:hz:{10 * most} {{ exit(); }}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"the kernel samples at most {most} times a second" in done.stderr
+    assert "kernel.perf_event_max_sample_rate" in done.stderr
+    assert "missing_probes" not in done.stderr
+
+
 REMOVED = [
     pytest.param('$P -q -e "$S"', 0, "", id="script"),
     pytest.param('$P -q -e "$S" -c true', 0, "", id="command"),

@@ -49,8 +49,7 @@ def test_a_fifo_is_read_to_the_end_of_its_writer(tmp_path: Path) -> None:
     def write() -> None:
         until(lambda: told)
         with open(path, "wb", buffering=0) as file:
-            for piece in (b"1", b"2", b"3"):
-                file.write(piece)
+            file.writelines((b"1", b"2", b"3"))
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,3 +161,70 @@ def test_capturing(pipe: tuple[int, int]) -> None:
     output.write(b"after")
     output.flush()
     assert waiting(pipe[0]) == b"after"
+
+
+def together(write: int, **options: Any) -> Output:
+    """Output and messages on one pipe, as on a terminal."""
+    return Output(write, messages=write, **options)
+
+
+def test_messages_wait_for_the_end_of_the_line(pipe: tuple[int, int]) -> None:
+    output = together(pipe[1])
+    output.write(b"part ")
+    output.message("WARNING: one\n")
+    output.message("WARNING: two\n")
+    assert waiting(pipe[0]) == b"part "
+    output.write(b"more ")
+    output.end_batch()
+    assert waiting(pipe[0]) == b"more "
+    output.extend([b"rest\nnext ", b"line"])
+    output.end_batch()
+    assert waiting(pipe[0]) == b"rest\nWARNING: one\nWARNING: two\nnext line"
+    output.write(b"\n")
+    output.message("WARNING: three\n")
+    assert waiting(pipe[0]) == b"\nWARNING: three\n"
+
+
+def test_a_line_that_never_ends_is_broken(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    output = together(pipe[1])
+    output.write(b"...")
+    output.message("WARNING: one\n")
+    for step in (0.3, 0.3):
+        now[0] += step
+        output.end_batch()
+        assert waiting(pipe[0]) == (b"..." if now[0] == 100.3 else b"")
+    now[0] += 0.5
+    output.end_batch()
+    assert waiting(pipe[0]) == b"\nWARNING: one\n"
+    output.message("WARNING: two\n")
+    assert waiting(pipe[0]) == b"WARNING: two\n"
+
+
+def test_at_the_end_messages_get_lines_of_their_own(pipe: tuple[int, int]) -> None:
+    output = together(pipe[1])
+    output.write(b"part")
+    output.message("WARNING: one\n")
+    output.close()
+    assert waiting(pipe[0]) == b"part\nWARNING: one\n"
+
+
+def test_messages_that_go_elsewhere_wait_for_nothing(pipe: tuple[int, int]) -> None:
+    read, write = os.pipe()
+    output = Output(pipe[1], messages=write)
+    output.write(b"part")
+    output.message("WARNING: one\n")
+    assert os.read(read, 100) == b"WARNING: one\n"
+    assert waiting(pipe[0]) == b"part"
+    os.close(read)
+    os.close(write)
+
+
+def test_what_was_written_of_a_line_is_counted_once(pipe: tuple[int, int]) -> None:
+    output = together(pipe[1], flush=Flush.NONE)
+    output.write(b"part ")
+    output.message("WARNING: one\n")
+    output.write(b"rest\nnext\n")
+    assert output.accepted == 2
+    assert waiting(pipe[0]) == b"part rest\nWARNING: one\nnext\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytrace.events import EXIT_STATUSES, cut_exit_status
 from pytrace.frontend import ast, formats
@@ -17,6 +17,7 @@ from pytrace.frontend.builtins.gates import (
     literal_integer,
     pointer_argument,
 )
+from pytrace.frontend.checked import LIBRARY_PREFIX
 from pytrace.frontend.conversions import Unknown, settle
 from pytrace.frontend.removed_code import undefined_map
 from pytrace.frontend.resources import send, text_of
@@ -50,7 +51,10 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return VOID
     format_ = formats.check(checker, node, node.name, text, values)
     if format_ is not None:
-        send(checker, node, node.name, values, format=text_of(format_.text))
+        static: dict[str, Any] = {"format": text_of(format_.text)}
+        if node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX):
+            static["assertion"] = True
+        send(checker, node, node.name, values, **static)
     return VOID
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 
@@ -56,12 +57,14 @@ class Failure:
     """One target that could not be attached, and why.
 
     *gone*: it is in a file or program that a pattern found and that is no longer there, as if it had gone before.
+    *limit*: a limit of the machine is reached, so nothing is wrong with the target.
     """
 
     target: Target
     reason: str
     hints: tuple[str, ...] = ()
     gone: bool = False
+    limit: bool = False
 
     def __str__(self) -> str:
         return f"cannot attach {self.target.probe}: {self.reason}"
@@ -70,11 +73,12 @@ class Failure:
 class CannotAttachError(Exception):
     """Raised inside an attacher for one target; becomes a :class:`Failure`."""
 
-    def __init__(self, reason: str, *, hints: Iterable[str] = (), gone: bool = False) -> None:
+    def __init__(self, reason: str, *, hints: Iterable[str] = (), gone: bool = False, limit: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hints = tuple(hints)
         self.gone = gone
+        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,24 @@ Attacher = Callable[[Job, Opened], list[Outcome]]
 SingleAttacher = Callable[[Job, Target, Opened], Attached]
 
 
+LIMITS = frozenset({errno.EAGAIN, errno.EDQUOT, errno.ENOSPC})
+"""Error numbers of what there is too little of."""
+_OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+def _number(error: BaseException | None) -> int | None:
+    """The number of an error that the kernel gave.
+
+    Raises:
+        OSError: it is about the whole machine or process: other targets would not fare better.
+    """
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in _OF_ALL:
+        raise error
+    return error.errno
+
+
 def one_by_one(attach: SingleAttacher) -> Attacher:
     """An attacher that makes one link for each target."""
 
@@ -134,9 +156,10 @@ def attempt(attach: SingleAttacher, job: Job, target: Target, opened: Opened) ->
         done = attach(job, target, own)
         opened.take(own)
     except CannotAttachError as error:
-        return Failure(target, error.reason, error.hints, error.gone)
+        number = _number(error.__context__)
+        return Failure(target, error.reason, error.hints, error.gone, error.limit or number in LIMITS)
     except OSError as error:
-        return Failure(target, str(error.strerror or error))
+        return Failure(target, str(error.strerror or error), limit=_number(error) in LIMITS)
     finally:
         own.close()
     return done
@@ -160,6 +183,8 @@ def in_one_link(
     try:
         descriptor = link(targets)
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise
         if len(targets) == 1:
             return [explain(targets[0], error)]
         middle = len(targets) // 2
@@ -214,5 +239,7 @@ def failure_error(failures: Sequence[Failure]) -> TraceError:
     """The error for probes that could not be attached: the first in words, the number of the others."""
     first = failures[0]
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    if first.limit:
+        return TraceError(f"{first}{more}", hints=first.hints)
     hints = (*first.hints, "config key missing_probes: warn or ignore goes on without such probes")
     return TraceError(f"{first}{more}", hints=hints)

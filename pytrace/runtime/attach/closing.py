@@ -5,9 +5,9 @@ since 6.13), some hundredths of a second each time, but one wait serves all who 
 closed by many threads at once, and then events likewise.
 
 The last event of a tracepoint waits under a global lock (``event_mutex`` in ``perf_trace_destroy``), so threads do not
-help. But once its link is closed nothing runs any more and nothing depends on when the event goes. Many of
-them are therefore left to the kernel: a BPF map of perf events holds the files (``kernel/bpf/arraymap.c``), and the map's
-end closes them in a kernel worker, one after the other, when nobody waits.
+help. But once its link is closed nothing runs any more and nothing depends on when the event goes. Many of them are
+therefore left to the kernel: a BPF map of perf events holds the files (``kernel/bpf/arraymap.c``), and the map's end
+closes them in a kernel worker, one after the other, when nobody waits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import os
 import struct
 from collections import deque
 from collections.abc import Sequence
+
+from pytrace.diagnostics import TraceError
 
 _THREADS = 256
 _STACK = 128 << 10
@@ -81,7 +83,7 @@ def _hand_over(events: Sequence[int]) -> int | None:
 
     try:
         holder = bpfmap.create(bpf.MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
-    except OSError:
+    except (OSError, TraceError):
         return None
     try:
         for index, event in enumerate(events):

@@ -47,16 +47,18 @@ def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, 
     try:
         attach_event_everywhere(job, attr, target.cookie, opened, child if pid is None else pid)
     except OSError as error:
-        raise CannotAttachError(_reason(target, error)) from None
+        raise _refusal(target, error) from None
     return Attached(job.spec, target)
 
 
-def _reason(target: Target, error: OSError) -> str:
+def _refusal(target: Target, error: OSError) -> CannotAttachError:
     """What a refusal means; the kernel limits how often may be sampled."""
     most = perf.max_sample_rate()
     if error.errno == errno.EINVAL and int(target.details.get("frequency") or 0) > most:
-        return f"the kernel samples at most {most} times a second (/proc/sys/kernel/perf_event_max_sample_rate)"
-    return _REASONS.get(error.errno or 0, str(error.strerror))
+        hint = f"sysctl kernel.perf_event_max_sample_rate allows {most} now; the kernel also lowers it under load"
+        return CannotAttachError(f"the kernel samples at most {most} times a second", hints=(hint,), limit=True)
+    reason = _REASONS.get(error.errno or 0, str(error.strerror))
+    return CannotAttachError(reason, limit=error.errno == errno.EBUSY)
 
 
 def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
@@ -67,7 +69,7 @@ def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
     try:
         attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, opened)
     except OSError as error:
-        raise CannotAttachError(_reason(target, error)) from None
+        raise _refusal(target, error) from None
     return Attached(job.spec, target)
 
 

@@ -17,8 +17,8 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
         raise CannotAttachError(f"this kernel has no tracepoint {category}:{event}") from None
     # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit.
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
-    event = perf.open_event(attr, cpu=perf.online_cpus()[0])
-    attach_event(job, event, target.cookie, opened, tracepoint=True)
+    opened_event = perf.open_event(attr, cpu=perf.online_cpus()[0])
+    attach_event(job, opened_event, target.cookie, opened, tracepoint=True)
     return Attached(job.spec, target)
 
 
