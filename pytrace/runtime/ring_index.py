@@ -148,19 +148,6 @@ class Index:
         self._close(found, words, places)
         return found, start + place * WORD
 
-    def count(self, start: int, end: int) -> tuple[int, int]:
-        """How many records :meth:`segments` would find, and the same place."""
-        words = self._words[start // WORD :]
-        place, limit, steps = 0, (end - start) // WORD, self._steps
-        count = 0
-        while place < limit:
-            word = words[place]
-            if word & BUSY:
-                break
-            count += not word & DISCARD
-            place += steps.get(word) or _step(word)
-        return count, start + place * WORD
-
     def _list(self, words: memoryview, place: int, end: int, most: int, places: list[int]) -> tuple[int, bool]:
         """Note *most* records; gives where the next one starts, and whether so many are there."""
         steps, note = self._steps, places.append

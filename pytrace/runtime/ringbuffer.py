@@ -166,10 +166,10 @@ class RingReader:
         while waiting := self._producer[0] - self._position:
             with self._fence:
                 start = self._position & (self._size - 1)
-            count, end = self.index.count(start, start + min(waiting, COLLECT))
+            segments, end = self.index.segments(start, start + min(waiting, COLLECT))
             if end == start:
                 break
-            dropped += count
+            dropped += sum(part.records for part in segments)
             self._position += end - start
             with self._fence:
                 self._consumer[0] = self._position
