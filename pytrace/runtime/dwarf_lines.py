@@ -100,12 +100,12 @@ class LineTable:
         return (self.file(rows.sources[at] >> 32), line) if line else ("", 0)
 
     def between(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-        """Start, number of the file and line of the pieces of code from *low* to *high*, where they are known."""
+        """Start, number of the file and line of the pieces of code from *low* to *high*; -1 and 0 without a line."""
         rows = self.read()
         first = max(0, bisect_right(rows.addresses, low) - 1)
         for at in range(first, bisect_left(rows.addresses, high, first)):
-            source = rows.sources[at]
-            yield max(low, rows.addresses[at]), source >> 32, source & _LINE
+            line = rows.sources[at] & _LINE
+            yield max(low, rows.addresses[at]), rows.sources[at] >> 32 if line else -1, line
 
     def __len__(self) -> int:
         return len(self._rows.addresses)

@@ -174,7 +174,7 @@ def segments(low: int, high: int, function: Scope | None, table: LineTable) -> l
         one, other = bisect_left(starts, first), bisect_left(starts, end)
         scopes[one:other] = [inner] * (other - one)
     found: list[Segment] = []
-    file = line = at = 0
+    file, line, at = -1, 0, 0
     for start, scope in zip(starts, scopes, strict=True):
         while at < len(lines) and lines[at][0] <= start:
             _, file, line = lines[at]

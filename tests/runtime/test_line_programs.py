@@ -83,3 +83,16 @@ def test_damaged_programs_are_refused(code: bytes) -> None:
 def test_machines_with_bundles_are_refused() -> None:
     with pytest.raises(DWARFError, match="another kind of machine"):
         _rows(b"\x01", maximum_operations_per_instruction=3)
+
+
+def test_code_without_a_line_has_no_file(tmp_path: Path) -> None:
+    """Compilers give line 0 to what they moved together."""
+    path = compiled(tmp_path, "program", "int main(void) { return 0; }\n", "-g")
+    (unit,) = UnitTable(FileSections(ElfFile.open(str(path))))
+    table = LineTable(unit)
+    rows = table.read()
+    start = rows.addresses[0]
+    assert list(table.between(start, start + 1)) == [(start, rows.sources[0] >> 32, 1)]
+    rows.sources[0] &= ~0xFFFFFFFF
+    assert list(table.between(start, start + 1)) == [(start, -1, 0)]
+    assert table.place(start) == ("", 0)

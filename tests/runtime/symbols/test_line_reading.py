@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
+from pytrace.runtime.signals import Signals
 from pytrace.runtime.symbols import line_reading
 from pytrace.runtime.symbols.line_reading import LineReading
 
@@ -57,3 +59,18 @@ def test_giving_up() -> None:
     assert not reading.run(_steps(done))
     assert done == [0], "not even a whole step"
     assert reading.run(iter(())), "what was read before is shown"
+
+
+def test_a_second_signal_ends_the_reading_and_the_next_one_the_run() -> None:
+    reading, signals = LineReading(), Signals()
+    signals.ending, signals.instead = True, reading.give_up
+    reading.hurry(None, "stacks")
+
+    def interrupted() -> Iterator[None]:
+        yield
+        signals._handle(signal.SIGINT, None)
+        yield
+
+    assert not reading.run(interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        signals._handle(signal.SIGINT, None)
