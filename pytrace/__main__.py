@@ -1,6 +1,6 @@
 """``python -m pytrace``."""
 
-from pytrace.entry import command
+from pytrace.cli.entry import command
 
 if __name__ == "__main__":
     command()

@@ -1,9 +1,9 @@
 """The compile cache: a script that was compiled before starts without the front end and without LLVM.
 
-An entry is the file form of a :class:`~pytrace.compiled.CompiledScript`, named by a digest of everything that the
+An entry is the file form of a :class:`~pytrace.core.manifest.CompiledScript`, named by a digest of everything that the
 command line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked
 again on each use.
-Entries are only read where nobody but the user could have written them (:mod:`pytrace.kept`).
+Entries are only read where nobody but the user could have written them (:mod:`pytrace.base.private_files`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import os
 from collections.abc import Callable
 
 import pytrace
-from pytrace import kept
-from pytrace.compiled import FORMAT, CompiledScript
-from pytrace.dataclass import fields
-from pytrace.diagnostics import TraceError
-from pytrace.options import CompileOptions
+from pytrace.base import private_files
+from pytrace.base.fast_dataclass import fields
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import FORMAT, CompiledScript
 
 KEEP = 200
 """How many entries stay when old ones are removed."""
@@ -26,7 +26,7 @@ KEEP = 200
 
 def directory() -> str:
     """Where the cache is: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
-    return kept.directory("scripts")
+    return private_files.directory("scripts")
 
 
 def key(text: str, name: str, options: CompileOptions) -> str:
@@ -38,7 +38,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     ]  # fmt: skip
     for item in fields(options):
         if item.name == "child_command":
-            # Only targets `*` look at it, whose answers are never kept (runtime.libraries).
+            # Only targets `*` look at it, whose answers are never kept (runtime.binaries.libraries).
             continue
         value = getattr(options, item.name)
         if isinstance(value, frozenset):
@@ -46,7 +46,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         elif isinstance(value, dict):
             value = sorted(value.items())
         parts.append(f"{item.name}={value!r}")
-    return kept.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
+    return private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
 
 
 def _working_directory() -> str:
@@ -80,7 +80,7 @@ def _newest(folder: str) -> int:
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
     """The entry *name*, when there is one that this machine can still use."""
-    data = kept.read(os.path.join(directory(), name))
+    data = private_files.read(os.path.join(directory(), name))
     if data is None:
         return None
     try:
@@ -94,7 +94,7 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 def store(name: str, script: CompiledScript) -> bool:
     """Keep *script* under *name*; False for a cache that cannot be written, which is not an error."""
     folder = directory()
-    if not kept.write(os.path.join(folder, name), script.to_bytes()):
+    if not private_files.write(os.path.join(folder, name), script.to_bytes()):
         return False
     with contextlib.suppress(OSError):
         _trim(folder)

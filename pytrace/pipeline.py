@@ -1,7 +1,7 @@
 """From a script's text to a compiled script: the list of passes.
 
 Each pass names what it reads and what it makes; the pipeline runs them in order and stops after the first one
-that found errors.  Nothing here prints: messages are collected in :class:`~pytrace.diagnostics.Diagnostics`.
+that found errors.  Nothing here prints: messages are collected in :class:`~pytrace.core.diagnostics.Diagnostics`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pytrace.compiled import CompiledScript
-from pytrace.dataclass import dataclass, field, replace
-from pytrace.diagnostics import Diagnostics, InternalError, PlacedError, render
-from pytrace.kernel import KernelInfo
-from pytrace.options import CompileOptions
-from pytrace.source import Source
+from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics, InternalError, PlacedError, render
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.source import Source
 
 RECURSION = 60_000
 """Python frames that a pass may take."""
@@ -47,49 +47,49 @@ class Pass:
 
 
 def _parse(c: Compilation) -> Any:
-    from pytrace.frontend import parser
+    from pytrace.frontend.syntax import parser
 
     return parser.parse(c.source, c.diagnostics)
 
 
 def _imports(c: Compilation) -> Any:
-    from pytrace.frontend import imports
+    from pytrace.frontend.expand import imports
 
     return imports.resolve(c["parsed"], c.options, c.diagnostics)
 
 
 def _settings(c: Compilation) -> Any:
-    from pytrace.frontend import settings
+    from pytrace.frontend.expand import settings
 
     return settings.read(c["merged"], c.options, c.diagnostics)
 
 
 def _definitions(c: Compilation) -> Any:
-    from pytrace.frontend import cdefs
+    from pytrace.frontend.c import definitions
 
-    return cdefs.read(c["merged"], c.options, c.kernel, c.diagnostics)
+    return definitions.read(c["merged"], c.options, c.kernel, c.diagnostics)
 
 
 def _parameters(c: Compilation) -> Any:
-    from pytrace.frontend import parameters
+    from pytrace.frontend.expand import parameters
 
     return parameters.substitute(c["merged"], c.options, c.diagnostics)
 
 
 def _macros(c: Compilation) -> Any:
-    from pytrace.frontend import macros
+    from pytrace.frontend.expand import macros
 
     return macros.expand(c["substituted"], c["definitions"], c.diagnostics)
 
 
 def _attach_points(c: Compilation) -> Any:
-    from pytrace.frontend import attach_points
+    from pytrace.frontend.attach import attach_points
 
     return attach_points.expand(c["expanded"], c.options, c.kernel, c["definitions"], c["config"], c.diagnostics)
 
 
 def _analysis(c: Compilation) -> Any:
-    from pytrace.frontend import analysis
+    from pytrace.frontend.check import analysis
 
     return analysis.analyse(
         c["units"], c["expanded"], c.options, c.kernel, c["definitions"], c["config"], c.diagnostics
@@ -97,10 +97,10 @@ def _analysis(c: Compilation) -> Any:
 
 
 def _generate(c: Compilation) -> Any:
-    from pytrace import codegen
+    from pytrace.codegen import generator
 
     try:
-        return codegen.compile_program(c["checked"], c.kernel, c.options)
+        return generator.compile_program(c["checked"], c.kernel, c.options)
     except PlacedError as problem:
         c.diagnostics.error(problem.message, problem.span, hints=problem.hints)
         return None
@@ -178,7 +178,7 @@ def finish(compilation: Compilation) -> CompiledScript:
 
 def _ahead(compilation: Compilation) -> dict[str, Any]:
     """What an ahead-of-time file keeps beside what its code has: parameters, and what the kernel must be able to do."""
-    from pytrace.frontend import parameters
+    from pytrace.frontend.expand import parameters
 
     return {
         "parameters": parameters.describe(compilation["merged"], compilation.options),

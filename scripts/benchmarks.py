@@ -222,9 +222,9 @@ def listing(times: int) -> list[Line]:
 
 def parsing(times: int) -> list[Line]:
     """Lines that the parser reads in a second, for a script of 1,000 and one of 10,000 lines: linear when alike."""
-    from pytrace.diagnostics import Diagnostics
-    from pytrace.frontend import parser
-    from pytrace.source import Source
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.source import Source
+    from pytrace.frontend.syntax import parser
 
     lines = []
     for size in (1_000, 10_000):

@@ -164,7 +164,7 @@ make_venv() {
 }
 
 # pip's own launcher imports more than pytrace itself does for a cached script. While Python starts, SIGINT would show a
-# traceback, and nothing in Python can keep it from that: so it is blocked until pytrace.entry lets it through.
+# traceback, and nothing in Python can keep it from that: so it is blocked until pytrace.cli.entry lets it through.
 write_launcher() {
     env=$(command -v env)
     "$env" -S '--block-signal=INT true' 2>/dev/null || env=
@@ -174,7 +174,7 @@ write_launcher() {
         else # a command to the shell, a string to Python
             printf "#!/bin/sh\n'''exec' %s\"%s\" \"\$0\" \"\$@\"\n' '''\n" "${env:+$env --block-signal=INT }" "$venv/bin/python"
         fi
-        printf '%s\n' 'from pytrace.entry import command' '' 'command()'
+        printf '%s\n' 'from pytrace.cli.entry import command' '' 'command()'
     } >"$venv/bin/pytrace" || return 1
     chmod +x "$venv/bin/pytrace"
 }

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytrace import cache
-from pytrace.compiled import CompiledScript, Manifest
-from pytrace.dataclass import replace
-from pytrace.diagnostics import TraceError
-from pytrace.options import CompileOptions
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import CompiledScript, Manifest
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace import examples
+from pytrace.cli import examples
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parent.parent

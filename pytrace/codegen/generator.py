@@ -5,33 +5,30 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from pytrace.codegen import (
-    calls,
-    following,
-    loadtime,
-    maps,
-    memory,
-    parts,
-    reliance,
-    stack,
-    statements,
-    target,
-    unwind_rules,
-)
-from pytrace.codegen.builtins.process_family import process_ids
-from pytrace.codegen.emitter import Emitter, Program, Script
-from pytrace.codegen.ir import Builder, Value
-from pytrace.codegen.layout import SESSION, Layout
-from pytrace.codegen.loadtime import Ahead
-from pytrace.codegen.module import RING, SHARED_SECTION, Module
-from pytrace.codegen.operands import Operand
-from pytrace.codegen.regions import all_variables, called_functions, shared_variables
-from pytrace.codegen.scratch import Scratch
-from pytrace.codegen.snapshots import snapshots
-from pytrace.compiled import CompiledScript, Manifest, MapSpec, ProgramSpec
-from pytrace.dataclass import dataclass
-from pytrace.diagnostics import TraceError
-from pytrace.frontend.checked import (
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.analysis import parts, stack_use
+from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
+from pytrace.codegen.aot import layout_reliance, load_time_values
+from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter, Program, Script
+from pytrace.codegen.ir import target
+from pytrace.codegen.ir.builder import Builder, Value
+from pytrace.codegen.ir.module import RING, SHARED_SECTION, Module
+from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.lower import calls, maps, statements
+from pytrace.codegen.lower.builtins.process_family import process_ids
+from pytrace.codegen.services import process_following, unwind_tables
+from pytrace.codegen.storage.data_sections import SESSION, Layout
+from pytrace.codegen.storage.double_buffering import snapshots
+from pytrace.codegen.storage.scratch_memory import Scratch
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
+from pytrace.core.probes import Context
+from pytrace.core.types import INT64
+from pytrace.frontend.ast.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
     CheckedProgram,
@@ -39,10 +36,6 @@ from pytrace.frontend.checked import (
     VariableInfo,
     location,
 )
-from pytrace.kernel import KernelInfo
-from pytrace.options import CompileOptions
-from pytrace.probes import Context
-from pytrace.types import INT64
 
 ON_STACK_LIMIT = 32
 
@@ -74,9 +67,9 @@ def generate(
         sparing=sparing,
     )
     services: tuple[ProgramSpec, ...] = ()
-    if following.wanted(checked):
-        following.declare(module)
-        services = following.services(script)
+    if process_following.wanted(checked):
+        process_following.declare(module)
+        services = process_following.services(script)
     for at, unit in enumerate(checked.units):
         _program(script, unit, at)
     for unit in checked.units:
@@ -84,7 +77,7 @@ def generate(
             _session(script, unit)
     script.layout.finish(module)
     if script.ahead is not None:
-        reliance.collect(checked, script.ahead)
+        layout_reliance.collect(checked, script.ahead)
         module.load_time = script.ahead.data
     text = module.text(script.layout.total, script.layout.shared)
     return text, _manifest(script, services)
@@ -119,7 +112,7 @@ def _entry(program: Program) -> None:
     e.leave = lambda value: _leave(e, value)
     _zero_shared(e)
     if unit.follow:
-        _require(e, following.check(e))
+        _require(e, process_following.check(e))
     elif unit.pid_filter == 0:
         _require_pid(e)
     elif unit.pid_filter is not None:
@@ -173,7 +166,7 @@ def _require(e: Emitter, wanted: Value) -> None:
 
 def _require_pid(e: Emitter) -> None:
     """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
-    wanted = loadtime.integer(e, "pid", (), 0)
+    wanted = load_time_values.integer(e, "pid", (), 0)
     some, on = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", wanted, "0"), on, some)
     e.b.start(some)
@@ -237,11 +230,11 @@ def _extra(script: Script) -> dict[str, Any]:
     if script.uses_session:
         found["session"] = {"section": SHARED_SECTION, **SESSION}
     if script.unwinds:
-        found["unwind"] = unwind_rules.to_data()
+        found["unwind"] = unwind_tables.to_data()
     if script.checked.objects:
         found["objects"] = [base64.b64encode(item).decode() for item in script.checked.objects]
-    if following.wanted(script.checked):
-        found["follow"] = {"map": following.MAP}
+    if process_following.wanted(script.checked):
+        found["follow"] = {"map": process_following.MAP}
     if script.ahead is not None:
         found["ahead"] = {**script.ahead.to_data(), "copies": script.layout.copies}
     return found
@@ -255,11 +248,11 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
         TraceError: the machine lacks something that the script needs.
     """
     script, size = _compiled(checked, kernel, options, sparing=False)
-    if size > stack.LIMIT:
+    if size > stack_use.LIMIT:
         script, size = _compiled(checked, kernel, options, sparing=True)
-    if size > stack.LIMIT:
+    if size > stack_use.LIMIT:
         raise TraceError(
-            f"a program of the script needs {size} bytes of stack, and the kernel has {stack.LIMIT}",
+            f"a program of the script needs {size} bytes of stack, and the kernel has {stack_use.LIMIT}",
             hints=("keep fewer values at the same time, or split the block into several probes",),
         )
     return script
@@ -273,7 +266,7 @@ def _compiled(
     module = target.parse(text)
     target.optimise(module)
     elf = target.elf(module, target.longest(text))
-    return CompiledScript(elf, manifest), stack.needed(elf, text)
+    return CompiledScript(elf, manifest), stack_use.needed(elf, text)
 
 
 @dataclass(frozen=True, slots=True)

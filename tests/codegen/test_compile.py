@@ -8,11 +8,12 @@ import time
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytrace import codegen, pipeline
-from pytrace.compiled import CompiledScript
-from pytrace.diagnostics import Diagnostics
-from pytrace.options import CompileOptions
-from pytrace.source import Source
+from pytrace import pipeline
+from pytrace.codegen import generator
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.source import Source
 from tests.support.facts import RecordedKernel
 from tests.support.pace import unit
 
@@ -98,7 +99,7 @@ def test_texts_of_the_stages() -> None:
     source = Source("stdin", "begin { @ = count(); }", None)
     compilation = pipeline.Compilation(source, CompileOptions(), RecordedKernel(), Diagnostics())
     pipeline.run(compilation, pipeline.FRONT_END)
-    texts = codegen.llvm_texts(compilation["checked"], compilation.kernel, compilation.options)
+    texts = generator.llvm_texts(compilation["checked"], compilation.kernel, compilation.options)
     assert "define dso_local i64 @begin_0" in texts.original
     assert "define dso_local" in texts.optimized
     assert "exit" in texts.assembly
@@ -109,12 +110,12 @@ def test_time_of_the_back_end(probes: int, most: int) -> None:
     text = "".join(f"begin {{ @[{at}] = count(); }} " for at in range(probes))
     compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), RecordedKernel(), Diagnostics())
     pipeline.run(compilation, pipeline.FRONT_END)
-    codegen.compile_program(compilation["checked"], compilation.kernel, compilation.options)
+    generator.compile_program(compilation["checked"], compilation.kernel, compilation.options)
     best = min(_timed(compilation) for _ in range(3))
     assert best < most * unit()
 
 
 def _timed(compilation: pipeline.Compilation) -> float:
     start = time.process_time()
-    codegen.compile_program(compilation["checked"], compilation.kernel, compilation.options)
+    generator.compile_program(compilation["checked"], compilation.kernel, compilation.options)
     return time.process_time() - start

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytrace import codegen, pipeline
-from pytrace.compiled import CompiledScript
-from pytrace.diagnostics import Diagnostics
-from pytrace.options import CompileOptions
-from pytrace.source import Source
-from pytrace.types import INT32, UINT32, UINT64, Array, Field, Struct
-from tests.frontend.test_sessions import SESSIONS
+from pytrace import pipeline
+from pytrace.codegen import generator
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.source import Source
+from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
+from tests.frontend.attach.test_sessions import SESSIONS
 from tests.support.facts import RecordedKernel, event, tracepoint_field
 
 
@@ -40,7 +41,7 @@ def test_a_session_asks_where_it_is() -> None:
     source = Source("stdin", "kprobe:vfs_read { @ = count(); } kretprobe:vfs_read { @r = count(); }", None)
     compilation = pipeline.Compilation(source, CompileOptions(), SESSIONS, Diagnostics())
     pipeline.run(compilation, pipeline.FRONT_END)
-    text = codegen.llvm_texts(compilation["checked"], compilation.kernel, compilation.options).optimized
+    text = generator.llvm_texts(compilation["checked"], compilation.kernel, compilation.options).optimized
     assert text.count("call i32 @bpf_session_is_return()") == 1
 
 

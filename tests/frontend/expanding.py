@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytrace.config import Config
-from pytrace.diagnostics import Diagnostics
-from pytrace.frontend import attach_points, cdefs, parser
-from pytrace.frontend.checked import ProbeUnit
-from pytrace.options import CompileOptions
-from pytrace.source import Source
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
+from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.attach import attach_points
+from pytrace.frontend.c import definitions
+from pytrace.frontend.syntax import parser
 from tests.support.facts import RecordedKernel
 
 
@@ -27,7 +29,7 @@ class Expanded:
             program,
             CompileOptions(**options),
             self.kernel,
-            cdefs.Definitions(self.kernel),
+            definitions.Definitions(self.kernel),
             config if config is not None else Config(),
             self.diagnostics,
         )

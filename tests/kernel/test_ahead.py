@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.compiled import CompiledScript
-from pytrace.runtime import facts
+from pytrace.core.manifest import CompiledScript
+from pytrace.runtime.host import fingerprints
 from tests.support.compile import compiled
 from tests.support.patience import patience
 from tests.support.programs import BUILT, build
@@ -95,7 +95,7 @@ def test_a_run_needs_no_compiler(tmp_path: Path) -> None:
         " 'pytrace.codegen')):\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Forbidden())\n"
-        "from pytrace import cli\n"
+        "from pytrace.cli import main as cli\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     done = run(sys.executable, "-c", code, "-q", made)
@@ -186,7 +186,7 @@ def foreign(name: str) -> Path:
     path = ELSEWHERE / name
     if not path.exists():
         pytest.skip("only where scripts/test compiled files on another kernel (scripts/test vm)")
-    if CompiledScript.from_bytes(path.read_bytes()).manifest.facts[0] == facts.kernel_fact():
+    if CompiledScript.from_bytes(path.read_bytes()).manifest.facts[0] == fingerprints.kernel_fact():
         pytest.skip("this is the kernel that the files were compiled on")
     return path
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytrace.diagnostics import TraceError
-from pytrace.runtime import attach, child, features
-from pytrace.runtime.attach import AttachOptions, iterator
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.attach import attachments, iterator
+from pytrace.runtime.attach.attachments import AttachOptions
+from pytrace.runtime.load import features
+from pytrace.runtime.session import child
 from tests.support.loading import Loaded, program, target
 from tests.support.machine import kernel_config, need
 from tests.support.patience import patience
@@ -39,8 +41,8 @@ def symbols(path: Path) -> dict[str, int]:
     return found
 
 
-def attach_to(loaded: Loaded, stack: ExitStack, **options: object) -> attach.Attachments:
-    return attach.attach_all(loaded.loaded, loaded.programs, AttachOptions(**options), stack)  # type: ignore[arg-type]
+def attach_to(loaded: Loaded, stack: ExitStack, **options: object) -> attachments.Attachments:
+    return attachments.attach_all(loaded.loaded, loaded.programs, AttachOptions(**options), stack)  # type: ignore[arg-type]
 
 
 def run(*command: str | Path) -> None:
@@ -160,7 +162,7 @@ def test_usdt_semaphore_by_hand(programs: Path) -> None:
 
 
 def _usdt_probes(path: Path) -> list[tuple[str, int, int]]:
-    from pytrace.runtime.kernelinfo import LiveKernel
+    from pytrace.runtime.live_kernel import LiveKernel
 
     info = LiveKernel()
     return [(row.name, row.offset, row.semaphore_offset) for row in info.usdt_probes(str(path), "sample", "*")]
@@ -234,8 +236,8 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
         attach_to(loaded, stack)
         run(calls, "1")
         # The event carries the number of hits so far: 1 when its program ran first.
-        from pytrace.runtime.events import each
-        from pytrace.runtime.ringbuffer import RingReader
+        from pytrace.runtime.ring.decoder import each
+        from pytrace.runtime.ring.reader import RingReader
 
         seen: list[bytes] = []
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
@@ -508,7 +510,7 @@ def test_kprobe_places(programs: Path, details: dict[str, int]) -> None:
     if "offset" in details:
         details = {**details, "offset": behind_the_hook()}
     if "address" in details:
-        from pytrace.runtime.kallsyms import Kallsyms
+        from pytrace.runtime.host.kallsyms import Kallsyms
 
         details = {"address": Kallsyms().address("__x64_sys_getppid") or 0}
     with ExitStack() as stack:

@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from pytrace.builtin_rows import BUILTINS
-from pytrace.builtin_table import Builtin
-from pytrace.diagnostics import Diagnostics
-from pytrace.options import CompileOptions
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import BUILTINS
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
 from pytrace.pipeline import compile_script
-from pytrace.runtime.kernelinfo import LiveKernel
-from pytrace.source import Source
+from pytrace.runtime.live_kernel import LiveKernel
 
 
 class WholeKernel(LiveKernel):

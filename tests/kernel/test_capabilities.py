@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.privileges import CAPABILITIES
+from pytrace.runtime.abi.privileges import CAPABILITIES
 from tests.support.patience import patience
 
 pytestmark = [

@@ -10,8 +10,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytrace.runtime import attach, tracefs
-from pytrace.runtime.attach import AttachOptions, closing
+from pytrace.runtime.attach import attachments, closing
+from pytrace.runtime.attach.attachments import AttachOptions
+from pytrace.runtime.host import tracefs
 from tests.support.loading import Loaded, program, target
 from tests.support.patience import patience
 
@@ -37,7 +38,7 @@ def session(stack: ExitStack) -> Loaded:
         program("count_perf", "profile", target(2, frequency=99)),
     )
     loaded = Loaded(stack, *specs, pid=os.getpid())
-    attach.attach_all(loaded.loaded, specs, AttachOptions(), stack)
+    attachments.attach_all(loaded.loaded, specs, AttachOptions(), stack)
     return loaded
 
 
@@ -74,7 +75,7 @@ def test_many_tracepoints_end_without_waiting_for_each(monkeypatch: pytest.Monke
     monkeypatch.setattr(closing, "close_all", closed.extend)
     with ExitStack() as stack:
         loaded = Loaded(stack, *specs, pid=os.getpid())
-        done = attach.attach_all(loaded.loaded, specs, AttachOptions(), stack)
+        done = attachments.attach_all(loaded.loaded, specs, AttachOptions(), stack)
         events = list(done.opened.idle_events)
         assert len(events) == len(targets)
         os.getppid()

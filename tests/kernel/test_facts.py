@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.diagnostics import TraceError
-from pytrace.runtime import facts, listing, perf
-from pytrace.runtime.kernelinfo import LiveKernel
-from pytrace.types import INT32, AddressSpace, Pointer, String, Struct
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import INT32, AddressSpace, Pointer, String, Struct
+from pytrace.runtime.abi import perf
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.listing import probes
+from pytrace.runtime.live_kernel import LiveKernel
 from tests.support.pace import unit
 from tests.support.waiting import sleeps, until
 
@@ -128,7 +130,7 @@ def test_every_format_is_understood(kernel: LiveKernel) -> None:
 def test_what_is_indexed_by_processor_has_room_for_the_highest_number(
     kernel: LiveKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "read_text", {"/sys/devices/system/cpu/possible": "0-2,8\n"}.__getitem__)
+    monkeypatch.setattr(fingerprints, "read_text", {"/sys/devices/system/cpu/possible": "0-2,8\n"}.__getitem__)
     assert perf.possible_cpus() == [0, 1, 2, 8]
     assert kernel.possible_cpus == 9
 
@@ -168,7 +170,7 @@ def test_dependencies_hold_and_tell_what_was_asked(kernel: LiveKernel) -> None:
     assert ("tracepoint", kernel.tracepoint_files.path, "sched", "sched_switch") in {
         fact[:4] for fact in kernel.dependencies()
     }
-    assert facts.still_true(found)
+    assert fingerprints.still_true(found)
 
 
 def test_features_can_be_switched_off() -> None:
@@ -237,7 +239,7 @@ def test_traceable_functions_as_ftrace_has_them(kernel: LiveKernel) -> None:
 
 
 def _lines(kernel: LiveKernel, pattern: str | None, **options: int | bool) -> list[str]:
-    return listing.listing(kernel, pattern, **options).splitlines()  # type: ignore[arg-type]
+    return probes.listing(kernel, pattern, **options).splitlines()  # type: ignore[arg-type]
 
 
 def test_list_tracepoints(kernel: LiveKernel) -> None:
@@ -315,7 +317,7 @@ def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
     assert "tracepoint:sched:sched_switch" in found
     assert "rawtracepoint:vmlinux:sched_switch" in found
     kinds = list(dict.fromkeys(line.partition(":")[0] for line in found))
-    assert kinds == [kind for kind in listing.KERNEL_KINDS if kind in kinds], "grouped by kind"
+    assert kinds == [kind for kind in probes.KERNEL_KINDS if kind in kinds], "grouped by kind"
 
 
 def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
@@ -369,6 +371,6 @@ def test_unknown_provider(kernel: LiveKernel) -> None:
 
 
 def test_every_probe_kind_can_be_listed() -> None:
-    from pytrace.probes import PROBE_KINDS
+    from pytrace.core.probes import PROBE_KINDS
 
-    assert set(listing.ROWS) == {row.name for row in PROBE_KINDS}
+    assert set(probes.ROWS) == {row.name for row in PROBE_KINDS}

@@ -6,9 +6,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytrace.diagnostics import InternalError
-from pytrace.runtime import bpf, features, libbpf, loader
-from pytrace.runtime.maps import MapReader
+from pytrace.core.diagnostics import InternalError
+from pytrace.runtime.abi import bpf, libbpf
+from pytrace.runtime.load import features, loader
+from pytrace.runtime.load.map_reader import MapReader
 from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target
 from tests.support.machine import kernel_version
 
@@ -75,14 +76,14 @@ def test_a_ring_that_the_kernel_does_not_make() -> None:
 
 @pytest.mark.parametrize("spec", [COUNTS, PERCPU], ids=lambda spec: spec.kind)
 def test_map_reader(spec: object) -> None:
-    from pytrace.runtime import bpfmap
+    from pytrace.runtime.abi import bpf_maps
 
     with ExitStack() as stack:
         loaded = Loaded(stack, BEGIN)
         maps: MapReader = loaded.maps
         descriptor, _, size, _ = maps._size(spec)  # type: ignore[arg-type]
         keys = [number.to_bytes(8, "little") for number in range(3000)]
-        bpfmap.update_all(descriptor, keys, b"\1" * size)
+        bpf_maps.update_all(descriptor, keys, b"\1" * size)
         assert sorted(maps.items(spec)) == sorted((key, b"\1" * size) for key in keys)  # type: ignore[arg-type]
         assert maps.delete(spec, keys[0])  # type: ignore[arg-type]
         assert not maps.delete(spec, keys[0])  # type: ignore[arg-type]
@@ -96,11 +97,12 @@ def test_map_reader(spec: object) -> None:
 def test_walk_by_keys_gives_the_same_as_batches() -> None:
     import os
 
-    from pytrace.runtime import bpfmap, maps
+    from pytrace.runtime.abi import bpf_maps
+    from pytrace.runtime.load import map_reader as maps
 
-    descriptor = bpfmap.create(bpf.MapType.HASH, 8, 8, 500)
+    descriptor = bpf_maps.create(bpf.MapType.HASH, 8, 8, 500)
     try:
-        bpfmap.update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
+        bpf_maps.update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
         assert sorted(maps._by_keys(descriptor, 8, 8, 500)) == sorted(maps.read_pairs(descriptor, 8, 8, 500))
     finally:
         os.close(descriptor)

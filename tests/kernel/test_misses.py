@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytrace.runtime.misses import profile_misses
+from pytrace.runtime.attach.missed_hits import profile_misses
 from tests.support.machine import need
 from tests.support.patience import patience
 

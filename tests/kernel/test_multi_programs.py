@@ -7,12 +7,12 @@ from contextlib import ExitStack
 import pytest
 
 from pytrace import pipeline
-from pytrace.diagnostics import Diagnostics
-from pytrace.kernel import KernelFunction
-from pytrace.options import CompileOptions
-from pytrace.runtime import loader
-from pytrace.runtime.kernelinfo import LiveKernel
-from pytrace.source import Source
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import KernelFunction
+from pytrace.core.source import Source
+from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load import loader
 from tests.support.machine import kernel_version
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.diagnostics import InternalError
-from pytrace.runtime import attach, child
-from pytrace.runtime.attach import AttachOptions
-from pytrace.runtime.counters import CounterReader
-from pytrace.runtime.events import each
-from pytrace.runtime.ringbuffer import EventLoop, RingReader
+from pytrace.core.diagnostics import InternalError
+from pytrace.runtime.attach import attachments
+from pytrace.runtime.attach.attachments import AttachOptions
+from pytrace.runtime.load.counters import CounterReader
+from pytrace.runtime.ring.decoder import each
+from pytrace.runtime.ring.reader import EventLoop, RingReader
+from pytrace.runtime.session import child
 from tests.support.loading import Loaded, program, target
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -25,7 +26,7 @@ def flood(stack: ExitStack, programs: Path, times: int, **config: int) -> tuple[
     process = child.start(f"{programs / 'flood'} {times}", stack)
     spec = program("event_tracepoint", "tracepoint", target(77, category="syscalls", event="sys_enter_getppid"))
     loaded = Loaded(stack, spec, pid=process.pid, **config)
-    attach.attach_all(loaded.loaded, [spec], AttachOptions(), stack)
+    attachments.attach_all(loaded.loaded, [spec], AttachOptions(), stack)
     return loaded, process
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.signals import TOGETHER
+from pytrace.runtime.session.signals import TOGETHER
 from tests.support.patience import patience
 from tests.support.waiting import until
 
@@ -168,7 +168,7 @@ class _Tracer(subprocess.Popen[bytes]):
 def _start(folder: Path, *words: str) -> _Tracer:
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from pytrace.entry import command; command()"
+        "from pytrace.cli.entry import command; command()"
     )
     return _Tracer(
         [sys.executable, "-c", code, *words], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.test_main import SLOW_TO_IMPORT
 from tests.support.machine import need
 from tests.support.patience import patience
-from tests.test_cli import SLOW_TO_IMPORT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPT = 'begin { printf("%d %s\\n", 40 + 2, "x"); @n = 3; exit(); }'
@@ -18,7 +18,7 @@ SHOW_MODULES = "import atexit, sys; atexit.register(lambda: print('MODULES', *sy
 
 def start(cache: Path, script: str = SCRIPT) -> tuple[str, set[str]]:
     """Output of the script, and the modules that its process imported."""
-    code = f"{SHOW_MODULES}\nfrom pytrace import cli\ncli.command()"
+    code = f"{SHOW_MODULES}\nfrom pytrace.cli import main as cli\ncli.command()"
     done = subprocess.run(
         [sys.executable, "-c", code, "-e", script],
         cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)},
@@ -44,5 +44,5 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
     script = f"uprobe:{programs}/calls:add {{ }} uretprobe:{programs}/calls:add {{ }} interval:ms:1 {{ exit(); }}"
     for _ in range(2):
         _, imported = start(tmp_path, script)
-    assert "pytrace.runtime.attach.uprobe" in imported
+    assert "pytrace.runtime.attach.attachments.uprobe" in imported
     assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "attach.semaphores", "tracefs")} & imported

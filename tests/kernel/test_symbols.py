@@ -6,9 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from pytrace.runtime.kallsyms import Kallsyms
-from pytrace.runtime.symbols import Symbolizer
-from pytrace.runtime.user_binary import Binary
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.diagnostics import TraceError
-from pytrace.runtime import debug_files, unwind_tables
-from pytrace.runtime.elf import ElfFile
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
+from pytrace.runtime.elf import debug_files
+from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.symbols.images import Images
-from pytrace.runtime.user_binary import Binary, UserBinaries
+from pytrace.runtime.unwind import tables
 from tests.support.compile import compiled, tool
 from tests.support.damage import Damaged, damaged
 
@@ -57,7 +58,7 @@ def _questions(path: str, places: list[int]) -> Iterator[tuple[str, Callable[[],
     yield "debug file", lambda: debug_files.find(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield "supplement", lambda: debug_files.supplement(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield "mini debug info", lambda: ElfFile.open(path).mini_debug_info
-    yield "unwind table", lambda: unwind_tables.compile_table(*_frames_of(path))
+    yield "unwind table", lambda: tables.compile_table(*_frames_of(path))
     images = Images({}, lines=True)
     for place in places:
         yield f"address {place:#x}", partial(known.offset, path, place)

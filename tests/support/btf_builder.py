@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.runtime.btf import Kind
+from pytrace.runtime.btf.reader import Kind
 
 
 class BtfBuilder:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from pytrace.dataclass import dataclass
-from pytrace.runtime.elf import ElfFile, Section
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.runtime.elf.file import ElfFile, Section
 
 _HEADER = (
     (16, 2), (18, 2), (20, 4), (24, 8), (32, 8), (40, 8), (48, 4), (52, 2), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2),

@@ -1,4 +1,4 @@
-"""Values and events as the kernel lays them out, from the decoded form of pytrace.runtime.values."""
+"""Values and events as the kernel lays them out, from the decoded form of pytrace.runtime.output.render.decoders."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytrace import types
-from pytrace.compiled import Manifest, MapSpec
-from pytrace.dataclass import replace
-from pytrace.events import CUT, EventLayout, EventSpec, Location
-from pytrace.runtime.clock import Clock
-from pytrace.runtime.output import Flush, Output
-from pytrace.runtime.renderer import Renderer, RenderOptions
-from pytrace.runtime.values import integer_code, named_fields
+from pytrace.base.fast_dataclass import replace
+from pytrace.core import types
+from pytrace.core.event_layout import CUT, EventLayout, EventSpec, Location
+from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.render.decoders import integer_code, named_fields
+from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.output.streams import Flush, Output
 
 PLACE = Location("stdin", 1, 9, 26, 'begin { errorf("e %d", 5); }')
 

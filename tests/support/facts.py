@@ -1,4 +1,4 @@
-"""Recorded facts: a :class:`~pytrace.kernel.KernelInfo` whose answers are what a test says."""
+"""Recorded facts: a :class:`~pytrace.core.kernel_info.KernelInfo` whose answers are what a test says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from pytrace.kernel import (
+from pytrace.core.kernel_info import (
     NO_HEADERS,
     FunctionPrototype,
     KernelFunction,
@@ -17,7 +17,20 @@ from pytrace.kernel import (
     UserParameter,
     UserSymbol,
 )
-from pytrace.types import INT8, INT32, INT64, UINT32, UINT64, AddressSpace, Enum, Field, Pointer, String, Struct, Type
+from pytrace.core.types import (
+    INT8,
+    INT32,
+    INT64,
+    UINT32,
+    UINT64,
+    AddressSpace,
+    Enum,
+    Field,
+    Pointer,
+    String,
+    Struct,
+    Type,
+)
 
 TASK = Struct(
     "struct", "task_struct", 64, (Field("pid", INT32, 0), Field("comm", String(16), 8)), origin="vmlinux", align=8

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytrace.diagnostics import Diagnostics
-from pytrace.frontend import analysis, attach_points, cdefs, imports, macros, parameters, parser, settings
-from pytrace.frontend.checked import CheckedProgram
-from pytrace.kernel import KernelInfo
-from pytrace.options import CompileOptions
-from pytrace.source import Source, Span
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.source import Source, Span
+from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.attach import attach_points
+from pytrace.frontend.c import definitions as cdefs
+from pytrace.frontend.check import analysis
+from pytrace.frontend.expand import imports, macros, parameters, settings
+from pytrace.frontend.syntax import parser
 from tests.support.recorded import Facts
 
 

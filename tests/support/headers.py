@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.kernel import KernelHeaders
-from pytrace.runtime import kernel_headers
+from pytrace.core.kernel_info import KernelHeaders
+from pytrace.runtime.host import kernel_headers
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytrace.compiled import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
-from pytrace.events import Location
-from pytrace.runtime import loader
-from pytrace.runtime.maps import MapReader
-from pytrace.types import UINT64
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
+from pytrace.core.types import UINT64
+from pytrace.runtime.load import loader
+from pytrace.runtime.load.map_reader import MapReader
 
 HERE = Location("probes.c", 1, 1)
 COPIES = 8

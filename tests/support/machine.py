@@ -67,21 +67,21 @@ def _patchable() -> str:
 
 def _processor_events() -> str:
     """Whether cycles can be counted; the device alone is there in machines without a PMU too."""
-    from pytrace.runtime import features
+    from pytrace.runtime.load import features
 
     return "" if features.has("perf_hardware") else "processor event counters"
 
 
 def _write_user() -> str:
     """Lockdown forbids it, whatever the kernel was built with."""
-    from pytrace.runtime import features
+    from pytrace.runtime.load import features
 
     return "" if features.has("probe_write_user") else "permission to write user memory from programs"
 
 
 def _override() -> str:
     """Machines that do not tell their configuration have it in the verifier only."""
-    from pytrace.runtime import features
+    from pytrace.runtime.load import features
 
     return "" if features.has("override_return") else "functions whose results programs may replace"
 

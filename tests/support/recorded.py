@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.kernel import FunctionPrototype, KernelFunction, TracepointField, UserSymbol
-from pytrace.types import (
+from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, TracepointField, UserSymbol
+from pytrace.core.types import (
     INT8,
     INT32,
     INT64,
@@ -97,7 +97,7 @@ SYMBOLS = {"jiffies_64": 0xFFFFFFFF82000000, "vfs_read": 0xFFFFFFFF81234560}
 
 
 class Facts(RecordedKernel):
-    """A :class:`pytrace.kernel.KernelInfo` that knows a handful of things."""
+    """A :class:`pytrace.core.kernel_info.KernelInfo` that knows a handful of things."""
 
     def __init__(self, *, missing: frozenset[str] = frozenset(), has_btf: bool = True) -> None:
         super().__init__(

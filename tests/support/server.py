@@ -1,7 +1,7 @@
 """Runs command lines fast: a process that has imported pytrace once and forks for each run.
 
 ``python -m tests.support.server`` reads one JSON request a line from standard input and answers with one JSON line; the
-run itself is ``pytrace.cli.main(argv)`` in a forked child, the same code that the command ``pytrace`` runs.
+run itself is ``pytrace.cli.main.main(argv)`` in a forked child, the same code that the command ``pytrace`` runs.
 :class:`Server` is the client's side.
 """
 
@@ -230,7 +230,7 @@ def _child(request: dict[str, Any]) -> None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         sys.argv = ["pytrace", *request["argv"]]
-        from pytrace.cli import main
+        from pytrace.cli.main import main
 
         status = _exit_status(main, request["argv"])
     except BaseException:  # noqa: BLE001 - reported, and the child must not run on as a second server

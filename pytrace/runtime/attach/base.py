@@ -6,13 +6,14 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from pytrace.compiled import ProgramSpec, Target
-from pytrace.dataclass import dataclass
-from pytrace.diagnostics import TraceError
-from pytrace.probes import known_kind
-from pytrace.runtime import bpf, features, perf
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import ProgramSpec, Target
+from pytrace.core.probes import known_kind
+from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.loader import LoadedScript
+from pytrace.runtime.load import features
+from pytrace.runtime.load.loader import LoadedScript
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class CannotAttachError(Exception):
 class Attached:
     """One target that a program is attached to.
 
-    *iterator* is the link of an ``iter`` probe that is to be read (:func:`pytrace.runtime.attach.iterator.read`).
+    *iterator* is the link of an ``iter`` probe that is to be read
+    (:func:`pytrace.runtime.attach.attachments.iterator.read`).
     *note* is a message for the user (where an iterator was pinned).
     """
 

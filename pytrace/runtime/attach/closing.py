@@ -17,7 +17,7 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
-from pytrace.diagnostics import TraceError
+from pytrace.core.diagnostics import TraceError
 
 _THREADS = 256
 _STACK = 128 << 10
@@ -79,16 +79,16 @@ def close_later(events: Sequence[int]) -> None:
 
 def _hand_over(events: Sequence[int]) -> int | None:
     """A map that holds *events*, which are switched off; None where the kernel refuses."""
-    from pytrace.runtime import bpf, bpfmap, perf
+    from pytrace.runtime.abi import bpf, bpf_maps, perf
 
     try:
-        holder = bpfmap.create(bpf.MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
+        holder = bpf_maps.create(bpf.MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
     except (OSError, TraceError):
         return None
     try:
         for index, event in enumerate(events):
             perf.disable(event)
-            bpfmap.update(holder, struct.pack("=I", index), struct.pack("=I", event))
+            bpf_maps.update(holder, struct.pack("=I", index), struct.pack("=I", event))
     except OSError:
         os.close(holder)
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from pytrace.compiled import Target
-from pytrace.runtime import perf
+from pytrace.core.manifest import Target
+from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,

@@ -6,8 +6,8 @@ import errno
 import os
 from collections.abc import Iterator
 
-from pytrace.compiled import Target
-from pytrace.runtime import bpf
+from pytrace.core.manifest import Target
+from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
 

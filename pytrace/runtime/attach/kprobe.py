@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from pytrace.compiled import Target
-from pytrace.runtime import bpf, perf
+from pytrace.core.manifest import Target
+from pytrace.runtime.abi import bpf, perf
+from pytrace.runtime.abi.syscalls import string_memory
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,
@@ -20,8 +21,7 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.kallsyms import Kallsyms
-from pytrace.runtime.syscalls import string_memory
+from pytrace.runtime.host.kallsyms import Kallsyms
 
 _REASONS = {
     errno.ENOENT: "the kernel has no function of that name",

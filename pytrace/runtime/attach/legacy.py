@@ -13,12 +13,13 @@ import os
 import re
 from functools import cache, partial
 
-from pytrace.runtime import facts, perf, tracefs
+from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.host import fingerprints, tracefs
 
 _numbers = itertools.count()
 
-_LEFT = re.compile(rf"^[pr]\d*:(({facts.TRACER}(\d+))/p\3_\d+) ", re.MULTILINE)
+_LEFT = re.compile(rf"^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) ", re.MULTILINE)
 """A definition of ours: name with group, group, process."""
 
 
@@ -42,7 +43,7 @@ def _open(
     base = tracefs.root()
     # kprobe_profile shows names without their group, so they have the process id too.
     event = f"p{os.getpid()}_{next(_numbers)}"
-    name = f"{facts.TRACER}{os.getpid()}/{event}"
+    name = f"{fingerprints.TRACER}{os.getpid()}/{event}"
     sweep(f"{base}/{file}")
     _write(f"{base}/{file}", f"{'r' if returns else 'p'}:{name} {place}\n")
     opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))

@@ -1,10 +1,10 @@
-"""What attaching opened, and how it is closed: see :mod:`pytrace.runtime.attach.closing`."""
+"""What attaching opened, and how it is closed: see :mod:`pytrace.runtime.attach.attachments.closing`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.dataclass import dataclass, field
+from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.runtime.attach.closing import close_all, close_later
 
 

@@ -10,9 +10,9 @@ import os
 import struct
 from functools import partial
 
-from pytrace.runtime import processes
 from pytrace.runtime.attach.base import CannotAttachError
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.host import procfs
 
 
 def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, opened: Opened) -> None:
@@ -25,7 +25,7 @@ def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, 
         raise CannotAttachError(
             "this probe has a semaphore, and the kernel cannot raise it", hints=("use -p or --usdt-file-activation",)
         )
-    found = [pid] if pid is not None else processes.process_ids()
+    found = [pid] if pid is not None else procfs.process_ids()
     raised = 0
     for number in found:
         for address in _addresses(path, offset, number):
@@ -38,12 +38,12 @@ def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, 
 
 def _addresses(path: str, offset: int, pid: int) -> list[int]:
     """Where a file offset lies in a process (its private, writable mapping)."""
-    rows = processes.writable_mappings(processes.read_maps(pid))
+    rows = procfs.writable_mappings(procfs.read_maps(pid))
     covering = [row for row in rows if row.offset <= offset < row.offset + row.end - row.start]
     return [row.start + offset - row.offset for row in covering if _maps(pid, row, path)]
 
 
-def _maps(pid: int, row: processes.Mapping, path: str) -> bool:
+def _maps(pid: int, row: procfs.Mapping, path: str) -> bool:
     """Whether a range is of that very file: numbers of inodes are those of other files on other file systems."""
     try:
         return os.path.samefile(path, f"/proc/{pid}/map_files/{row.start:x}-{row.end:x}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pytrace.compiled import Target
-from pytrace.runtime import perf, tracefs
+from pytrace.core.manifest import Target
+from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, attach_event, one_by_one
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.host import tracefs
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 
-from pytrace.compiled import Target
-from pytrace.diagnostics import InternalError
-from pytrace.probes import known_kind
-from pytrace.runtime import bpf
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import Target
+from pytrace.core.probes import known_kind
+from pytrace.runtime.abi import bpf
+from pytrace.runtime.abi.syscalls import ENOTSUPP
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.loader import ATTACH_TYPES
-from pytrace.runtime.syscalls import ENOTSUPP
+from pytrace.runtime.load.loader import ATTACH_TYPES
 
 _REASONS = {
     errno.ENOENT: "the kernel has no such function or tracepoint any more",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from pytrace.compiled import Target
-from pytrace.runtime import bpf, perf
+from pytrace.core.manifest import Target
+from pytrace.runtime.abi import bpf, perf
+from pytrace.runtime.abi.syscalls import ENOTSUPP, string_memory
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,
@@ -19,7 +20,6 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.syscalls import ENOTSUPP, string_memory
 
 _REASONS = {
     errno.ENOENT: "there is no such file",

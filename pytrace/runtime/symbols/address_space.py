@@ -8,8 +8,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from pytrace.runtime import processes
-from pytrace.runtime.processes import Mapping
+from pytrace.runtime.host import procfs
+from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.perf_map import PerfMap
 
 _RECHECK = 1.0
@@ -31,7 +31,7 @@ class AddressSpace:
         self.pid = pid
         self.serial = next(_SERIALS)
         """Never the same for two programs, also when one process ran both or the number was given again."""
-        self.root = processes.root_prefix(pid)
+        self.root = procfs.root_prefix(pid)
         self.previous: AddressSpace | None = None
         self.ended = False
         self.perf_map = PerfMap(pid)
@@ -69,7 +69,7 @@ class AddressSpace:
     def _parse(self) -> None:
         if self._unread is not None:
             text, self._unread = self._unread, None
-            self._put(processes.executable_mappings(text))
+            self._put(procfs.executable_mappings(text))
 
     def _put(self, rows: Iterable[Mapping]) -> None:
         self._rows = sorted(rows, key=lambda row: row.start)
@@ -78,10 +78,10 @@ class AddressSpace:
     def read(self) -> None:
         """Read ``/proc/PID/maps`` now; what is known stays when the process is gone."""
         self._read_at = time.monotonic()
-        text = processes.read_maps(self.pid)
+        text = procfs.read_maps(self.pid)
         if text:
             self._unread = None
-            self._put(processes.executable_mappings(text))
+            self._put(procfs.executable_mappings(text))
 
     def _check(self, now: float) -> None:
         """A process may have called ``execve``, or ended and left its number to another one."""

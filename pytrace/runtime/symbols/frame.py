@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.dataclass import dataclass
+from pytrace.base.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from pytrace.dataclass import replace
-from pytrace.diagnostics import TraceError
-from pytrace.runtime import debug_files
-from pytrace.runtime.demangle import demangle
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf import debug_files
+from pytrace.runtime.elf.demangle import demangle
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.line_reading import LineReading
-from pytrace.runtime.user_binary import Binary
 
 if TYPE_CHECKING:
-    from pytrace.runtime.dwarf import DebugInfo
+    from pytrace.runtime.dwarf.debug_info import DebugInfo
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

@@ -11,7 +11,7 @@ import re
 import stat
 from bisect import bisect_right
 
-from pytrace.runtime import facts
+from pytrace.runtime.host import fingerprints
 
 _LINE = re.compile(rb"(?m)^(?:0x)?([0-9a-fA-F]+) +(?:0x)?([0-9a-fA-F]+) +(.+)$")
 
@@ -73,7 +73,7 @@ def _text(name: bytes) -> str:
 def _candidates(pid: int) -> list[str]:
     """Where the file may be: a process in a container writes it there, under the number that it has there."""
     inner = pid
-    for line in facts.read_text(f"/proc/{pid}/status").splitlines():
+    for line in fingerprints.read_text(f"/proc/{pid}/status").splitlines():
         if line.startswith("NSpid:"):
             inner = int(line.split()[-1])
     return list(dict.fromkeys((f"/proc/{pid}/root/tmp/perf-{inner}.map", f"/tmp/perf-{pid}.map")))

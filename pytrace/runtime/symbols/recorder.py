@@ -14,10 +14,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from pytrace.dataclass import dataclass, replace
-from pytrace.diagnostics import TraceError
-from pytrace.runtime import perf, processes
-from pytrace.runtime.processes import Mapping
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import perf
+from pytrace.runtime.host import procfs
+from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 
 _SAMPLE_TIME = 1 << 2
@@ -86,8 +87,8 @@ class MappingRecorder:
             self.close()
             raise TraceError(f"cannot follow the mappings of processes: {error.strerror}") from error
         # Events are on before the snapshot is taken, so nothing falls between the two.
-        for pid in processes.process_ids() if pids is None else pids:
-            text = processes.read_maps(pid)
+        for pid in procfs.process_ids() if pids is None else pids:
+            text = procfs.read_maps(pid)
             if text:
                 self.spaces[pid] = AddressSpace(pid, text)
 

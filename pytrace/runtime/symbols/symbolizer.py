@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pytrace.diagnostics import TraceError
-from pytrace.runtime import facts, processes
-from pytrace.runtime.debug_files import has_dwarf
-from pytrace.runtime.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.processes import Mapping
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf.debug_files import has_dwarf
+from pytrace.runtime.host import fingerprints, procfs
+from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.images import Images, reason, remember, returned, with_lines
 from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.vdso import vdso_image
-from pytrace.runtime.user_binary import Binary
 
 if TYPE_CHECKING:
-    from pytrace.runtime.dwarf import DebugInfo
+    from pytrace.runtime.dwarf.debug_info import DebugInfo
     from pytrace.runtime.symbols.recorder import MappingRecorder
 
 _KERNEL_KEPT = 1 << 15
@@ -126,7 +126,7 @@ class Symbolizer:
                 image = Binary.open(path)
                 linked = image.variable_address("_stext")
                 if start is not None and linked is not None and has_dwarf(image.elf):
-                    from pytrace.runtime.dwarf import DebugInfo
+                    from pytrace.runtime.dwarf.debug_info import DebugInfo
 
                     self._kernel_debug = DebugInfo(path), start - linked
         return self._kernel_debug
@@ -195,7 +195,7 @@ class Symbolizer:
     def _user(self, space: AddressSpace, pid: int, address: int, caller: bool) -> list[Frame]:
         mapping = space.find(address)
         if mapping is None:
-            if not space.known and processes.hidden(pid):
+            if not space.known and procfs.hidden(pid):
                 self._unreadable["names of functions of other users' processes"] = (
                     "their mappings may not be read (that needs CAP_SYS_PTRACE, or root)"
                 )
@@ -333,7 +333,7 @@ class Symbolizer:
 def _cache_mode(value: str) -> str:
     if value != "AUTO":
         return value
-    randomised = facts.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
+    randomised = fingerprints.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
     return "PER_PID" if randomised else "PER_PROGRAM"
 
 
@@ -342,7 +342,7 @@ def _is_file(mapping: Mapping) -> bool:
 
 
 def _read_space(pid: int) -> AddressSpace:
-    return AddressSpace(pid, processes.read_maps(pid))
+    return AddressSpace(pid, procfs.read_maps(pid))
 
 
 def _places(space: AddressSpace, mapping: Mapping) -> list[str]:

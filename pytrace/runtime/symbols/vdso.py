@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pytrace.runtime import processes
-from pytrace.runtime.elf import ElfFile
-from pytrace.runtime.user_binary import Binary
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host import procfs
 
 
 @cache
 def vdso_image() -> Binary | None:
     """The vdso of this machine; None where there is none. A 32-bit process has another one, which is not read."""
-    rows = processes.executable_mappings(Path("/proc/self/maps").read_bytes())
+    rows = procfs.executable_mappings(Path("/proc/self/maps").read_bytes())
     row = next((row for row in rows if row.path == "[vdso]"), None)
     if row is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.runtime import bpfmap
+from pytrace.runtime.abi import bpf_maps
 from pytrace.runtime.attach import closing
 
 
@@ -48,7 +48,7 @@ def test_a_kernel_that_does_not_take_them(count: int, monkeypatch: pytest.Monkey
     def refuse(*_arguments: Any, **_options: Any) -> int:
         raise PermissionError
 
-    monkeypatch.setattr(bpfmap, "create", refuse)
+    monkeypatch.setattr(bpf_maps, "create", refuse)
     descriptors = _descriptors(count)
     closing.close_later(descriptors)
     assert not _open(descriptors)

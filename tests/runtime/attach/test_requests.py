@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from pytrace.compiled import ProgramSpec, Target
-from pytrace.diagnostics import TraceError
-from pytrace.perf_events import HARDWARE
-from pytrace.runtime import attach, bpf, perf, syscalls
-from pytrace.runtime.attach import AttachOptions
-from pytrace.runtime.bpf import AttachType, Command
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import ProgramSpec, Target
+from pytrace.core.perf_events import HARDWARE
+from pytrace.runtime.abi import bpf, perf, syscalls
+from pytrace.runtime.abi.bpf import AttachType, Command
+from pytrace.runtime.attach import attachments
+from pytrace.runtime.attach.attachments import AttachOptions
 from tests.support.loading import HERE
 
 PROGRAM = 1000
@@ -81,12 +82,12 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     return caught
 
 
-def attached(*specs: ProgramSpec, **options: Any) -> attach.Attachments:
+def attached(*specs: ProgramSpec, **options: Any) -> attachments.Attachments:
     """Attach and detach programs; every feature is there."""
     script: Any = FakeScript({spec.symbol: spec.multi for spec in specs})
     with ExitStack() as stack:
         wanted = AttachOptions(feature=lambda _name: True, **options)
-        return attach.attach_all(script, specs, wanted, stack)
+        return attachments.attach_all(script, specs, wanted, stack)
 
 
 def functions(kind: str, *names: str) -> tuple[Target, ...]:
@@ -185,9 +186,9 @@ def test_services_attach_first_and_are_not_counted(requests: Requests, monkeypat
 
     def note(job: Any, _opened: Any) -> list[Any]:
         order.append(job.spec.symbol)
-        return [attach.Attached(job.spec, target) for target in job.spec.targets]
+        return [attachments.Attached(job.spec, target) for target in job.spec.targets]
 
-    monkeypatch.setattr(attach, "_attacher", lambda _kind: note)
+    monkeypatch.setattr(attachments, "_attacher", lambda _kind: note)
     event = (Target("tracepoint:sched:x", 0, {"category": "sched", "event": "x"}),)
     done = attached(spec("script", "tracepoint", event), spec("fork", "tracepoint", event, service=True))
     assert order == ["fork", "script"]

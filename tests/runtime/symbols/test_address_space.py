@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime import processes
-from pytrace.runtime.kallsyms import Kallsyms
-from pytrace.runtime.processes import Mapping
-from pytrace.runtime.symbols import Frame, Symbolizer
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.host import procfs
+from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
+from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.perf_map import PerfMap
-from pytrace.runtime.user_binary import Binary
+from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 
 GONE = 1 << 22
@@ -156,12 +157,12 @@ def test_a_replaced_binary_is_not_mistaken(waiting: tuple[subprocess.Popen[str],
 
 
 def test_jit_code_without_a_file() -> None:
-    rows = processes.executable_mappings(processes.read_maps(os.getpid()))
+    rows = procfs.executable_mappings(procfs.read_maps(os.getpid()))
     assert rows
     import mmap
 
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)
-    after = processes.executable_mappings(processes.read_maps(os.getpid()))
+    after = procfs.executable_mappings(procfs.read_maps(os.getpid()))
     (made,) = [row for row in after if row not in rows]
     path = Path(f"/tmp/perf-{os.getpid()}.map")
     try:
@@ -192,7 +193,7 @@ def test_vdso(lines: bool) -> None:
 
     image = vdso_image()
     assert image is not None
-    row = next(r for r in processes.executable_mappings(processes.read_maps(os.getpid())) if r.path == "[vdso]")
+    row = next(r for r in procfs.executable_mappings(procfs.read_maps(os.getpid())) if r.path == "[vdso]")
     symbol = next(found for name in ("clock_gettime", "__kernel_clock_gettime") for found in image.functions(name))
     (frame,) = Symbolizer(lines=lines).user(os.getpid(), row.start + symbol.address + 1)
     assert (frame.module, frame.offset) == ("[vdso]", 1)

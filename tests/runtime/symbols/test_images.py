@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.dwarf import DebugInfo, Place
-from pytrace.runtime.symbols import Symbolizer, images
+from pytrace.runtime.dwarf.debug_info import DebugInfo, Place
+from pytrace.runtime.symbols import images
 from pytrace.runtime.symbols.images import Images
+from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled
 
 TEXT = """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytrace.runtime.signals import Signals
+from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.symbols import line_reading
 from pytrace.runtime.symbols.line_reading import LineReading
 

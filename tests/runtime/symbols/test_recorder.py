@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytrace.runtime import perf
+from pytrace.runtime.abi import perf
 from pytrace.runtime.symbols import recorder
 from pytrace.runtime.symbols.recorder import MappingRecorder
 

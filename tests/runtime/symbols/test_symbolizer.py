@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime import processes
-from pytrace.runtime.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.symbols import Symbolizer
+from pytrace.runtime.host import procfs
+from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.symbols.symbolizer import Symbolizer
 
 
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels before 6.16 show their mappings to CAP_SYS_PTRACE only."""
-    monkeypatch.setattr(processes, "read_maps", lambda pid: b"")
-    monkeypatch.setattr(processes, "hidden", lambda pid: True)
+    monkeypatch.setattr(procfs, "read_maps", lambda pid: b"")
+    monkeypatch.setattr(procfs, "hidden", lambda pid: True)
     symbols = Symbolizer()
     assert [frame.name for frame in symbols.user(os.getpid(), 0x1000)] == [""]
     (notice,) = symbols.notices()
@@ -30,8 +30,8 @@ def test_ended_processes_are_told_as_such() -> None:
     symbols = Symbolizer()
     assert [frame.name for frame in symbols.user(ended.pid, 0x1000)] == [""]
     assert symbols.notices() == [f"user addresses of processes that had ended are shown as numbers (pid {ended.pid})"]
-    assert not processes.hidden(ended.pid)
-    assert not processes.hidden(os.getpid())
+    assert not procfs.hidden(ended.pid)
+    assert not procfs.hidden(os.getpid())
 
 
 def test_hidden_addresses_of_the_kernel_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,380 @@
+"""The run modes: what happens with a script once the command line is understood."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
+
+from pytrace import cache
+from pytrace.base.fast_dataclass import replace
+from pytrace.base.terminal import colour
+from pytrace.cli import request
+from pytrace.cli.options import CommandLine
+from pytrace.cli.request import RunOptions, Script
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
+from pytrace.core.manifest import CompiledScript
+
+if TYPE_CHECKING:
+    from pytrace.pipeline import Compilation
+    from pytrace.runtime.live_kernel import LiveKernel
+
+
+AHEAD_CPUS = 64
+"""Ahead-of-time files have room for so many processors, or more where they were compiled on a larger machine."""
+
+
+def run(line: CommandLine) -> int:
+    """Do what the command line asks for; the exit status."""
+    options = request.run_options(line)
+    _warn((f"{name} is given more than once: the last one counts" for name in line.repeated), options)
+    if line.flag("info"):
+        from pytrace.cli import info
+
+        sys.stdout.write(info.report(options.disabled))
+        return 0
+    if line.flag("examples"):
+        from pytrace.cli import examples
+
+        sys.stdout.write(examples.listing())
+        return 0
+    if line.flag("list"):
+        return _list(line, options)
+    script = request.script(line)
+    if script.compiled is not None:
+        _refuse_compile_options(line, options)
+        return _run_compiled_file(script, options)
+    if options.mode == "format":
+        return _format(script, options)
+    compile_options = request.compile_options(line, options, script)
+    if script.wants_help:
+        return _script_help(script)
+    return _run_script(line, script, compile_options, options)
+
+
+def live_kernel(options: RunOptions, *, least_cpus: int = 0) -> LiveKernel:
+    """The facts of this machine, as the options bend them."""
+    from pytrace.runtime.live_kernel import LiveKernel
+
+    return LiveKernel(
+        disabled=options.disabled,
+        traceable_functions=options.traceable_functions,
+        debuginfo=options.debuginfo,
+        least_cpus=least_cpus,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+def _run_script(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    stops = ("emit_elf", "emit_llvm", "aot")
+    if options.debug - {"libbpf", "verifier"} or line.flag("verify_llvm_ir") or any(line.text(key) for key in stops):
+        return _develop(line, script, compile_options, options)
+    if options.mode in ("codegen", "compiler-bench"):
+        return _compile_only(script, compile_options, options)
+    _check_machine(options)
+    return _execute(_compiled(line, script, compile_options, options), options)
+
+
+def _compiled(
+    line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
+) -> CompiledScript:
+    from pytrace.runtime.host import fingerprints
+
+    use_cache = not line.flag("no_cache")
+    key = cache.key(script.source.text, script.source.path or script.source.name, compile_options)
+    if use_cache:
+        found = cache.load(key, fingerprints.still_true)
+        if found is not None:
+            if options.warnings:
+                sys.stderr.write("".join(found.manifest.warnings))
+            return found
+    result = compile_script(script, compile_options, options)
+    if use_cache and not cache.store(key, result) and options.verbose:
+        sys.stderr.write(f"the compiled script is not kept for the next start: {cache.directory()} cannot be written\n")
+    return result
+
+
+def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
+    """Compile and print what the passes had to say.
+
+    Raises:
+        ScriptError: the script has errors; they have been printed.
+    """
+    from pytrace import pipeline
+
+    diagnostics = Diagnostics()
+    try:
+        return pipeline.compile_script(script.source, compile_options, live_kernel(options), diagnostics)
+    finally:
+        _print(diagnostics, options)
+
+
+def _print(diagnostics: Diagnostics, options: RunOptions) -> None:
+    shown = diagnostics.items if options.warnings else diagnostics.errors
+    sys.stderr.write(render_all(shown, colour=colour()))
+
+
+def _warn(texts: Iterable[str], options: RunOptions) -> None:
+    if options.warnings:
+        sys.stderr.write("".join(f"WARNING: {text}\n" for text in texts))
+
+
+def _check_machine(options: RunOptions) -> None:
+    """Refuse to trace where this process may not, and tell what the machine lacks."""
+    from pytrace.runtime.abi import privileges
+
+    _warn(privileges.check(), options)
+    privileges.keep_capabilities()
+
+
+def _execute(script: CompiledScript, options: RunOptions) -> int:
+    from pytrace.runtime.session.session import Session
+
+    return Session(script, options).run()
+
+
+_COMPILE_ONLY = {
+    "aot": "--aot",
+    "emit_elf": "--emit-elf",
+    "emit_llvm": "--emit-llvm",
+    "include_directories": "-I",
+    "includes": "--include",
+    "probe_filter": "--probe-filter",
+    "warnings": "-k",
+}
+"""Options that have no meaning for a file that is compiled already."""
+
+_OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench": "--mode compiler-bench"}
+"""Modes that do something with the text of a script, by the option to name."""
+
+
+def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
+    for key, option in _COMPILE_ONLY.items():
+        if line.text(key) or line.many(key):
+            raise TraceError(f"the file is compiled already; {option} goes to the call that compiles it")
+    wanted = _OF_THE_TEXT.get(options.mode)
+    if line.flag("verify_llvm_ir"):
+        wanted = "--verify-llvm-ir"
+    elif options.debug and not options.debug & {"libbpf", "verifier"}:
+        wanted = "-d"
+    if wanted is not None:
+        raise TraceError(f"the file is compiled already; {wanted} needs the script that it was made from")
+
+
+def _run_compiled_file(script: Script, options: RunOptions) -> int:
+    from pytrace.runtime.aot import prepare as aot
+
+    assert script.compiled is not None
+    compiled = CompiledScript.from_bytes(script.compiled)
+    if script.wants_help:
+        sys.stdout.write(aot.usage(compiled, script.source.name))
+        return 0
+    _check_machine(options)
+    given = aot.Given(script.positional, script.named)
+    prepared = aot.prepare(compiled, given, options, live_kernel(options))
+    _warn(prepared.warnings, options)
+    return _execute(prepared.script, options)
+
+
+def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    import time
+
+    start = time.perf_counter()
+    result = compile_script(script, compile_options, options)
+    took = time.perf_counter() - start
+    if options.mode == "compiler-bench":
+        sys.stdout.write(f"compiled {len(result.manifest.programs)} programs in {took * 1e3:.1f} ms\n")
+    return 0
+
+
+def _script_help(script: Script) -> int:
+    from pytrace.frontend.expand import parameters
+    from pytrace.frontend.syntax import parser
+
+    diagnostics = Diagnostics()
+    program = parser.parse(script.source, diagnostics)
+    if diagnostics.failed:
+        _print(diagnostics, RunOptions())
+        raise ScriptError
+    sys.stdout.write(parameters.help_text(program, script.source.name))
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- for developers
+
+
+def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    """Stages shown by ``-d``, and files written by ``--emit-…`` and ``--aot``."""
+    from pytrace import pipeline
+    from pytrace.cli import dump
+
+    diagnostics = Diagnostics()
+    kernel = live_kernel(options, least_cpus=AHEAD_CPUS if compile_options.ahead else 0)
+    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
+    try:
+        for step in pipeline.FRONT_END:
+            pipeline.run(compilation, (step,))
+            dump.show_front_end(step.name, compilation, options.debug, _shown_on(options))
+        return _develop_back_end(line, compilation, options)
+    finally:
+        _print(diagnostics, options)
+
+
+def _shown_on(options: RunOptions) -> TextIO:
+    """Where stages are shown: standard output, unless that is to be JSON."""
+    return sys.stderr if options.format == "json" else sys.stdout
+
+
+def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunOptions) -> int:
+    """The rest of :func:`_develop`: a file that is asked for takes the place of the run."""
+    from pytrace import pipeline
+    from pytrace.cli import dump
+    from pytrace.codegen import generator
+
+    llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))
+    if llvm or options.debug & {"ir", "ir-opt", "asm"} or line.flag("verify_llvm_ir"):
+        checked, kernel = compilation["checked"], compilation.kernel
+        texts = generator.llvm_texts(checked, kernel, compilation.options, verify=line.flag("verify_llvm_ir"))
+        dump.show_back_end(texts, options.debug, _shown_on(options))
+        if llvm:
+            _write(f"{llvm}.original.ll", texts.original.encode())
+            _write(f"{llvm}.optimized.ll", texts.optimized.encode())
+            if not (elf or aot):
+                return 0
+    result = pipeline.finish(compilation)
+    if elf:
+        _write(elf, result.elf)
+    if aot:
+        _write(aot, result.to_bytes(executable=True), executable=True)
+    if elf or aot:
+        return 0
+    _check_machine(options)
+    return _execute(result, options)
+
+
+def _write(path: str, data: bytes, *, executable: bool = False) -> None:
+    """Write a file whole or not at all; what is no regular file (``/dev/null``, a pipe) is written to and stays.
+
+    ``-`` is standard output.
+    """
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                file.write(data)
+        else:
+            _replace(os.path.realpath(path), data, 0o777 if executable else 0o666)
+    except OSError as error:
+        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def _replace(path: str, data: bytes, mode: int) -> None:
+    import tempfile
+
+    from pytrace.base.interruption import held
+
+    with held():
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pytrace-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, mode & ~mask)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+
+
+def _format(script: Script, options: RunOptions) -> int:
+    from pytrace.frontend.format import formatter
+
+    diagnostics = Diagnostics()
+    text = formatter.format_source(script.source, diagnostics)
+    _print(diagnostics, options)
+    diagnostics.check()
+    data = text.encode("utf-8", "surrogateescape")
+    if options.output:
+        _write(options.output, data)
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def _list(line: CommandLine, options: RunOptions) -> int:
+    from pytrace.runtime.listing import probes
+
+    kernel = live_kernel(options)
+    operand = line.operands[0] if line.operands else None
+    if line.text("program") is not None or (operand is not None and os.path.isfile(operand)):
+        return _list_script(line, kernel, options)
+    if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
+        sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
+    pattern = None if operand is None else ",".join(line.operands)
+    text = probes.listing(kernel, pattern, pid=options.pid, verbose=options.verbose)
+    _write_listing(text)
+    if not text and options.warnings:
+        sys.stderr.write(_nothing_matches(pattern))
+    _print_missing(kernel, options)
+    return 0
+
+
+def _nothing_matches(pattern: str | None) -> str:
+    """What is said where a listing is empty; a pattern without stars is most often meant as a part of a name."""
+    if pattern is None:
+        return "WARNING: there are no probes here\n"
+    text = f"WARNING: nothing matches {pattern!r}\n"
+    if "*" not in pattern and ":" not in pattern:
+        text += f"HINT: * stands for any text: '*{pattern}*'\n"
+    return text
+
+
+def _write_listing(text: str) -> None:
+    try:
+        sys.stdout.flush()
+        # Names in binaries may be any bytes.
+        sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TraceError(f"cannot write output: {error.strerror}") from None
+
+
+def _print_missing(kernel: LiveKernel, options: RunOptions) -> None:
+    """Tell which files with arguments of user functions were not there."""
+    _warn(kernel.debug_problems(), options)
+
+
+def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
+    from pytrace import pipeline
+    from pytrace.runtime.listing import probes
+
+    script = request.script(line)
+    if script.compiled is not None:
+        programs = CompiledScript.from_bytes(script.compiled).manifest.programs
+        places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
+        _write_listing(probes.targets(kernel, places, verbose=options.verbose))
+        return 0
+    diagnostics = Diagnostics()
+    wanted = replace(request.compile_options(line, options, script), mode="list")
+    compilation = pipeline.Compilation(script.source, wanted, kernel, diagnostics)
+    try:
+        pipeline.run(compilation, pipeline.UNITS)
+    finally:
+        _print(diagnostics, options)
+    targets = [(unit.kind.name, target) for unit in compilation["units"] for target in unit.targets]
+    _write_listing(probes.targets(kernel, targets, verbose=options.verbose))
+    _print_missing(kernel, options)
+    return 0

@@ -1,0 +1,133 @@
+"""``--info``: what this build and this kernel can do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytrace
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.load import features
+
+_PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
+
+_SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Kernel helpers", (
+        "probe_read_kernel", "current_task_btf", "d_path", "tai_clock", "boot_clock", "get_func_ip",
+        "get_attach_cookie", "tracing_get_attach_cookie", "lookup_percpu_elem", "for_each_map_elem", "bpf_loop",
+        "ns_pid", "jiffies64", "get_stack", "get_task_stack", "snprintf", "strncmp", "send_signal",
+        "send_signal_thread", "override_return", "probe_write_user", "socket_cookie", "skb_output",
+        "get_branch_snapshot",
+    )),
+    ("Kernel features", ("large_programs", "btf", "module_btf", "ringbuf", "batch_ops", "perf_link", "tracing_cookie",
+                         "semaphores")),
+    ("Probe types", (
+        "kprobe", "perf_kprobe", "kprobe_multi", "kprobe_session", "uprobe", "perf_uprobe", "uprobe_multi",
+        "uprobe_session", "tracepoint", "rawtracepoint", "fentry", "iter", "vma_iterator", "perf_hardware",
+        "watchpoint",
+    )),
+)  # fmt: skip
+"""Titles and features; a feature in none of them is shown under the last one."""
+
+_AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
+    "Kernel helpers": (
+        ("dpath", "d_path"), ("get_tai_ns", "tai_clock"), ("get_boot_ns", "boot_clock"), ("skboutput", "skb_output"),
+    ),
+    "Kernel features": (("Loop support", "ringbuf"), ("module btf", "module_btf"), ("map batch", "batch_ops")),
+}  # fmt: skip
+"""What bpftrace calls some features: test suites and bug reports look for these lines of its ``--info``.
+
+Bounded loops came with Linux 5.3, before the ring buffer, without which nothing runs here.
+"""
+
+_INSTRUCTIONS = {True: 1_000_000, False: 4096}
+"""How many instructions a program may have, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
+
+
+_AS_BUILT_ELSEWHERE = (
+    ("bfd", "no"),
+    ("libdw (DWARF support)", "yes"),
+    ("libsystemd (systemd notify support)", "yes"),
+    ("libdebuginfod (debuginfod support)", "yes"),
+    ("blazesym (advanced symbolization)", "yes"),
+)
+"""What bpftrace can be built with, and whether pytrace does the same by its own means (all but disassembling)."""
+
+
+def report(disabled: frozenset[str] = frozenset()) -> str:
+    """The whole report; *disabled* are features that ``--no-feature`` switched off."""
+    parts = [_block("System", _system()), _block("Build", _build())]
+    listed = {name for _, names in _SECTIONS for name in names}
+    rest = tuple(name for name in features.FEATURES if name not in listed)
+    for at, (title, names) in enumerate(_SECTIONS):
+        shown = names + rest if at == len(_SECTIONS) - 1 else names
+        rows = [(name, name) for name in shown]
+        known = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
+        if title == "Kernel features":
+            known.insert(0, ("Instruction limit", str(_INSTRUCTIONS[features.has("large_programs")])))
+        parts.append(_block(title, known))
+    return "\n".join(parts)
+
+
+def _block(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    return f"{title}\n" + "".join(f"  {name}: {value}\n" for name, value in rows)
+
+
+def _system() -> Iterator[tuple[str, str]]:
+    uname = os.uname()
+    yield "OS", f"{uname.sysname} {uname.release} {uname.version}"
+    yield "Arch", uname.machine
+    yield "CPUs", str(os.cpu_count())
+
+
+def _build() -> Iterator[tuple[str, str]]:
+    yield "version", pytrace.__version__
+    yield "Python", platform.python_version()
+    for name in _PACKAGES:
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield name, "not installed"
+    yield "LLVM", _llvm()
+    yield "libbpf", _libbpf()
+    yield "clang (for imports of C)", "yes" if any(_programs("clang")) else "no"
+    yield from _AS_BUILT_ELSEWHERE
+    yield "dwunwind (DWARF stack unwinding)", "yes" if platform.machine() == "x86_64" else "no (x86-64 only)"
+
+
+def _llvm() -> str:
+    if importlib.util.find_spec("llvmlite") is None:
+        return "not installed"
+    from pytrace.codegen.ir import target
+
+    return target.llvm_version()
+
+
+def _libbpf() -> str:
+    from pytrace.runtime.abi import libbpf
+
+    try:
+        version: str = libbpf.version()
+    except TraceError as error:
+        return error.message
+    return version
+
+
+def _programs(name: str) -> Iterator[Path]:
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = Path(folder) / name
+        if os.access(path, os.X_OK):
+            yield path
+
+
+def _answers(rows: Iterable[tuple[str, str]], disabled: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Lines with their answers; a row has the text of the line and the name of the feature."""
+    for text, name in rows:
+        if name in disabled:
+            yield text, "switched off"
+            continue
+        yield text, "yes" if features.has(name) else "no"

@@ -1,0 +1,119 @@
+"""The command line: reads options, picks the mode, prints what passes and sessions say.
+
+This is the only place that prints diagnostics and the only one that turns exceptions into exit statuses: 0 normal,
+1 a mistake of the user or a limit of the machine, 2 a bug in pytrace, else what the script's ``exit()`` said.
+Whatever a run may not need is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from pytrace.base.terminal import colour, prepare_streams
+from pytrace.cli.options import CommandLine, read
+from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
+
+
+def command() -> NoReturn:
+    """The command ``pytrace``: :func:`main` in a process of its own."""
+    # A start makes many objects and hardly any garbage; sessions turn the collector on before they wait.
+    gc.disable()
+    prepare_streams()
+    status = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        status = 0
+    except OSError as error:
+        if not status:
+            report(TraceError(f"cannot write output: {error.strerror}"))
+            status = 1
+    # Everything that has an owner is closed. Taking the interpreter apart, object by object, would only cost time.
+    atexit._run_exitfuncs()
+    os._exit(status)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line *argv* (default: the process's) and return the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    _name_process()
+    try:
+        return _dispatch(read(words))
+    except TraceError as error:
+        report(error)
+        return error.status
+    except ScriptError:
+        return 1
+    except Interrupted as error:
+        return error.status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001  (no traceback ever reaches a user)
+        from pytrace.core import limits
+
+        limit = limits.met_by(error)
+        if limit is None:
+            return _bug(error)
+        report(limit)
+        return limit.status
+
+
+def report(error: TraceError) -> None:
+    """Print an error that has no place in a script."""
+    red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
+    lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
+    sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("PYTRACE_TRACEBACK"):
+        raise error
+    kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = "" if frame is None else f" ({os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno})"
+    sys.stderr.write(
+        f"BUG: {kind}{error}{place}\n"
+        "HINT: this is a mistake in pytrace, not in the script; PYTRACE_TRACEBACK=1 shows where, please report it\n"
+    )
+    return 2
+
+
+def _name_process() -> None:
+    """Take the name of the command that was typed, so that ``ps`` and scripts' ``comm`` see it and not ``python3``."""
+    name = os.path.basename(sys.argv[0]) if sys.argv else ""
+    if name in ("", "-c", "-m", "__main__.py") or name.endswith(".py"):
+        name = "pytrace"
+    try:
+        with open("/proc/self/comm", "w", encoding="utf-8") as file:
+            file.write(name[:15])
+    except OSError:
+        # Cosmetic: without /proc the name stays as it is.
+        return
+
+
+def _dispatch(line: CommandLine) -> int:
+    if line.flag("help"):
+        from pytrace.cli.options import help_text
+
+        sys.stdout.write(help_text())
+        return 0
+    if line.flag("version"):
+        import pytrace
+
+        sys.stdout.write(f"pytrace {pytrace.__version__}\n")
+        return 0
+    from pytrace.cli import commands
+
+    return commands.run(line)

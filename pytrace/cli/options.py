@@ -1,0 +1,226 @@
+"""The command line as data: the option table, and reading ``argv`` by it.
+
+Options may stand anywhere before ``--``, long ones may be abbreviated while unambiguous, as with GNU ``getopt``; what
+follows ``--`` belongs to the script.  ``argparse`` is not used: it cannot keep the two kinds of parameters
+apart, and its import is a tenth of a cached start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.diagnostics import TraceError, similar
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its spellings, the name of its argument (empty: none), and its help text."""
+
+    key: str
+    short: str
+    long: str
+    argument: str
+    help: str
+    group: str
+    repeat: bool = False
+    hidden: bool = False
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("program", "e", "", "PROGRAM", "program text", "script"),
+    Option("include_directories", "I", "", "DIR", "search DIR for C headers", "script", repeat=True),
+    Option("includes", "", "include", "FILE", "include FILE before the script's own includes", "script", repeat=True),
+    Option("list", "l", "list", "", "list probes, or those of a script; -v shows arguments", "script"),
+    Option("pid", "p", "pid", "PID", "trace process PID and end with it", "process"),
+    Option("command", "c", "cmd", "COMMAND", "run COMMAND, trace it and end with it", "process"),
+    Option("follow", "", "follow", "", "with -p or -c: also the children that the process forks", "process"),
+    Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
+    Option("usdt_file_activation", "", "usdt-file-activation", "",
+           "raise USDT semaphores in all processes that map the file", "process"),
+    Option("format", "f", "", "FORMAT", "output format: text or json", "output"),
+    Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
+    Option("buffering", "B", "", "MODE", "flush output: none, line or full", "output"),
+    Option("quiet", "q", "quiet", "", "no messages of pytrace's own", "output"),
+    Option("verbose", "v", "verbose", "", "more messages", "output"),
+    Option("no_warnings", "", "no-warnings", "", "no warnings and no reports of failed helpers", "output"),
+    Option("warnings", "k", "warnings", "", "also report failed memory reads and map look-ups", "output", repeat=True),
+    Option("unsafe", "", "unsafe", "", "allow functions that change the system", "behaviour"),
+    Option("probe_filter", "", "probe-filter", "REGEX", "keep only probes whose name contains a match", "behaviour"),
+    Option("no_feature", "", "no-feature", "LIST",
+           "do without kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...", "behaviour", repeat=True),
+    Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE",
+           "behaviour"),
+    Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True),
+    Option("no_cache", "", "no-cache", "", "compile again, and do not keep the result", "behaviour"),
+    Option("dry_run", "", "dry-run", "", "stop after attaching", "behaviour"),
+    Option("mode", "", "mode", "MODE", "run mode: codegen, compiler-bench, bench, test or format", "mode"),
+    Option("test", "", "test", "", "run the test: probes", "mode"),
+    Option("bench", "", "bench", "", "run the bench: probes", "mode"),
+    Option("fmt", "", "fmt", "", "format the script; with -o rewrite that file", "mode"),
+    Option("info", "", "info", "", "what this build and this kernel can do", "mode"),
+    Option("examples", "", "examples", "", "where the example scripts are, and what each is for", "mode"),
+    Option("help", "h", "help", "", "this text", "mode"),
+    Option("version", "V", "version", "", "version", "mode"),
+    Option("debug", "d", "debug", "STAGES", "show stages: all, ast, types, ir, ir-opt, asm, libbpf, verifier", "debug",
+           repeat=True),
+    Option("emit_elf", "", "emit-elf", "FILE", "write the BPF object to FILE and stop", "debug"),
+    Option("emit_llvm", "", "emit-llvm", "FILE", "write FILE.original.ll and FILE.optimized.ll", "debug"),
+    Option("verify_llvm_ir", "", "verify-llvm-ir", "", "check the LLVM code", "debug"),
+    Option("aot", "", "aot", "FILE", "compile the script into FILE, to be run later", "debug"),
+    Option("btf", "b", "btf", "", "accepted, no effect", "debug", hidden=True),
+)  # fmt: skip
+
+_SHORT = {row.short: row for row in OPTIONS if row.short}
+_LONG = {row.long: row for row in OPTIONS if row.long}
+
+USAGE = """\
+usage: pytrace [options] FILE [parameters] [-- parameters]
+       pytrace [options] -e 'PROGRAM' [parameters] [-- parameters]
+       pytrace [options] -                    (program from standard input)
+       pytrace -l [-v] [PATTERN | FILE | -e 'PROGRAM']
+"""
+
+_GROUPS = {
+    "script": "Script",
+    "process": "Processes",
+    "output": "Output",
+    "behaviour": "Behaviour",
+    "mode": "Modes",
+    "debug": "Debugging",
+}
+
+
+@dataclass(slots=True)
+class CommandLine:
+    """What ``argv`` said: option values by key (True for flags, lists for repeatable ones) and the rest."""
+
+    values: dict[str, str | bool | list[str]] = field(default_factory=dict)
+    operands: list[str] = field(default_factory=list)
+    """Operands before ``--``: the file, if any, and positional parameters."""
+    after: list[str] = field(default_factory=list)
+    """What stood after ``--``."""
+    repeated: dict[str, None] = field(default_factory=dict)
+    """Options that were given again with another argument, as they are written."""
+
+    def text(self, key: str) -> str | None:
+        """Value of an option with an argument, None when it was not given."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
+
+    def flag(self, key: str) -> bool:
+        """Whether a flag was given."""
+        return bool(self.values.get(key))
+
+    def many(self, key: str) -> list[str]:
+        """Values of a repeatable option, in order."""
+        value = self.values.get(key)
+        return list(value) if isinstance(value, list) else []
+
+
+def read(argv: Sequence[str]) -> CommandLine:
+    """Sort *argv* (without the program name) by the option table.
+
+    Raises:
+        TraceError: an option is unknown, ambiguous, or lacks its argument.
+    """
+    line = CommandLine()
+    at = 0
+    while at < len(argv):
+        word = argv[at]
+        at += 1
+        if word == "--":
+            line.after.extend(argv[at:])
+            break
+        if word.startswith("--"):
+            at = _long(line, word[2:], argv, at)
+        elif word.startswith("-") and word != "-":
+            at = _short(line, word[1:], argv, at)
+        else:
+            line.operands.append(word)
+    return line
+
+
+def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
+    name, equals, value = text.partition("=")
+    row = _LONG.get(name)
+    if row is None:
+        matches = [long for long in _LONG if long.startswith(name)]
+        if len(matches) > 1:
+            hint = "could be " + ", ".join(f"--{match}" for match in matches)
+            raise TraceError(f"option --{name} is ambiguous", hints=(hint,))
+        if not matches:
+            near = similar(name, _LONG)
+            hints = ("did you mean " + " or ".join(f"--{m}" for m in near) + "?",) if near else ()
+            raise TraceError(f"unknown option --{name}", hints=(*hints, "parameters of the script go after --"))
+        row = _LONG[matches[0]]
+    if not row.argument:
+        if equals:
+            raise TraceError(f"option --{row.long} takes no argument")
+        _set(line, row, "")
+        return at
+    if not equals:
+        if at >= len(argv):
+            raise TraceError(f"option --{row.long} needs an argument: {row.argument}")
+        value = argv[at]
+        at += 1
+    _set(line, row, value)
+    return at
+
+
+def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int:
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        row = _SHORT.get(letter)
+        if row is None:
+            hints = ("pytrace --help lists the options", "parameters of the script that start with - go after --")
+            raise TraceError(f"unknown option -{letter}", hints=hints)
+        if not row.argument:
+            _set(line, row, "")
+            continue
+        if not letters:
+            if at >= len(argv):
+                raise TraceError(f"option -{letter} needs an argument: {row.argument}")
+            letters = argv[at]
+            at += 1
+        _set(line, row, letters)
+        letters = ""
+    return at
+
+
+def _set(line: CommandLine, row: Option, value: str) -> None:
+    if row.repeat:
+        kept = line.values.setdefault(row.key, [])
+        if isinstance(kept, list):
+            kept.append(value)
+        return
+    # Given again, an option means what it says the last time, as for other commands: scripts around them rely on it.
+    if row.argument and line.values.get(row.key, value) != value:
+        line.repeated[f"-{row.short}" if row.short else f"--{row.long}"] = None
+    line.values[row.key] = value if row.argument else True
+
+
+def help_text() -> str:
+    """The text of ``--help``."""
+    parts = [USAGE]
+    for group, title in _GROUPS.items():
+        parts.append(f"\n{title}:\n")
+        for row in OPTIONS:
+            if row.group != group or row.hidden:
+                continue
+            short, long = f"-{row.short}" if row.short else "", f"--{row.long}" if row.long else ""
+            names = ", ".join(text for text in (short, long) if text)
+            left = f"{names} {row.argument}".rstrip()
+            gap = "\n" + " " * 32 if len(left) > 28 else " " * (30 - len(left))
+            parts.append(f"  {left}{gap}{row.help}\n")
+    parts.append(_EXAMPLES)
+    return "".join(parts)
+
+
+_EXAMPLES = """
+Examples:
+  pytrace -e 'tracepoint:syscalls:sys_enter_openat { @[comm] = count(); }' -c 'ls /'
+  pytrace -e 'k:do_sys_open < @[comm]=count(); >'
+  pytrace -l 'tracepoint:sched:*'
+  pytrace script.bt -- --interval=5
+"""

@@ -1,0 +1,272 @@
+"""What one command line asks for: the script, the options of its compilation and those of its run, all checked."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.cli.options import CommandLine
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.source import Source
+
+PID_MAX = 0x400000
+"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
+
+MODES = ("codegen", "compiler-bench", "bench", "test", "format")
+
+COLOURS = ("auto", "always", "never")
+"""Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
+
+ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
+"""Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of one run, beside those that the compilation depends on."""
+
+    pid: int | None = None
+    command: str | None = None
+    follow: bool = False
+    format: str = "text"
+    output: str | None = None
+    buffering: str = "line"
+    quiet: bool = False
+    verbose: bool = False
+    warnings: bool = True
+    dry_run: bool = False
+    mode: str = "run"
+    debug: frozenset[str] = frozenset()
+    usdt_file_activation: bool = False
+    disabled: frozenset[str] = frozenset()
+    debuginfo: tuple[str, ...] = ()
+    traceable_functions: str | None = None
+    dwarf_pids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The text of the script and its parameters; *compiled* holds the bytes of a file that ``--aot`` wrote."""
+
+    source: Source
+    positional: tuple[str, ...]
+    named: tuple[tuple[str, str | None], ...]
+    wants_help: bool
+    compiled: bytes | None = None
+
+
+def run_options(line: CommandLine) -> RunOptions:
+    """Check and convert the options of a run.
+
+    Raises:
+        TraceError: a value is not among those that the option takes, or two options exclude each other.
+    """
+    form = _choice(line, "format", "-f", ("text", "json"), "text")
+    buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
+    command, pid = line.text("command"), line.text("pid")
+    if command is not None and pid is not None:
+        raise TraceError("-c and -p exclude each other", hints=("-p follows a process that runs, -c starts one",))
+    if command is not None and not command.strip():
+        raise TraceError("-c needs a command")
+    if line.flag("follow") and command is None and pid is None:
+        raise TraceError("--follow needs -p or -c")
+    _check_colour()
+    if len(line.many("warnings")) > 1:
+        raise TraceError("-kk is no longer an option", hints=("-k reports every failed helper",))
+    if line.many("warnings") and line.flag("no_warnings"):
+        raise TraceError("-k and --no-warnings exclude each other")
+    return RunOptions(
+        pid=None if pid is None else _pid(pid, "-p"),
+        command=command,
+        follow=line.flag("follow"),
+        format=form,
+        output=None if line.text("output") == "-" else line.text("output"),
+        buffering=buffering,
+        quiet=line.flag("quiet"),
+        verbose=line.flag("verbose"),
+        warnings=not line.flag("no_warnings"),
+        dry_run=line.flag("dry_run"),
+        mode=mode(line),
+        debug=_stages(line),
+        usdt_file_activation=line.flag("usdt_file_activation"),
+        disabled=_features(line),
+        debuginfo=tuple(
+            folder for text in line.many("debuginfo") for part in text.split(":") for folder in _folders(part)
+        ),
+        traceable_functions=line.text("traceable_functions"),
+        dwarf_pids=tuple(_pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
+    )
+
+
+def _folders(part: str) -> tuple[str, ...]:
+    """One folder of ``--debuginfo``: a relative one is that of a binary's folder, or else of the working directory."""
+    mark, folder = ("+", part[1:]) if part.startswith("+") else ("", part)
+    if not folder:
+        return ()
+    return (part,) if os.path.isabs(folder) else (part, mark + os.path.abspath(folder))
+
+
+def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -> CompileOptions:
+    """The part of the command line that the compiled script depends on."""
+    checks = 0 if not run.warnings else 2 if line.many("warnings") else 1
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("PYTRACE_", "BPFTRACE_")) or name in ENVIRONMENT
+    }
+    return CompileOptions(
+        positional=script.positional if script else (),
+        named=script.named if script else (),
+        unsafe=line.flag("unsafe"),
+        debuginfo=run.debuginfo,
+        pid=run.pid,
+        child=run.command is not None,
+        child_command=run.command or "",
+        include_directories=tuple(line.many("include_directories")),
+        includes=tuple(line.many("includes")),
+        disabled=run.disabled,
+        probe_filter=line.text("probe_filter"),
+        checks=checks,
+        usdt_file_activation=run.usdt_file_activation,
+        follow=run.follow,
+        mode=run.mode if run.mode in ("test", "bench") else "run",
+        verbose=run.verbose,
+        ahead=line.text("aot") is not None,
+        environment=environment,
+    )
+
+
+def mode(line: CommandLine) -> str:
+    """The run mode: ``run``, or one of :data:`MODES`."""
+    wanted = {text for text in (line.text("mode"),) if text}
+    unknown = wanted - set(MODES)
+    if unknown:
+        raise TraceError(f"unknown mode {unknown.pop()!r}", hints=("modes are " + ", ".join(MODES),))
+    wanted |= {name for key, name in (("test", "test"), ("bench", "bench"), ("fmt", "format")) if line.flag(key)}
+    if len(wanted) > 1:
+        raise TraceError("modes exclude each other: " + ", ".join(sorted(wanted)))
+    return wanted.pop() if wanted else "run"
+
+
+def script(line: CommandLine) -> Script:
+    """Find the script: ``-e`` text, a file, or ``-`` for standard input; the rest are its parameters.
+
+    Raises:
+        TraceError: there is no script, or it cannot be read.
+    """
+    words = list(line.operands)
+    after = list(line.after)
+    text = line.text("program")
+    compiled = None
+    if text is not None:
+        source = Source("stdin", text)
+    else:
+        name = words.pop(0) if words else after.pop(0) if after and not after[0].startswith("--") else None
+        if name is None:
+            raise TraceError("no script given", hints=("give a FILE, or -e 'PROGRAM'; --help lists the options",))
+        source, compiled = _read(name)
+    named: list[tuple[str, str | None]] = []
+    wants_help = False
+    for word in after:
+        if word == "--help":
+            wants_help = True
+        elif word.startswith("--") and len(word) > 2:
+            key, equals, value = word[2:].partition("=")
+            named.append((key, value if equals else None))
+        else:
+            words.append(word)
+    return Script(source, tuple(words), tuple(named), wants_help, compiled)
+
+
+_LOOKED_AT = 8192
+"""How many bytes of a file tell whether it is a text."""
+
+
+def _read(name: str) -> tuple[Source, bytes | None]:
+    from pytrace.core.manifest import is_compiled
+
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read()
+        else:
+            if stat.S_ISDIR(os.stat(name).st_mode):
+                raise TraceError(f"{name} is a directory, not a script")
+            with open(name, "rb") as file:
+                data = file.read()
+    except OSError as error:
+        hints = ("a program on the command line goes after -e",) if any(c in name for c in "{<") else ()
+        raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=hints) from error
+    if is_compiled(data):
+        return Source(name, "", name), data
+    if b"\0" in data[:_LOOKED_AT]:
+        hints = (f"-c {name} runs a program and traces it",) if data.startswith(b"\x7fELF") and name != "-" else ()
+        raise TraceError(f"{name!r} is not a script: there are zero bytes in it", hints=hints)
+    # Editors of other systems put a byte order mark in front.
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    return (Source("stdin", text) if name == "-" else Source(name, text, os.path.abspath(name))), None
+
+
+def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], default: str) -> str:
+    value = line.text(key)
+    if value is None:
+        return default
+    if value not in allowed:
+        raise TraceError(f"{option} does not take {value!r}", hints=("it takes " + ", ".join(allowed),))
+    return value
+
+
+def _check_colour() -> None:
+    for variable in ("PYTRACE_COLOR", "BPFTRACE_COLOR"):
+        value = os.environ.get(variable, "")
+        if value and value.lower() not in COLOURS:
+            raise TraceError(f"{variable} does not take {value!r}", hints=("it takes " + ", ".join(COLOURS),))
+
+
+def _pid(text: str, option: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise TraceError(f"{option} needs a process id, not {text!r}")
+    value = int(text)
+    if not 0 < value <= PID_MAX:
+        raise TraceError(f"process id {value} is out of range (1 to {PID_MAX})")
+    return value
+
+
+STAGES = {
+    "all": ("ast", "types", "ir", "ir-opt", "asm", "libbpf", "verifier"),
+    "ast": ("ast",),
+    "parse": ("ast",),
+    "types": ("types",),
+    "ir": ("ir",),
+    "codegen": ("ir",),
+    "ir-opt": ("ir-opt",),
+    "codegen-opt": ("ir-opt",),
+    "asm": ("asm",),
+    "dis": ("asm",),
+    "libbpf": ("libbpf",),
+    "verifier": ("verifier",),
+}
+"""Stages that ``-d`` takes, bpftrace's names included, and what each shows."""
+
+
+def _stages(line: CommandLine) -> frozenset[str]:
+    found: set[str] = set()
+    for text in line.many("debug"):
+        for name in text.split(","):
+            if name not in STAGES:
+                raise TraceError(f"unknown debug stage {name!r}", hints=("stages are " + ", ".join(STAGES),))
+            found.update(STAGES[name])
+    return frozenset(found)
+
+
+def _features(line: CommandLine) -> frozenset[str]:
+    names = {name.strip() for text in line.many("no_feature") for name in text.split(",") if name.strip()}
+    if names:
+        from pytrace.runtime.load.features import FEATURES
+
+        unknown = sorted(names - set(FEATURES))
+        if unknown:
+            raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
+    return frozenset(names)

@@ -1,0 +1,47 @@
+"""Whether a value is computed from a place that something else changes before the value is used.
+
+Large values are written where they are wanted, member by member: ``$t = ($t.1, $t.0)`` would read what it has just
+changed, and in ``($s, { $s = "b"; 1 })`` the first member would be seen too late.
+"""
+
+from __future__ import annotations
+
+from pytrace.core.types import AddressSpace, Pointer
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo
+from pytrace.frontend.ast.visitor import walk
+
+
+def overlaps(checked: CheckedProgram, value: nodes.Expr, target: nodes.Expr) -> bool:
+    """Whether *value* reads the variable or unkeyed map *target*, by its name or, maybe, by its address."""
+    owner = _owner(checked, target)
+    expressions = (node for node in walk(value) if isinstance(node, nodes.Expr))
+    return any(_owner(checked, node) == owner or _is_script_pointer(checked, node) for node in expressions)
+
+
+def _is_script_pointer(checked: CheckedProgram, node: nodes.Expr) -> bool:
+    """Whether a node is the address of a variable or map."""
+    kind = checked.types.get(node)
+    return isinstance(kind, Pointer) and kind.space is AddressSpace.BPF
+
+
+def _owner(checked: CheckedProgram, node: nodes.Expr) -> object:
+    """What a node names: a variable, a map, or (the node itself) nothing that can be stored in."""
+    if isinstance(node, nodes.Variable):
+        return checked.variables.get(node, node)
+    return node.name if isinstance(node, nodes.MapRef) else node
+
+
+def changes(checked: CheckedProgram, node: nodes.Node) -> bool:
+    """Whether evaluating *node* may assign to a variable or map of the script that is larger than a register."""
+    return any(_assigns(checked, inner) for inner in walk(node))
+
+
+def _assigns(checked: CheckedProgram, node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Call):
+        return isinstance(checked.calls.get(node), FunctionInfo) or node.name in _CHANGING
+    return isinstance(node, nodes.Assign)
+
+
+_CHANGING = frozenset({"find", "delete"})
+"""Builtins that change what values may lie in."""

@@ -1,0 +1,187 @@
+"""Long bodies in parts: what of a program becomes functions of its own so that no function gets too long.
+
+Some passes of LLVM take time with the square of a function's length, and BPF's branches reach 32767 instructions. A
+body of more than :data:`WHOLE` nodes is therefore cut between statements into functions of about :data:`PART` nodes,
+a long chain of ``else if`` between its branches; and an ``unroll`` of more than :data:`UNROLLED` nodes in all becomes a
+loop. What several of these functions use lies in scratch memory (:mod:`pytrace.codegen.analysis.shared_variables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.types import VOID
+from pytrace.frontend.ast import nodes as ast
+from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.ast.visitor import children
+
+WHOLE = 3000
+"""Nodes of a body that stays one function."""
+
+PART = 1000
+"""Nodes of a part, unless there would be too many of them."""
+
+UNROLLED = 2000
+"""Nodes that all rounds of an ``unroll`` have together before it becomes a loop."""
+
+MOST = 96
+"""Parts of a program, of which some may be half as long: the kernel takes 256 functions."""
+
+DEEPEST = 3
+"""Unrolls in each other that become loops: the kernel takes eight functions that call each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Statements that follow each other: in a function of their own (*apart*), or in place."""
+
+    statements: tuple[ast.Stmt, ...]
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One branch of a chain of ``else if``."""
+
+    condition: ast.Expr
+    then: ast.Block
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A long ``if … else if …``: its branches in groups, each a function, and what is done when none was taken."""
+
+    groups: tuple[tuple[Arm, ...], ...]
+    other: ast.Block | None
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """How the bodies of a program are cut."""
+
+    blocks: dict[ast.Block, tuple[Piece, ...]] = field(default_factory=dict)
+    chains: dict[ast.If, Chain] = field(default_factory=dict)
+    loops: set[ast.Unroll] = field(default_factory=set)
+
+    @property
+    def long(self) -> bool:
+        """Whether there is more than fits one function."""
+        return bool(self.blocks)
+
+    def pieces(self, block: ast.Block) -> Iterable[Piece]:
+        """The statements of a block in the pieces that are generated."""
+        found = self.blocks.get(block)
+        return (Piece(block.statements, False),) if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What a node comes to: *nodes* with all rounds of unrolls, *loops* in each other, and whether it leaves a loop."""
+
+    nodes: int
+    loops: int = 0
+    jumps: bool = False
+
+
+def plan(checked: CheckedProgram, bodies: Iterable[ast.Block]) -> Plan:
+    """How the *bodies* of a program and of the functions that it calls are cut."""
+    planner = _Planner(checked)
+    whole = list(bodies)
+    nodes = sum(planner.size(body).nodes for body in whole)
+    if nodes > WHOLE:
+        planner.part = max(PART, nodes // MOST)
+        for body in whole:
+            planner.cut(body)
+    return planner.plan
+
+
+class _Planner:
+    def __init__(self, checked: CheckedProgram) -> None:
+        self.checked = checked
+        self.plan = Plan()
+        self.part = PART
+        self.sizes: dict[ast.Node, _Size] = {}
+
+    # ---------------------------------------------------------------------------------------- sizes
+
+    def size(self, node: ast.Node) -> _Size:
+        """The size of a node, kept for those that may be cut."""
+        below = [self.size(child) for child in children(node)]
+        nodes = 1 + sum(item.nodes for item in below)
+        loops = max((item.loops for item in below), default=0)
+        jumps = isinstance(node, ast.Break | ast.Continue) or any(item.jumps for item in below)
+        if isinstance(node, ast.For | ast.While):
+            jumps = False
+        elif isinstance(node, ast.Unroll):
+            jumps = False
+            rounds = int(self.checked.constants.get(node.count, 1))
+            if rounds * nodes <= UNROLLED or loops >= DEEPEST:
+                nodes *= rounds
+            else:
+                self.plan.loops.add(node)
+                loops += 1
+        found = _Size(nodes, loops, jumps)
+        if isinstance(node, ast.Stmt | ast.Block | ast.If):
+            self.sizes[node] = found
+        return found
+
+    # ---------------------------------------------------------------------------------------- cutting
+
+    def cut(self, node: ast.Node) -> None:
+        """Cut the blocks and chains of a node that are too long."""
+        if node in self.sizes and self.sizes[node].nodes <= self.part:
+            return
+        if isinstance(node, ast.Block):
+            self.plan.blocks[node] = tuple(self._pieces(node))
+            if node.value is not None:
+                self.cut(node.value)
+        elif isinstance(node, ast.If) and self.checked.types.get(node, VOID) == VOID and not self.sizes[node].jumps:
+            self._chain(node)
+        else:
+            for child in children(node):
+                self.cut(child)
+
+    def _pieces(self, block: ast.Block) -> Iterator[Piece]:
+        waiting: list[ast.Stmt] = []
+        length = 0
+        for statement in block.statements:
+            size = self.sizes[statement]
+            alone = size.nodes > self.part or size.jumps
+            if waiting and (alone or length + size.nodes > self.part):
+                yield Piece(tuple(waiting), 2 * length > self.part)
+                waiting, length = [], 0
+            if alone:
+                self.cut(statement)
+                yield Piece((statement,), False)
+            else:
+                waiting.append(statement)
+                length += size.nodes
+        if waiting:
+            yield Piece(tuple(waiting), 2 * length > self.part)
+
+    def _chain(self, node: ast.If) -> None:
+        groups: list[list[Arm]] = [[]]
+        length = 0
+        rest: ast.Block | ast.If | None = node
+        while isinstance(rest, ast.If):
+            known = self.checked.constants.get(rest.condition)
+            if known is not None:
+                rest = rest.then if known else rest.other
+                continue
+            size = self.sizes[rest.then].nodes + self._condition_nodes(rest)
+            if groups[-1] and length + size > self.part:
+                groups.append([])
+                length = 0
+            groups[-1].append(Arm(rest.condition, rest.then))
+            length += size
+            self.cut(rest.then)
+            rest = rest.other
+        if rest is not None:
+            self.cut(rest)
+        if len(groups) > 1:
+            self.plan.chains[node] = Chain(tuple(tuple(group) for group in groups), rest)
+
+    def _condition_nodes(self, node: ast.If) -> int:
+        other = self.sizes[node.other].nodes if node.other is not None else 0
+        return self.sizes[node].nodes - self.sizes[node.then].nodes - other

@@ -1,0 +1,231 @@
+"""What the code of an ahead-of-time file relies on beside the members that it reads, found by a walk over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.core.types import Enum, Pointer, Struct, Type, parts
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.typed_program import (
+    CheckedProgram,
+    ContextField,
+    DataLoc,
+    ProbeArgument,
+    ProbeUnit,
+    RegisterLocation,
+    Slot,
+)
+
+_ARGUMENTS = frozenset({"args", "retval"})
+
+
+def collect(checked: CheckedProgram, ahead: Ahead) -> None:
+    """Note everything that *checked* relies on."""
+    for unit in checked.units:
+        _unit(checked, unit, ahead)
+    for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
+        for node in visitor.walk(body):
+            _node(checked, node, ahead)
+    values = [kind for event in checked.event_list for kind in event.args]
+    values += [kind for info in checked.maps.values() for kind in (info.key, info.value) if kind is not None]
+    for kind in values:
+        for inner in parts((kind,)):
+            ahead.rely_on_type(inner)
+            if isinstance(inner, Enum):
+                _members(inner, ahead)
+
+
+def _members(kind: Enum, ahead: Ahead) -> None:
+    """Values print as the names of members, which must mean the same."""
+    if ahead.kernel.enum(kind.name) == kind:
+        ahead.rely("names", kind.name, kind.width)
+
+
+# ---------------------------------------------------------------------------------------------- nodes
+
+
+def _node(checked: CheckedProgram, node: nodes.Node, ahead: Ahead) -> None:
+    rule = _RULES.get(type(node))
+    if rule is not None:
+        rule(checked, node, ahead)
+    if isinstance(node, nodes.Expr) and node not in checked.constants:
+        kind = checked.types.get(node)
+        if isinstance(kind, Struct) and not isinstance(
+            node, nodes.FieldAccess | nodes.Unary | nodes.Index | nodes.Identifier
+        ):
+            ahead.rely_on_size(kind)
+
+
+def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None:
+    """An enumerator of the kernel."""
+    value = checked.constants.get(node)
+    if isinstance(value, int) and isinstance(checked.types.get(node), Enum):
+        if ahead.kernel.enumerator(node.name) is not None:
+            ahead.rely("enumerator", node.name, value)
+
+
+def _target(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
+    """A pointer that is computed with: steps are as long as what it points to."""
+    kind = checked.types.get(node)
+    if isinstance(kind, Pointer):
+        ahead.rely_on_size(kind.target)
+    elif kind is not None:
+        ahead.rely_on_size(kind)
+
+
+def _index(checked: CheckedProgram, node: nodes.Index, ahead: Ahead) -> None:
+    _target(checked, node.base, ahead)
+
+
+def _binary(checked: CheckedProgram, node: nodes.Binary, ahead: Ahead) -> None:
+    if node.operator in ("+", "-"):
+        for side in (node.left, node.right):
+            if isinstance(checked.types.get(side), Pointer):
+                _target(checked, side, ahead)
+
+
+def _unary(checked: CheckedProgram, node: nodes.Unary, ahead: Ahead) -> None:
+    if node.operator in ("++", "--"):
+        _target(checked, node.operand, ahead)
+
+
+def _type_question(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
+    """Sizes and offsets of something made of the kernel's structs; and typeinfo, which has numbers of one kernel."""
+    facts = checked.static.get(node, {})
+    kind = facts.get("relies")
+    if isinstance(kind, Type):
+        ahead.rely_on_size(kind)
+    for struct, member in facts.get("members", ()):
+        ahead.rely_on_member(struct, member)
+    if isinstance(node, nodes.TypeInfo) and facts.get("values", (0,))[0]:
+        ahead.rely("build", "typeinfo(), whose numbers are those of one kernel build")
+
+
+# ---------------------------------------------------------------------------------------------- arguments of probes
+
+
+def _unit(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
+    if unit.kind.user:
+        _binary_target(checked, unit, ahead)
+        return
+    used = _used(checked, unit)
+    for argument in used:
+        if isinstance(argument.place, ContextField | DataLoc):
+            for target in unit.targets:
+                _field(target.details, argument, ahead)
+    slots = any(isinstance(argument.place, Slot) for argument in used) or _positional(unit)
+    if not (slots or used):
+        return
+    for target in unit.targets:
+        _prototype(target.details, ahead)
+
+
+def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
+    """How the places of a unit are found again in a binary that was changed."""
+    arguments = [item.place for item in _used(checked, unit)]
+    for target in unit.targets:
+        details = target.details
+        path, symbol = str(details["path"]), str(details.get("symbol", ""))
+        if "provider" in details:
+            for item in ahead.kernel.usdt_probes(path, details["provider"], details["name"]):
+                ahead.binaries["usdt", path, item.provider, item.name, str(item.offset), item.arguments] = None
+            continue
+        found = next((item for item in ahead.kernel.user_symbols(path, symbol) if item.name == symbol), None)
+        if found is None:
+            ahead.exact(path, "the probe is on an address")
+            continue
+        ahead.binaries["symbol", path, symbol, str(found.offset)] = None
+        if int(details["offset"]) != found.offset:
+            ahead.exact(path, "the probe is inside a function")
+        if any(isinstance(place, RegisterLocation) for place in arguments):
+            ahead.exact(path, "the code takes arguments from where its debug information says")
+
+
+def _call(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
+    rule = _CALLS.get(node.name)
+    if rule is not None:
+        rule(checked, node, ahead)
+
+
+def _user_address(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
+    if node in checked.static:
+        ahead.exact(str(checked.static[node]["path"]), "uaddr() gives addresses in it")
+
+
+def _kernel_function(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
+    """The answer has decided what was compiled."""
+    name = checked.constants.get(node.args[0]) if isinstance(node.args[0], nodes.Expr) else None
+    if name is None and isinstance(node.args[0], nodes.StringLiteral):
+        name = node.args[0].value
+    if isinstance(name, bytes):
+        text = name.decode(errors="replace")
+        ahead.rely("kfunc", text, int(ahead.kernel.function(text) is not None))
+
+
+_CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
+    "kfunc_allowed": _kernel_function,
+    "kfunc_exist": _kernel_function,
+    "uaddr": _user_address,
+}
+
+
+def _used(checked: CheckedProgram, unit: ProbeUnit) -> list[ProbeArgument]:
+    """The members of ``args`` that a body reads; all of them where ``args`` is taken as a whole."""
+    context, found, members = unit.context, {}, set()
+    for node in visitor.walk(unit.body):
+        if isinstance(node, nodes.FieldAccess):
+            path = checked.fields.get(node)
+            if path is not None and path.argument is not None:
+                found[path.argument.name] = path.argument
+                members.add(node.base)
+        elif isinstance(node, nodes.Identifier) and node.name in _ARGUMENTS and node not in members:
+            whole = context.arguments if node.name == "args" else (context.result,)
+            found.update({item.name: item for item in whole if item is not None})
+    return list(found.values())
+
+
+def _positional(unit: ProbeUnit) -> bool:
+    return bool(unit.context.slots) and any(
+        isinstance(node, nodes.Identifier) and node.name.startswith("arg") and node.name[3:].isdigit()
+        for node in visitor.walk(unit.body)
+    )
+
+
+def _field(details: dict[str, Any], argument: ProbeArgument, ahead: Ahead) -> None:
+    """A field of a tracepoint's record, or of the context of an iterator."""
+    if "category" in details:
+        for known in ahead.kernel.tracepoint_fields(details["category"], details["event"]) or ():
+            if known.name == argument.name:
+                row = (known.offset, known.size, known.declaration)
+                ahead.rely("tracepoint", details["category"], details["event"], known.name, *row)
+    elif "iterator" in details:
+        context = ahead.kernel.iterators().get(details["iterator"])
+        found = context.find(argument.name) if context is not None else None
+        if context is not None and found is not None:
+            ahead.rely_on_member(context, found)
+
+
+def _prototype(details: dict[str, Any], ahead: Ahead) -> None:
+    """The types of a function or raw tracepoint."""
+    if "function" in details and "program_id" not in details:
+        found = ahead.kernel.function(details["function"], details.get("module", ""))
+        if found is not None:
+            ahead.rely("function", found.name, details.get("module", ""), found.text)
+    elif "event" in details and "category" not in details:
+        found = ahead.kernel.raw_tracepoint_prototype(details["event"])
+        if found is not None:
+            ahead.rely("rawtracepoint", details["event"], found.text)
+
+
+_RULES: dict[type[nodes.Node], Callable[[CheckedProgram, Any, Ahead], None]] = {
+    nodes.Identifier: _name,
+    nodes.Index: _index,
+    nodes.Binary: _binary,
+    nodes.Call: _call,
+    nodes.Unary: _unary,
+    nodes.Offsetof: _type_question,
+    nodes.Sizeof: _type_question,
+    nodes.TypeInfo: _type_question,
+}

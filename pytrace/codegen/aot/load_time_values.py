@@ -1,0 +1,172 @@
+"""What an ahead-of-time file leaves open: values that it gets each time it is loaded, and layouts that it relies on.
+
+Values lie in a read-only data section of their own. Whoever runs the file writes them into it before the kernel sees
+it (``pytrace.runtime.aot.prepare``); the verifier then knows them as constants, so a branch that a parameter
+switches off costs nothing, and offsets of struct members, which are such values too, follow the kernel that the file
+runs on.
+
+What cannot be moved in this way is written down (*relies*) and checked when the file is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.core.types import Array, Field, Pointer, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.core.kernel_info import KernelInfo
+
+SECTION = ".rodata.load"
+SYMBOL = "load_time"
+
+Row = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Ahead:
+    """The open values and the relied-on layouts of one ahead-of-time file."""
+
+    kernel: KernelInfo
+    data: bytearray = field(default_factory=bytearray)
+    values: list[dict[str, Any]] = field(default_factory=list)
+    relies: dict[Row, None] = field(default_factory=dict)
+    binaries: dict[Row, None] = field(default_factory=dict)
+    """Where the probes of user binaries are, as ``pytrace.runtime.aot.moved_probes`` reads it."""
+    _places: dict[tuple[str, Row, int], int] = field(default_factory=dict)
+
+    def place(self, what: str, parts: Row, initial: bytes) -> Value:
+        """Address of an open value, which has *initial* until it is replaced; the same value has one place."""
+        key = (what, parts, len(initial))
+        if key not in self._places:
+            self._places[key] = len(self.data)
+            self.values.append({"what": what, "parts": list(parts), "offset": len(self.data), "size": len(initial)})
+            self.data += initial + bytes(-len(initial) % 8)
+        return f"getelementptr (i8, ptr @{SYMBOL}, i64 {self._places[key]})"
+
+    def to_data(self) -> dict[str, Any]:
+        """What the manifest keeps of it."""
+        return {
+            "values": self.values,
+            "relies": [list(row) for row in self.relies],
+            "binaries": [list(row) for row in self.binaries],
+        }
+
+    def rely(self, *row: object) -> None:
+        """Note that the code is right only where *row* holds (see ``pytrace.runtime.aot.layouts``)."""
+        self.relies[tuple(str(part) for part in row)] = None
+
+    def exact(self, path: str, why: str) -> None:
+        """Note that a user binary must be the very file that it is now."""
+        self.binaries["exact", path, why] = None
+
+    def rely_on_type(self, kind: Type, seen: set[Type] | None = None) -> None:
+        """Note size and members of all the kernel's structs that values of *kind* hold."""
+        seen = set() if seen is None else seen
+        for inner in _held(kind):
+            if inner in seen:
+                continue
+            seen.add(inner)
+            if not self.is_kernel(inner):
+                continue
+            self.rely("size", inner.kind, inner.name, inner.size)
+            for member in inner.fields:
+                if member.name:
+                    self.rely_on_member(inner, member)
+                self.rely_on_type(member.type, seen)
+
+    def rely_on_member(self, struct: Struct, member: Field) -> None:
+        """Note where a member of a struct is, if that is the kernel's."""
+        if self.is_kernel(struct):
+            bits = (member.bit_offset, member.bit_size)
+            self.rely("member", struct.kind, struct.name, member.name, member.offset, *bits, member.type)
+
+    def rely_on_size(self, kind: Type) -> None:
+        """Note the sizes of the kernel's structs that *kind* is made of."""
+        for inner in _held(kind):
+            if self.is_kernel(inner):
+                self.rely("size", inner.kind, inner.name, inner.size)
+
+    def is_kernel(self, kind: Struct) -> bool:
+        """Whether a struct is one of the kernel's own, and not the script's or made up for ``args``."""
+        return bool(kind.name) and self.kernel.struct(kind.kind, kind.name) == kind
+
+
+def _held(kind: Type) -> Iterable[Struct]:
+    while isinstance(kind, Array):
+        kind = kind.element
+    return (kind,) if isinstance(kind, Struct) else ()
+
+
+def integer(e: Emitter, what: str, parts: Row, initial: int) -> Value:
+    """An open 64-bit value; the constant *initial* when the script is not compiled ahead of time."""
+    ahead = e.script.ahead
+    if ahead is None:
+        return str(initial - (1 << 64) if initial >= 1 << 63 else initial)
+    return e.b.load(ahead.place(what, parts, (initial % (1 << 64)).to_bytes(8, "little")))
+
+
+def operand(e: Emitter, wanted: LoadTime, kind: Type) -> Operand:
+    """The open value that an expression is."""
+    if kind.scalar:
+        return Scalar(integer(e, wanted.what, wanted.parts, wanted.now), kind)
+    ahead = e.script.ahead
+    assert ahead is not None, "open values are only in ahead-of-time files"
+    return Memory(ahead.place(wanted.what, wanted.parts, bytes(kind.size)), kind)
+
+
+# ---------------------------------------------------------------------------------------------- struct members
+
+
+def member_offset(e: Emitter, node: nodes.FieldAccess, path: FieldPath, *, movable: bool) -> Value:
+    """Offset of a member of a struct.
+
+    *movable* says that it may be any number where the code runs; else it is a constant, relied on.
+    """
+    ahead = e.script.ahead
+    owner = _owner(e, node) if ahead is not None else None
+    if ahead is None or owner is None:
+        return str(path.offset)
+    struct, names = owner
+    if not struct.name:
+        ahead.rely("build", f"a member {node.name!r} of an unnamed struct")
+        return str(path.offset)
+    if not ahead.is_kernel(struct):
+        return str(path.offset)
+    where = (struct.kind, struct.name, ".".join(names))
+    bits = (path.bit_offset, path.bit_size)
+    if not movable or path.bit_size:
+        ahead.rely("member", *where, path.offset, *bits, path.type)
+        return str(path.offset)
+    return integer(e, "member", (*where, str(path.type)), path.offset)
+
+
+def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]] | None:
+    """The named struct from which a chain of member names leads to *node*."""
+    names = [node.name]
+    base = node.base
+    while True:
+        kind = e.checked.types.get(base)
+        struct = kind.target if isinstance(kind, Pointer) else kind
+        if not isinstance(struct, Struct):
+            return None
+        found = e.checked.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
+        if struct.name or found is None or found.how not in ("pointer", "memory"):
+            return struct, tuple(reversed(names))
+        assert isinstance(base, nodes.FieldAccess)
+        names.append(base.name)
+        base = base.base
+
+
+def struct_offset(e: Emitter, struct: Struct, name: str) -> Value:
+    """Offset of a member that a builtin reads."""
+    found = struct.find(name)
+    assert found is not None, f"{struct} has no {name}"
+    return integer(e, "member", (struct.kind, struct.name, name, str(found.type)), found.offset)

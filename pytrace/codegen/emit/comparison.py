@@ -1,0 +1,197 @@
+"""Equality of values in memory, and loops over bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.core.types import AddressSpace, Record, String, Tuple
+
+FOLLOWED = 4096
+"""Memory up to this size is compared by a loop in the program itself, of which the verifier follows each round."""
+
+UNROLLED = 64
+"""Memory up to this size is compared without a loop."""
+
+ONE_BY_ONE = 8
+"""Loads from each side that LLVM may have in registers at the same time."""
+
+
+def equal(e: Emitter, left: Operand, right: Operand) -> Value:
+    """``i1``: two values of comparable types are equal."""
+    if left.type.scalar:
+        return e.b.icmp("eq", memory.number(e, left), memory.number(e, right))
+    if isinstance(left.type, String) and isinstance(right.type, String):
+        return strings(e, e.place(left), e.place(right))
+    if isinstance(left.type, Tuple | Record):
+        return _members(e, left, right)
+    first, second = e.place(left), e.place(right)
+    return bytes_equal(e, first, second, min(left.type.size, right.type.size))
+
+
+def _members(e: Emitter, left: Operand, right: Operand) -> Value:
+    """All numbers first; then the other members, as long as they are equal: the verifier follows what is left once."""
+    pairs = list(_pairs(e, left, right))
+    plain, others = ([pair for pair in pairs if pair[0].type.scalar is scalar] for scalar in (True, False))
+    result = "true"
+    for one, other in plain:
+        result = e.b.define(f"and i1 {result}, {equal(e, one, other)}")
+    if not others:
+        return result
+    found, done = e.b.register(), e.b.block()
+    e.b.store("0", found)
+    for one, other in others:
+        same = e.b.block()
+        e.b.branch(result, same, done)
+        e.b.start(same)
+        result = equal(e, one, other)
+    e.b.store(e.b.number(result), found)
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.truth(e.b.load(found))
+
+
+def _pairs(e: Emitter, left: Operand, right: Operand) -> Iterator[tuple[Operand, Operand]]:
+    """Members that belong together: those of records by their names."""
+    names = left.type.names if isinstance(left.type, Record) else None
+    for at in range(len(memory.members_of(left.type)[0])):
+        other = right.type.names.index(names[at]) if names and isinstance(right.type, Record) else at
+        yield memory.member_of(e, left, at), memory.member_of(e, right, other)
+
+
+def strings(e: Emitter, left: Memory, right: Memory) -> Value:
+    """Equal up to the first NUL or the smaller capacity.
+
+    Strings are padded with NUL to their capacity, so whole words can be compared.
+    """
+    return bytes_equal(e, left, right, min(left.type.size, right.type.size))
+
+
+def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
+    """``i1``: the first *size* bytes are equal."""
+    align = min(left.align, right.align)
+    if align < 8 and size > ONE_BY_ONE * align:
+        left, right, align = _aligned(e, left, size), _aligned(e, right, size), 8
+    if size > FOLLOWED:
+        return _long_equal(e, left, right, size)
+    if size > UNROLLED:
+        return _words_equal(e, left.pointer, right.pointer, size)
+    return e.b.icmp("eq", _difference(e, left.pointer, right.pointer, size, align), "0")
+
+
+def _difference(e: Emitter, left: Value, right: Value, size: int, align: int) -> Value:
+    """A word that is zero when *size* bytes are equal."""
+    difference = "0"
+    at = 0
+    while at < size:
+        step = min(align, 8)
+        while step > size - at:
+            step //= 2
+        one, other = e.b.load(e.b.offset(left, at), 8 * step), e.b.load(e.b.offset(right, at), 8 * step)
+        difference = e.b.op("or", difference, e.b.op("xor", one, other))
+        at += step
+    return difference
+
+
+def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
+    if value.align >= 8:
+        return value
+    pointer = e.temporary(size)
+    memory.copy(e, pointer, value.pointer, size, value.align)
+    return Memory(pointer, value.type)
+
+
+def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
+    """More than the verifier follows round by round: both sides go to scratch memory, where a callback sees them."""
+    from pytrace.codegen.lower import loops
+
+    rounds = (size + UNROLLED - 1) // UNROLLED
+    room = rounds * UNROLLED
+    places = [e.reserve(room) for _ in (left, right)]
+    for side, offset in zip((left, right), places, strict=True):
+        memory.zero(e, e.area(offset + room - UNROLLED), UNROLLED)
+        memory.copy(e, e.area(offset), side.pointer, size, side.align)
+    kept = e.reserve(8)
+    e.b.store("0", e.area(kept))
+
+    def body(inner: Emitter, index: Value) -> None:
+        at = inner.b.mul(inner.b.at_most(index, rounds - 1), str(UNROLLED))
+        one, other = (inner.b.offset(inner.area(offset), at) for offset in places)
+        differ, same = inner.b.block(), inner.b.block()
+        difference = _difference(inner, one, other, UNROLLED, 8)
+        inner.b.branch(inner.b.icmp("ne", difference, "0"), differ, same, likely=False)
+        inner.b.start(differ)
+        inner.b.store("1", inner.area(kept))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, e.span, str(rounds), body)
+    return e.b.icmp("eq", e.b.load(e.area(kept)), "0")
+
+
+def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
+    result = e.b.register()
+    e.b.store("0", result)
+    done = e.b.block()
+    rest = size % UNROLLED
+    if rest:
+        # Before the loop: the verifier would follow what comes behind it once for each way out.
+        at = size - rest
+        ends = [Memory(e.b.offset(side, at), String(rest)) for side in (left, right)]
+        same = e.b.block()
+        e.b.branch(bytes_equal(e, ends[0], ends[1], rest), same, done)
+        e.b.start(same)
+    e.b.store("1", result)
+
+    def step(index: Value, leave: Callable[[], None]) -> None:
+        at = e.b.mul(index, str(UNROLLED))
+        one, other = e.b.offset(left, at), e.b.offset(right, at)
+        differ, same = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), "0"), differ, same, likely=False)
+        e.b.start(differ)
+        e.b.store("0", result)
+        leave()
+        e.b.start(same)
+
+    counted(e, size // UNROLLED, step)
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.truth(e.b.load(result))
+
+
+Step = Callable[[Value, Callable[[], None]], None]
+
+
+def counted(e: Emitter, count: int | Value, step: Step, most: int | None = None) -> None:
+    """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
+
+    *most* is the constant bound that the verifier sees when *count* is a register.
+    """
+    index = e.b.register()
+    e.b.store("0", index)
+    head, body, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.jump(head)
+    e.b.start(head)
+    at = e.b.load(index)
+    e.b.branch(e.b.icmp("ult", at, str(count)), body, done)
+    e.b.start(body)
+    if most is not None:
+        inside = e.b.block()
+        e.b.branch(e.b.icmp("ult", at, str(most)), inside, done)
+        e.b.start(inside)
+    step(at, lambda: e.b.jump(done))
+    e.b.store(e.b.add(at, "1"), index)
+    e.b.jump(head)
+    e.b.start(done)
+
+
+def text_length(e: Emitter, value: Operand) -> Value:
+    """Length of a string in bytes."""
+    kind = value.type
+    capacity = kind.size
+    whole = e.place(value)
+    room = e.scratch(capacity + 8)
+    return memory.string_tail(e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity)

@@ -1,0 +1,191 @@
+"""Arguments, results and registers of a probe, by the kind of its context."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.codegen.ir.registers import Registers, registers_of
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
+from pytrace.frontend.ast.typed_program import (
+    Argument,
+    ContextField,
+    DataLoc,
+    ProbeArgument,
+    RegisterLocation,
+    ReturnValue,
+    Slot,
+)
+
+
+def text_view(operand: Operand, kind: Type) -> Operand:
+    """``char[N]`` members are looked at as strings."""
+    if isinstance(kind, String) and isinstance(operand.type, Array):
+        if isinstance(operand, Memory):
+            return Memory(operand.pointer, kind, operand.align)
+        if isinstance(operand, Remote):
+            return Remote(operand.address, kind, operand.space)
+    return operand
+
+
+def registers(e: Emitter) -> Registers:
+    """The register table of the machine that the script is compiled for."""
+    return registers_of(e.script.kernel.arch or platform.machine())
+
+
+def register(e: Emitter, name: str) -> Value:
+    """A register at the time of the probe (``pt_regs`` is at the start of kprobe and perf event contexts)."""
+    return e.b.load(e.b.offset(e.context, registers(e).offset(name)))
+
+
+def function_argument(e: Emitter, index: int) -> Value:
+    """Argument *index* by the calling convention."""
+    table = registers(e)
+    if index < len(table.arguments):
+        return register(e, table.arguments[index])
+    # Further arguments are on the stack, above the return address where the machine keeps it there.
+    at = table.stack_offset + 8 * (index - len(table.arguments))
+    address = e.b.add(register(e, table.stack), str(at))
+    return memory.read_scalar(e, address, UINT64, e.space).value
+
+
+def typed(e: Emitter, value: Value, kind: Type) -> Scalar:
+    """A scalar from the context, which may be a pointer that the verifier knows by type.
+
+    Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of
+    iterators, which are null at the end.
+    """
+    if not isinstance(kind, Pointer):
+        return Scalar(value, kind)
+    if kind.trusted and e.program.unit.kind.name != "iter":
+        return Scalar(value, kind, direct=True)
+    return Scalar(e.launder(value), kind)
+
+
+def function_address(e: Emitter) -> Value:
+    """Address of the function that is traced."""
+    if not e.program.unit.kind.user:
+        return e.b.helper("get_func_ip", e.raw_context)
+    # Kernels before 6.7 give 0 for uprobes.
+    told = e.b.helper("get_func_ip", e.raw_context)
+    here = register(e, registers(e).pc)
+    return e.b.select(e.b.icmp("eq", told, "0"), here, told)
+
+
+def slot(e: Emitter, index: int) -> Value:
+    """Element *index* of a context that is an array of ``u64``."""
+    return e.b.load(e.b.offset(e.context, 8 * index))
+
+
+def _by_register(e: Emitter, value: Value, kind: Type) -> Operand:
+    """A value that was passed in a register: small structs lie in it, scalars are cut to their width."""
+    if kind.scalar:
+        return Scalar(memory.fit(e, value, kind), kind)
+    pointer = e.temporary(max(8, kind.size))
+    memory.zero(e, pointer, max(8, kind.size))
+    e.b.store(value, pointer)
+    return Memory(pointer, kind)
+
+
+def _context_field(e: Emitter, place: ContextField, kind: Type) -> Operand:
+    pointer = e.b.offset(e.context, place.offset)
+    if kind.scalar and place.offset % kind.size == 0:
+        return typed(e, memory.load(e, pointer, kind).value, kind)
+    address = e.b.add(e.b.address(e.raw_context), str(place.offset))
+    if kind.scalar:
+        return memory.read_scalar(e, address, kind, AddressSpace.KERNEL)
+    return Remote(address, kind, AddressSpace.KERNEL)
+
+
+def _data_loc(e: Emitter, place: DataLoc, kind: Type) -> Operand:
+    word = e.b.load(e.b.offset(e.context, place.offset), 32)
+    distance = e.b.op("and", word, "65535")
+    if place.relative:
+        distance = e.b.add(distance, str(place.offset + 4))
+    address = e.b.add(e.b.address(e.raw_context), distance)
+    if kind.scalar:
+        return Scalar(address, kind)
+    return Remote(address, kind, AddressSpace.KERNEL)
+
+
+def _slot(e: Emitter, place: Slot, kind: Type) -> Operand:
+    value = slot(e, place.index)
+    return typed(e, value, kind) if isinstance(kind, Pointer) else _by_register(e, value, kind)
+
+
+def _argument(e: Emitter, place: Argument, kind: Type) -> Operand:
+    return _by_register(e, function_argument(e, place.index), kind)
+
+
+def _return_value(e: Emitter, _place: ReturnValue, kind: Type) -> Operand:
+    return _by_register(e, register(e, registers(e).result), kind)
+
+
+def _location(e: Emitter, place: RegisterLocation, kind: Type) -> Operand:
+    where = location_value(e, place)
+    if not place.dereference:
+        fitted = e.b.fit(where, 8 * place.size, place.signed)
+        return _by_register(e, fitted, kind) if kind.size <= 8 else Remote(where, kind, AddressSpace.USER)
+    if kind.scalar:
+        read = memory.read_scalar(e, where, Int(place.size, place.signed), AddressSpace.USER)
+        return Scalar(memory.fit(e, read.value, kind), kind)
+    return Remote(where, kind, AddressSpace.USER)
+
+
+def location_value(e: Emitter, place: RegisterLocation) -> Value:
+    """Register (plus index register times scale) plus offset."""
+    value = register(e, place.register) if place.register else "0"
+    if place.index:
+        value = e.b.add(value, e.b.mul(register(e, place.index), str(place.scale)))
+    return e.b.add(value, str(place.offset)) if place.offset else value
+
+
+_PLACES: dict[type, Callable[[Emitter, Any, Type], Operand]] = {
+    ContextField: _context_field,
+    DataLoc: _data_loc,
+    Slot: _slot,
+    Argument: _argument,
+    ReturnValue: _return_value,
+    RegisterLocation: _location,
+}
+
+
+def argument(e: Emitter, item: ProbeArgument) -> Operand:
+    """A typed argument of the probe."""
+    return _PLACES[type(item.place)](e, item.place, item.type)
+
+
+def all_arguments(e: Emitter, kind: Struct) -> Operand:
+    """``args`` as a whole, a struct with one field for each argument."""
+    context = e.program.unit.context
+
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, min(align, kind.align))
+        for item in context.arguments:
+            field = kind.find(item.name)
+            if field is None:
+                raise InternalError(f"args has no member {item.name}")
+            got = text_view(argument(e, item), field.type)
+            memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory.natural(align, field.offset))
+
+    return Made(kind, write)
+
+
+def positional(e: Emitter, index: int) -> Value:
+    """``argN``."""
+    unit = e.program.unit
+    if unit.context.positional:
+        place = unit.context.positional[index]
+        kind = Int(place.size, place.signed)
+        return memory.number(e, _location(e, place, kind))
+    if unit.context.slots:
+        return e.launder(slot(e, index))
+    return function_argument(e, index)
+
+

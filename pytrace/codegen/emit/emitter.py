@@ -1,0 +1,460 @@
+"""The state of emitting one BPF function, and access to what the program's functions share.
+
+A program is one entry function and the functions made for it: loop callbacks and copies of user functions.
+They share the per-CPU scratch area (variables that several of them use live there) and a *frame*, two words on
+the entry function's stack: the context pointer and this CPU's block of per-CPU data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.codegen.analysis.parts import Plan
+from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.emit import memory
+from pytrace.codegen.ir.builder import Block, Builder, FunctionText, Value
+from pytrace.codegen.ir.module import PERCPU, SHARED, Module
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.storage.data_sections import SESSION, Layout
+from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA, Scratch, area_name
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.source import Span
+from pytrace.core.types import INT64, AddressSpace, Type, Void
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+
+STACK_BUDGET = (160, 96, 48)
+"""Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
+
+SPARING_BUDGET = (32, 16, 0)
+"""The same for scripts that need the stack for what LLVM keeps there."""
+
+
+@dataclass(slots=True, eq=False)
+class Script:
+    """What all programs of a script share while they are generated."""
+
+    checked: CheckedProgram
+    kernel: KernelInfo
+    options: CompileOptions
+    module: Module
+    layout: Layout
+    stack_limit: int
+    map_indexes: dict[str, int]
+    writers: dict[str, set[str]] = field(default_factory=dict)
+    """For each map the scratch areas of the programs that assign to it."""
+    counting: str = ""
+    uses_session: bool = False
+    unwinds: bool = False
+    """A program unwinds stacks by the tables of binaries."""
+    ahead: Ahead | None = None
+    """What an ahead-of-time file leaves open; None for a script that runs at once."""
+    sparing: bool = False
+    """Variables and large temporaries live in scratch memory, because the stack does not hold them."""
+
+    def counting_callback(self) -> Value:
+        """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""
+        if not self.counting:
+            self.counting = "count_entry"
+            text, _ = self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None)
+            Builder(text).ret("0")
+        return f"@{self.counting}"
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """Where a scratch variable lives: an ``i64`` register, stack bytes, or an offset in the scratch area."""
+
+    type: Type
+    register: Value | None = None
+    stack: Value | None = None
+    offset: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """One BPF program while it is generated."""
+
+    script: Script
+    unit: ProbeUnit
+    index: int
+    shared: frozenset[VariableInfo]
+    plan: Plan = field(default_factory=Plan)
+    scratch: Scratch = field(default_factory=Scratch)
+    variables: dict[VariableInfo, Variable] = field(default_factory=dict)
+    functions: dict[FunctionInfo, str] = field(default_factory=dict)
+    results: dict[FunctionInfo, int] = field(default_factory=dict)
+    """Where functions leave results that do not fit a register."""
+    origins: dict[VariableInfo, nodes.Expr] | None = None
+    """What :mod:`pytrace.codegen.emit.provenance` knows of variables."""
+    failure_function: str = ""
+    """The function that counts and reports failed helper calls, once there is one."""
+    lookup_functions: dict[str, str] = field(default_factory=dict)
+    """Functions that look up keys, by the map's name."""
+    numbers: int = 0
+
+    @property
+    def area(self) -> str:
+        """Name of the scratch area."""
+        return area_name(self.unit.kind, self.unit.symbol, pinned=self.unit.pinned)
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether another task can run into programs of the same area on the same CPU before this one has ended."""
+        return self.area == USER_AREA
+
+    def name(self, what: str) -> str:
+        """A symbol for another function of this program."""
+        self.numbers += 1
+        return f"{self.unit.symbol}__{what}{self.numbers}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How ``break`` and ``continue`` leave the innermost loop: by jumps, or by a callback's result."""
+
+    leave: Block | None
+    again: Block | None
+
+
+class Emitter:
+    """Emits one function of a program."""
+
+    def __init__(
+        self, program: Program, text: FunctionText, scope: str, span: Span, depth: int, frame: Value | None
+    ) -> None:
+        self.program = program
+        self.script = program.script
+        self.checked = program.script.checked
+        self.module = program.script.module
+        self.b = Builder(text)
+        self.depth = depth
+        self.loops: list[Loop] = []
+        self.leave: Callable[[Operand | None], None] = self._no_return
+        self.result_type: Type = INT64
+        self.inner_returned = False
+        self.variables: dict[VariableInfo, Variable] = {}
+        self._returned: tuple[int, int] | None = None
+        self._outer: Emitter | None = None
+        self._scope = scope
+        self._source = span.source
+        self._frame = frame
+        self._entry = frame is None
+        self._base: Value | None = None
+        self._scratch: Value | None = None
+        self._claimed: tuple[Value, Value] | None = None
+        self.exit = self.b.block()
+        self.result = self.b.register() if self._entry else ""
+        self._cpu: Value | None = None
+        self._context: Value | None = None
+        self._cell: Value | None = None
+        self._temporaries: list[list[Callable[[], None]]] = [[]]
+        self._spare: dict[int, list[Value]] = {}
+        self.span = span
+        self.node: nodes.Node = program.unit.body
+        """What is being evaluated: where a failed read is reported."""
+        self.current_maps: dict[str, Value] = {}
+        """Of maps that are there twice, the one that is in use."""
+        self.contended = False
+        """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
+        self.at(span)
+
+    # ------------------------------------------------------------------ leaving from inside a loop
+
+    @property
+    def returned_flag(self) -> int:
+        """Scratch offset of the flag that a loop body has returned."""
+        if self._returned is None:
+            scratch = self.program.scratch
+            self._returned = (scratch.allocate(8), scratch.allocate(max(8, self.result_type.size)))
+        return self._returned[0]
+
+    def share_result(self, outer: Emitter) -> None:
+        """A callback of *outer* uses its flag and result."""
+        outer.returned_flag  # noqa: B018 - made on first use
+        self._returned = outer._returned
+        self.result_type = outer.result_type
+        self._outer = outer
+
+    def keep_result(self, inner: Emitter, value: Operand | None) -> None:
+        """In the callback *inner*: store what the function around the loop is to return."""
+        inner.inner_returned = True
+        if self._returned is None:
+            raise InternalError("no place for a result")
+        place, kind = inner.area(self._returned[1]), self.result_type
+        if value is not None and not isinstance(kind, Void):
+            memory.write(inner, value, place, kind)
+        else:
+            memory.zero(inner, place, 8)
+
+    def leave_again(self) -> None:
+        """Behind a loop that has returned: return from the function, or end the loop around."""
+        if self._outer is not None:
+            self.inner_returned = True
+            self.b.ret("1")
+            return
+        if self._returned is None:
+            raise InternalError("no place for a result")
+        place, kind = self.area(self._returned[1]), self.result_type
+        value: Operand | None = None
+        if kind.scalar:
+            value = memory.load(self, place, kind)
+        elif not isinstance(kind, Void):
+            value = Memory(place, kind)
+        self.leave(value)
+
+    def _no_return(self, _value: Operand | None) -> None:
+        raise InternalError("return outside of a function")
+
+    # ------------------------------------------------------------------ places in the script
+
+    def at(self, span: Span) -> None:
+        """Instructions from here on belong to *span*."""
+        self.span = span
+        self.b.location = self.module.debug.location(self._scope, span, self._source)
+
+    # ------------------------------------------------------------------ what the program's functions share
+
+    @property
+    def cpu(self) -> Value:
+        """Number of this CPU (programs do not migrate)."""
+        if self._cpu is None:
+            with self.b.at_prologue():
+                self._cpu = self.b.helper("get_smp_processor_id")
+        return self._cpu
+
+    @property
+    def base(self) -> Value:
+        """This CPU's block of per-CPU data."""
+        if self._base is None:
+            self.script.layout.addressed = True
+            cpu = self.cpu if self._entry else None
+            with self.b.at_prologue():
+                if cpu is not None:
+                    # The mask tells the verifier that the index is in bounds.
+                    masked = self.b.op("and", cpu, str(self.script.layout.copies - 1))
+                    self._base = self.b.offset(f"@{PERCPU}", self.b.mul(masked, self.module.late("stride")))
+                else:
+                    self._base = self.b.load_pointer(self.b.offset(self._require_frame(), 8))
+        return self._base
+
+    def _require_frame(self) -> Value:
+        if self._frame is None:
+            raise InternalError("no frame")
+        return self._frame
+
+    @property
+    def frame(self) -> Value:
+        """Pointer to context and per-CPU base, which callbacks and functions get as an argument."""
+        if self._frame is None:
+            base = self.base
+            scratch = self._scratch_start if self.program.preemptible else None
+            frame = self.b.alloca(16 if scratch is None else 24)
+            with self.b.at_prologue():
+                self.b.store_pointer("%ctx", frame)
+                self.b.store_pointer(base, self.b.offset(frame, 8))
+                if scratch is not None:
+                    self.b.store_pointer(scratch, self.b.offset(frame, 16))
+            self._frame = frame
+        return self._frame
+
+    @property
+    def raw_context(self) -> Value:
+        """The context pointer as helpers take it."""
+        if self._entry:
+            return "%ctx"
+        if self._context is None:
+            with self.b.at_prologue():
+                self._context = self.b.load_pointer(self._require_frame())
+        return self._context
+
+    @property
+    def context(self) -> Value:
+        """The context pointer for loads.
+
+        The marker keeps LLVM from computing addresses ahead, which the verifier refuses.
+        """
+        return self.b.define(f"call ptr @llvm.preserve.static.offset(ptr {self.raw_context})")
+
+    def area(self, offset: int) -> Value:
+        """A place in the program's scratch area."""
+        return self.b.offset(self._scratch_start, offset)
+
+    @property
+    def _scratch_start(self) -> Value:
+        area = self.program.area
+        if not self.program.preemptible:
+            return self.b.offset(self.base, self.module.late(f"area.{area}"))
+        if self._scratch is None:
+            if self._entry:
+                self._scratch = self._claim(area)
+            else:
+                with self.b.at_prologue():
+                    self._scratch = self.b.load_pointer(self.b.offset(self._require_frame(), 16))
+        return self._scratch
+
+    def _claim(self, area: str) -> Value:
+        """Take one of the area's copies; with none free the program ends and counts as a missed hit.
+
+        The word at the area's start has a bit for each copy that is in use on this CPU.
+        """
+        b, base = self.b, self.base
+        with b.at_prologue():
+            word = b.offset(base, self.module.late(f"area.{area}"))
+            used = b.load(word)
+            low = [b.number(b.icmp("eq", b.op("and", used, str(mask)), str(mask))) for mask in (1, 3, 7)]
+            index = b.op("and", b.add(b.add(low[0], low[1]), low[2]), str(COPIES - 1))
+            bit = b.op("shl", "1", index)
+            taken = b.op("and", b.fetch("or", word, bit), bit)
+            b.emit(f"br i1 {b.icmp('eq', taken, '0')}, label %claimed, label %busy, !prof !0")
+            b.label("busy")
+            self.counter("missed", self.program.index)
+            b.emit("ret i64 0")
+            b.label("claimed")
+            self._claimed = (word, bit)
+            start = b.offset(word, CLAIM)
+            return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
+
+    def finish(self) -> None:
+        """Emit the one place where the entry function ends: scratch memory is given back there."""
+        self.b.start(self.exit)
+        if self._claimed is not None:
+            word, bit = self._claimed
+            self.b.fetch("and", word, self.b.op("xor", bit, "-1"))
+        self.b.ret(self.b.load(self.result))
+
+    def counter(self, kind: str, subject: int, by: Value = "1") -> Value:
+        """Count a failure (*by* 0: none); gives how many there were before on this CPU.
+
+        Programs that share a counter may interrupt each other, so it is counted atomically; but not where each run
+        passes: such a *by* is for a counter of the program's own.
+        """
+        counters = self.b.offset(self.base, self.module.late("counters"))
+        place = self.b.offset(counters, self.script.layout.counter(kind, subject))
+        if by == "1" or self.program.preemptible:
+            return self.b.fetch("add", place, by)
+        before = self.b.load(place)
+        self.b.store(self.b.add(before, by), place)
+        return before
+
+    # ------------------------------------------------------------------ memory
+
+    @contextmanager
+    def temporaries(self) -> Iterator[None]:
+        """Memory from :meth:`temporary` inside is free again afterwards."""
+        self._temporaries.append([])
+        yield
+        for release in self._temporaries.pop():
+            release()
+
+    def temporary(self, size: int) -> Value:
+        """Memory for a value, until the end of the statement."""
+        size = max(8, (size + 7) & ~7)
+        spare = self._spare.setdefault(size, [])
+        if spare or self._fits_stack(size):
+            place = spare.pop() if spare else self.b.alloca(size)
+            self._temporaries[-1].append(lambda: spare.append(place))
+            return place
+        scratch = self.program.scratch
+        offset = scratch.allocate(size)
+        self._temporaries[-1].append(lambda: scratch.release(offset, size))
+        return self.area(offset)
+
+    def reserve(self, size: int) -> int:
+        """Scratch offset of memory until the end of the statement, which callbacks reach through :meth:`area` too."""
+        scratch = self.program.scratch
+        offset = scratch.allocate(size)
+        self._temporaries[-1].append(lambda: scratch.release(offset, size))
+        return offset
+
+    def scratch(self, size: int) -> Value:
+        """Like :meth:`temporary`, but never on the stack."""
+        return self.area(self.reserve(size))
+
+    def _fits_stack(self, size: int) -> bool:
+        budget = (SPARING_BUDGET if self.script.sparing else STACK_BUDGET)[min(self.depth, len(STACK_BUDGET) - 1)]
+        return size <= self.script.stack_limit and self.b.function.stack + size <= budget
+
+    @property
+    def cell(self) -> Value:
+        """Eight bytes of stack for a scalar that a helper writes and the next instruction loads."""
+        if self._cell is None:
+            self._cell = self.b.alloca(8)
+        return self._cell
+
+    def session(self, name: str) -> Value:
+        """Place of a number that the session writes before programs run (``start``, ``cpid``, ``tai``)."""
+        self.script.uses_session = True
+        return self.b.offset(f"@{SHARED}", SESSION[name])
+
+    def launder(self, value: Value) -> Value:
+        """The same number, without what the verifier knows about it: a pointer becomes an integer to compute with."""
+        place = self.scratch(8)
+        self.b.emit(f"store volatile i64 {value}, ptr {place}, align 8")
+        return self.b.define(f"load volatile i64, ptr {place}, align 8")
+
+    # ------------------------------------------------------------------ variables
+
+    def variable(self, info: VariableInfo) -> Variable:
+        """Where a variable lives; decided on first use."""
+        shared = info in self.program.shared
+        known = self.program.variables if shared else self.variables
+        found = known.get(info)
+        if found is None:
+            found = known[info] = self._place(info, shared)
+        return found
+
+    def _place(self, info: VariableInfo, shared: bool) -> Variable:
+        kind = info.type
+        if kind.scalar and not shared:
+            register = self.b.register()
+            with self.b.at_prologue():
+                self.b.store("0", register)
+            return Variable(kind, register=register)
+        if not shared and self._fits_stack(kind.size):
+            stack = self.b.alloca(kind.size)
+            return Variable(kind, stack=stack)
+        return Variable(kind, offset=self.program.scratch.allocate(kind.size))
+
+    def variable_pointer(self, info: VariableInfo) -> Value:
+        """Address of a variable that lives in memory (or of its register slot)."""
+        place = self.variable(info)
+        if place.offset is not None:
+            return self.area(place.offset)
+        found = place.stack or place.register
+        if found is None:
+            raise InternalError(f"variable ${info.name} has no place")
+        return found
+
+    # ------------------------------------------------------------------ expressions
+
+    def value(self, node: nodes.Expr) -> Operand:
+        """Evaluate an expression."""
+        from pytrace.codegen.lower import expressions
+
+        return expressions.evaluate(self, node)
+
+    def number(self, node: nodes.Expr) -> Value:
+        """Evaluate a scalar expression to an ``i64``."""
+        return memory.number(self, self.value(node))
+
+    def type(self, node: nodes.Expr) -> Type:
+        """Type of an expression."""
+        return self.checked.types[node]
+
+    def place(self, operand: Operand) -> Memory:
+        """The operand in the program's memory."""
+        return memory.place(self, operand)
+
+    @property
+    def space(self) -> AddressSpace:
+        """Where pointers of unknown space point in this probe."""
+        return self.program.unit.kind.space
+
+    def scalar(self, value: Value, kind: Type) -> Scalar:
+        """A scalar operand."""
+        return Scalar(value, kind)

@@ -1,0 +1,297 @@
+"""Sending events through the ring buffer.
+
+An event without a tail is reserved, filled in place and submitted.  One with a tail is put together in scratch memory
+and copied with the length that it really has.  An event that finds no room is counted for its program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.module import RING
+from pytrace.codegen.ir.operands import Made, Operand, Remote
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import CUT, EventLayout, EventSpec
+from pytrace.core.types import AddressSpace, Buffer, String, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import location
+
+REPORTED = 64
+"""Failures of one kind at one place that a CPU reports one by one."""
+
+IN_REGISTERS = 12
+"""Events with more arguments are put together one argument after the other."""
+
+SLACK = 8
+"""Room behind the tail: reading a string may touch one byte more than its text."""
+
+
+def send_node(e: Emitter, node: nodes.Expr) -> None:
+    """Send the event of a call, with its arguments."""
+    from pytrace.codegen.emit import seq_file
+    from pytrace.codegen.lower.expressions import in_order
+
+    if e.program.unit.pinned:
+        seq_file.write(e, node)
+        return
+    spec = e.checked.events[node]
+    arguments = e.checked.event_arguments.get(node, ())
+    if len(arguments) > IN_REGISTERS:
+        _send_piecewise(e, spec, arguments)
+        return
+    send(e, spec, in_order(e, arguments))
+
+
+def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[nodes.Expr]) -> None:
+    """Each argument is put into scratch memory as soon as it is known: so many do not fit registers and stack."""
+    layout = spec.layout
+    with e.temporaries():
+        pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
+        filled: Value = "0"
+        for at, item in enumerate(arguments):
+            with e.temporaries():
+                filled = _put(e, layout, at, e.value(item), pointer, filled)
+        header(e, spec, pointer, filled)
+        output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
+
+
+def send(
+    e: Emitter, spec: EventSpec, operands: Sequence[Operand], full: Callable[[], None] | None = None
+) -> None:
+    """Send an event whose arguments have been evaluated.
+
+    *full* is done in place of counting a lost event (for events without a tail).
+    """
+    layout = spec.layout
+    if any(layout.tails):
+        _send_tailed(e, spec, layout, operands)
+        return
+
+    def fill(pointer: Value) -> None:
+        header(e, spec, pointer, "0")
+        for operand, kind, offset in zip(operands, layout.args, layout.offsets, strict=True):
+            memory.write(e, operand, e.b.offset(pointer, offset), kind, memory.natural(8, offset))
+
+    reserve(e, layout.fixed_size, fill, full)
+
+
+def reserve(
+    e: Emitter, size: int, fill: Callable[[Value], None], on_full: Callable[[], None] | None = None
+) -> None:
+    """Reserve room in the ring, fill it and submit, or do *on_full* (count a lost event)."""
+    pointer = e.b.helper("ringbuf_reserve", f"@{RING}", str(size), "0")
+    full, there, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), full, there, likely=False)
+    e.b.start(there)
+    fill(pointer)
+    e.b.emit(f"call void inttoptr (i64 132 to ptr)(ptr {pointer}, i64 0)")
+    e.b.jump(done)
+    e.b.start(full)
+    if on_full is None:
+        e.counter("lost", e.program.index)
+    else:
+        on_full()
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def output(e: Emitter, pointer: Value, size: Value) -> None:
+    """Copy an event into the ring, or count a lost event."""
+    got = e.b.helper("ringbuf_output", f"@{RING}", pointer, size, "0")
+    full, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", got, "0"), done, full, likely=True)
+    e.b.start(full)
+    e.counter("lost", e.program.index)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def header(e: Emitter, spec: EventSpec, pointer: Value, tail: Value) -> None:
+    """Event id and length of the tail."""
+    e.b.store(str(spec.id), pointer, 32)
+    e.b.store(tail, e.b.offset(pointer, 4), 32)
+
+
+def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:
+    with e.temporaries():
+        pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
+        filled: Value = "0"
+        for at, operand in enumerate(operands):
+            filled = _put(e, layout, at, operand, pointer, filled)
+        header(e, spec, pointer, filled)
+        output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
+
+
+def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Value, filled: Value) -> Value:
+    """Write argument *at* of an event in scratch memory; gives the length of the tail so far."""
+    kind, place = layout.args[at], e.b.offset(pointer, layout.offsets[at])
+    if not layout.tails[at]:
+        memory.write(e, operand, place, kind, memory.natural(8, layout.offsets[at]))
+        return filled
+    start = e.b.offset(pointer, layout.fixed_size)
+    where = e.b.offset(start, filled) if filled != "0" else start
+    length, count = tail(e, operand, kind, where)
+    e.b.store(count, place, 32)
+    return e.b.add(filled, length) if filled != "0" else length
+
+
+def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Value, Value]:
+    """Write a string or buffer behind an event; gives its length and the count word."""
+    if isinstance(kind, String):
+        limit = min(kind.capacity, operand.type.size)
+        length = text(e, operand, pointer, limit)
+        # A value in the program's memory was counted when it was read.
+        read = isinstance(operand, Remote) or (isinstance(operand, Made) and operand.tail is not None)
+        return length, count_word(e, length, limit, read=read)
+    if isinstance(kind, Buffer):
+        length = _bytes(e, operand, pointer, kind.capacity)
+        return length, length
+    raise InternalError(f"{kind} has no tail form")
+
+
+def count_word(e: Emitter, length: Value, limit: int, *, read: bool = True) -> Value:
+    """The count of a tail string; one that fills the greatest capacity is marked as cut, and counted when *read* here.
+
+    A shorter one that is full is an array of characters.
+    """
+    if limit < memory.longest_string(e):
+        return length
+    cut = e.b.icmp("eq", length, str(limit))
+    if read:
+        count_cut(e, cut)
+    return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))
+
+
+def count_cut(e: Emitter, cut: Value) -> None:
+    """Count a string that did not fit where the ``i1`` *cut* says so.
+
+    Without a branch: the verifier would follow both ways for each string of an event.
+    """
+    e.counter("cut", e.program.index, e.b.number(cut))
+
+
+def text(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
+    """Write a string without its NUL; gives its length (*limit* when it does not end)."""
+    if isinstance(operand, Made) and operand.tail is not None:
+        return operand.tail(pointer, limit)
+    if isinstance(operand, Remote):
+        return memory.string_tail(e, pointer, limit, operand.address, operand.space, limit)
+    whole = e.place(operand)
+    return memory.string_tail(e, pointer, limit, e.b.address(whole.pointer), AddressSpace.KERNEL, limit)
+
+
+def _bytes(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
+    if isinstance(operand, Made) and operand.tail is not None:
+        return operand.tail(pointer, limit)
+    whole = e.place(operand)
+    length = e.b.at_most(e.b.load(whole.pointer, 32), limit)
+    source = e.b.address(e.b.offset(whole.pointer, Buffer.header))
+    e.b.helper("probe_read_kernel", pointer, length, source)
+    return length
+
+
+# ---------------------------------------------------------------------------------------------- failures
+
+
+def report(e: Emitter, node: nodes.Node, error: str) -> None:
+    """Send a run-time error of the kind *error*."""
+    send(e, e.checked.report(node, "runtime_error", error=error), ())
+
+
+def helper_error(e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str = "") -> None:
+    """Send that a helper failed with *code*."""
+    from pytrace.codegen.ir.operands import Scalar
+    from pytrace.core.types import INT32
+
+    spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
+    send(e, spec, [Scalar(code, INT32)])
+
+
+def check_helper(
+    e: Emitter,
+    node: nodes.Node,
+    helper: str,
+    code: Value,
+    *,
+    level: int = 1,
+    map_name: str = "",
+    most: int = REPORTED,
+) -> None:
+    """Count a negative *code*, and report it when failures of this *level* are wanted (1 most helpers, 2 reads).
+
+    A CPU reports *most* of them one by one.
+    """
+    if e.script.options.checks < level and level > 1:
+        return
+    failed, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    if e.script.options.checks >= level:
+        failed_call(e, node, helper, code, map_name, most)
+    else:
+        e.counter("helper", e.script.layout.site(helper, location(node.span)))
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def failed_call(
+    e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str = "", most: int = REPORTED
+) -> None:
+    """Count a failed helper call for its place in the script; the first ones are reported."""
+    counter = ("helper", e.script.layout.site(helper, location(node.span)))
+    counted_failure(e, node, helper, code, map_name, counter, most)
+
+
+def counted_failure(
+    e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str, counter: tuple[str, int], most: int
+) -> None:
+    """Count a failed helper call by *counter*; a CPU reports the first *most*.
+
+    A long program does it in one function, as there would be more code for failures than for everything else.
+    """
+    if not e.program.plan.long:
+        first_ones(e, e.counter(*counter), lambda: helper_error(e, node, helper, code, map_name), most)
+        return
+    spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
+    arguments = (str(e.script.layout.counter(*counter)), str(spec.id), code, str(most))
+    e.b.call(_failure_function(e, spec), [("ptr", e.frame), *(("i64", item) for item in arguments)])
+
+
+def _failure_function(e: Emitter, spec: EventSpec) -> str:
+    """The function that counts and reports failed helper calls; all their events are laid out as *spec*."""
+    program = e.program
+    if program.failure_function:
+        return program.failure_function
+    program.failure_function = program.name("failed")
+    parameters = ("*frame", "counter", "event", "code", "most")
+    text, scope = e.module.function(program.failure_function, parameters, program.unit.span)
+    inner = Emitter(program, text, scope, program.unit.span, e.depth + 1, "%frame")
+    place = inner.b.offset(inner.b.offset(inner.base, e.module.late("counters")), "%counter")
+    before = inner.b.fetch("add", place, "1")
+    again, done = inner.b.block(), inner.b.block()
+    inner.b.branch(inner.b.icmp("ult", before, "%most"), again, done)
+    inner.b.start(again)
+
+    def fill(pointer: Value) -> None:
+        inner.b.store("%event", pointer, 32)
+        inner.b.store("0", inner.b.offset(pointer, 4), 32)
+        inner.b.store("%code", inner.b.offset(pointer, spec.layout.offsets[0]), 32)
+
+    reserve(inner, spec.layout.fixed_size, fill)
+    inner.b.jump(done)
+    inner.b.start(done)
+    inner.b.ret("0")
+    return program.failure_function
+
+
+def first_ones(e: Emitter, before: Value, action: Callable[[], None], most: int = REPORTED) -> None:
+    """Do something for the first failures of a CPU; the rest are counted, to spare the ring."""
+    again, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("ult", before, str(most)), again, done)
+    e.b.start(again)
+    action()
+    e.b.jump(done)
+    e.b.start(done)

@@ -1,0 +1,351 @@
+"""Reading, writing, copying and converting values in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.codegen.ir.builder import INLINE_BYTES, Value
+from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes import Context
+from pytrace.core.types import (
+    AddressSpace,
+    Array,
+    Bool,
+    Buffer,
+    Enum,
+    Int,
+    Pointer,
+    Record,
+    String,
+    Struct,
+    Tuple,
+    Type,
+)
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+
+
+def is_signed(kind: Type) -> bool:
+    """Whether a scalar type extends its sign."""
+    return isinstance(kind, Int | Enum) and kind.signed
+
+
+def bits(kind: Type) -> int:
+    """Width of a scalar type."""
+    return 8 * kind.size
+
+
+def inline(size: int, align: int) -> bool:
+    """Whether moving *size* bytes inline takes few enough instructions."""
+    return size <= INLINE_BYTES and size // align <= 64
+
+
+# ---------------------------------------------------------------------------------------------- plain memory
+
+
+def zero(e: Emitter, pointer: Value, size: int, align: int = 8) -> None:
+    """Clear the program's memory."""
+    if inline(size, align):
+        e.b.clear(pointer, size, align)
+    elif size:
+        e.b.helper("probe_read_kernel", pointer, str(size), e.b.address(e.module.zeros(size)))
+
+
+def copy(e: Emitter, target: Value, source: Value, size: int, align: int = 8) -> None:
+    """Copy within the program's memory."""
+    if inline(size, align):
+        e.b.copy(target, source, size, align)
+    elif size:
+        e.b.helper("probe_read_kernel", target, str(size), e.b.address(source))
+
+
+def read_helper(space: AddressSpace, *, string: bool = False) -> str:
+    """Name of the helper that reads from a space, or, for NONE, from the one that the address itself tells."""
+    return f"probe_read{_WHERE.get(space, '_kernel')}{'_str' if string else ''}"
+
+
+_WHERE = {AddressSpace.USER: "_user", AddressSpace.NONE: ""}
+_SEPARATE = frozenset({"x86_64", "aarch64"})
+"""Machines whose addresses tell the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
+
+
+def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
+    """The space that a pointer is read through.
+
+    Tracepoints have numbers for addresses of both kinds (``args`` of raw_syscalls, ``skbaddr``), and timers and events
+    come upon kernel and user code alike, so there it stays NONE.
+    """
+    if space is not AddressSpace.NONE:
+        return space
+    kind = e.program.unit.kind
+    both = kind.name == "tracepoint" or kind.context is Context.PERF_EVENT or kind.special
+    return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
+
+
+def load(e: Emitter, pointer: Value, kind: Type, align: int = 8) -> Scalar:
+    """Load a scalar from the program's memory."""
+    return Scalar(e.b.load(pointer, bits(kind), is_signed(kind), min(align, kind.size)), kind)
+
+
+def store(e: Emitter, pointer: Value, value: Value, kind: Type, align: int = 8) -> None:
+    """Store an ``i64`` as a scalar of *kind*."""
+    e.b.store(value, pointer, bits(kind), min(align, kind.size))
+
+
+# ---------------------------------------------------------------------------------------------- foreign memory
+
+
+def read(e: Emitter, pointer: Value, size: Value | int, address: Value, space: AddressSpace) -> Value:
+    """Read kernel or user memory; gives the helper's result. On a fault the kernel clears the target."""
+    return _reported(e, read_helper(resolve_space(e, space)), pointer, str(size), address)
+
+
+def _reported(e: Emitter, helper: str, *args: Value) -> Value:
+    """Call a read helper; its failure is reported when all failures are wanted."""
+    from pytrace.codegen.emit import events
+
+    got = e.b.helper(helper, *args)
+    events.check_helper(e, e.node, f"bpf_{helper}", got, level=2)
+    return got
+
+
+def read_scalar(e: Emitter, address: Value, kind: Type, space: AddressSpace) -> Scalar:
+    """Read a scalar from kernel or user memory; 0 on a fault."""
+    cell = e.cell
+    read(e, cell, kind.size, address, space)
+    return load(e, cell, kind)
+
+
+# ---------------------------------------------------------------------------------------------- operands
+
+
+def number(e: Emitter, operand: Operand) -> Value:
+    """The register of a scalar operand, wherever it lies."""
+    match operand:
+        case Scalar(direct=True):
+            return e.launder(operand.value)
+        case Scalar():
+            return operand.value
+        case Memory():
+            return load(e, operand.pointer, operand.type, operand.align).value
+        case Remote(direct=True):
+            return load(e, e.b.pointer(operand.address), operand.type).value
+        case Remote():
+            return read_scalar(e, operand.address, operand.type, operand.space).value
+        case Made():
+            return number(e, place(e, operand))
+    raise InternalError(f"no register for {operand}")
+
+
+def truth(e: Emitter, operand: Operand) -> Value:
+    """``i1``: a scalar is not zero."""
+    return e.b.truth(number(e, operand))
+
+
+def place(e: Emitter, operand: Operand) -> Memory:
+    """The operand in the program's memory."""
+    if isinstance(operand, Memory):
+        return operand
+    pointer = e.temporary(operand.type.size)
+    write(e, operand, pointer, operand.type)
+    return Memory(pointer, operand.type)
+
+
+def detached(e: Emitter, operand: Operand, kind: Type) -> Memory:
+    """The operand as a value of *kind* that can be copied in one go, also to where it was computed from."""
+    return operand if isinstance(operand, Memory) and operand.type == kind else copied(e, operand, kind)
+
+
+def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
+    """The operand (as a value of *kind*) in memory of its own, until the end of the statement."""
+    kind = kind or operand.type
+    pointer = e.temporary(kind.size)
+    write(e, operand, pointer, kind)
+    return Memory(pointer, kind)
+
+
+def write(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int = 8) -> None:
+    """Write *operand* as a value of *kind*, converted as the language says, padding zeroed."""
+    if kind.scalar:
+        _write_scalar(e, operand, pointer, kind, align)
+    elif isinstance(operand, Parts):
+        _write_members(e, operand, pointer, kind, align)
+    elif isinstance(kind, String | Buffer) and kind != operand.type:
+        _write_text(e, operand, pointer, kind, align)
+    elif isinstance(kind, Tuple | Record) and kind != operand.type:
+        _write_members(e, place(e, operand), pointer, kind, align)
+    else:
+        _write_same(e, operand, pointer, kind, align)
+
+
+def _write_scalar(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int) -> None:
+    if isinstance(operand.type, Array):
+        _write_same(e, operand, pointer, kind, align)
+        return
+    store(e, pointer, number(e, operand), kind, align)
+
+
+def _write_same(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int) -> None:
+    match operand:
+        case Memory():
+            copy(e, pointer, operand.pointer, kind.size, min(align, operand.align))
+        case Remote():
+            if isinstance(operand.type, String):
+                read_string(e, pointer, operand.type.capacity, operand.address, operand.space, align)
+            else:
+                read(e, pointer, kind.size, operand.address, operand.space)
+        case Made():
+            operand.write(pointer, align)
+        case Scalar():
+            store(e, pointer, operand.value, operand.type, align)
+        case _:
+            raise InternalError(f"cannot write {operand} as {kind}")
+
+
+def _write_text(e: Emitter, operand: Operand, pointer: Value, kind: String | Buffer, align: int) -> None:
+    source = operand.type
+    if source.size <= kind.size:
+        _write_same(e, operand, pointer, source, align)
+        rest = kind.size - source.size
+        zero(e, e.b.offset(pointer, source.size), rest, 8 if source.size % 8 == 0 and align == 8 else 1)
+        return
+    whole = place(e, operand)
+    copy(e, pointer, whole.pointer, kind.size, min(align, whole.align))
+
+
+def members_of(kind: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
+    """Types, offsets and names (empty for tuples) of a tuple, record or struct."""
+    if isinstance(kind, Tuple):
+        return kind.members, kind.offsets, ()
+    if isinstance(kind, Record):
+        return kind.members, kind.offsets, kind.names
+    raise InternalError(f"{kind} has no members")
+
+
+def _has_gaps(kind: Type) -> bool:
+    members, offsets, _ = members_of(kind)
+    at = 0
+    for member, offset in zip(members, offsets, strict=True):
+        if offset != at:
+            return True
+        at = offset + member.size
+    return at != kind.size
+
+
+def _source_index(source: Type, target: Type, at: int) -> int:
+    """Records convert by name, tuples by position."""
+    if isinstance(source, Record) and isinstance(target, Record):
+        return source.names.index(target.names[at])
+    return at
+
+
+def natural(align: int, offset: int) -> int:
+    """The alignment of what lies *offset* bytes behind something of alignment *align*."""
+    while offset % align:
+        align //= 2
+    return align
+
+
+def _write_members(e: Emitter, source: Operand, pointer: Value, kind: Type, align: int) -> None:
+    members, offsets, _ = members_of(kind)
+    if _has_gaps(kind):
+        zero(e, pointer, kind.size, align)
+    for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
+        part = member_of(e, source, _source_index(source.type, kind, at))
+        write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
+
+
+def member_of(e: Emitter, operand: Operand, index: int) -> Operand:
+    """One member of a tuple or record."""
+    if isinstance(operand, Parts):
+        return operand.members[index]
+    whole = place(e, operand)
+    members, offsets, _ = members_of(whole.type)
+    return Memory(e.b.offset(whole.pointer, offsets[index]), members[index], natural(whole.align, offsets[index]))
+
+
+def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:
+    """The operand as a value of *kind*."""
+    if kind.scalar:
+        if isinstance(operand.type, Array):
+            whole = place(e, operand)
+            return load(e, whole.pointer, kind, whole.align)
+        if isinstance(operand, Scalar) and operand.direct and isinstance(kind, Pointer):
+            if kind.trusted or kind.space is AddressSpace.BPF:
+                return Scalar(operand.value, kind, direct=True)
+        return Scalar(fit(e, number(e, operand), kind), kind)
+    if operand.type == kind:
+        return operand
+    if isinstance(kind, Struct) and isinstance(operand, Memory | Remote):
+        return operand
+    pointer = e.temporary(kind.size)
+    write(e, operand, pointer, kind)
+    return Memory(pointer, kind)
+
+
+def fit(e: Emitter, value: Value, kind: Type) -> Value:
+    """An ``i64`` cut and extended to a scalar type."""
+    if isinstance(kind, Bool):
+        return e.b.number(e.b.truth(value))
+    return e.b.fit(value, bits(kind), is_signed(kind))
+
+
+# ---------------------------------------------------------------------------------------------- strings
+
+
+def longest_string(e: Emitter) -> int:
+    """Bytes of a string (``max_strlen``)."""
+    return int(e.checked.config.get("max_strlen", 1024))
+
+
+def read_string(
+    e: Emitter, pointer: Value, capacity: int, address: Value, space: AddressSpace, align: int = 8
+) -> None:
+    """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
+
+    Only one of the greatest length was cut then: a shorter one is an array of characters that is full.
+    """
+    from pytrace.codegen.emit import events
+
+    zero(e, pointer, capacity, align)
+    where = resolve_space(e, space)
+    got = _reported(e, read_helper(where, string=True), pointer, str(capacity), address)
+    full, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", got, str(capacity)), full, done, likely=False)
+    e.b.start(full)
+    # The helper puts a NUL into the last byte; what is really there tells whether the string ends.
+    last = str(capacity - 1)
+    end = e.b.offset(pointer, last)
+    e.b.helper(read_helper(where), end, "1", e.b.add(address, last))
+    if capacity >= longest_string(e):
+        events.count_cut(e, e.b.truth(e.b.load(end, 8)))
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def string_tail(
+    e: Emitter, pointer: Value, limit: int | Value, address: Value, space: AddressSpace, most: int
+) -> Value:
+    """Read a string of at most *limit* bytes (constant bound *most*) without its NUL; gives its length."""
+    room = str(limit + 1) if isinstance(limit, int) else e.b.add(limit, "1")
+    got = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
+    return text_length(e, got, most)
+
+
+def text_length(e: Emitter, got: Value, _most: int) -> Value:
+    """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
+
+    The way with the widest range comes first, so that the verifier prunes the other one.
+    """
+    hidden = e.b.opaque(got)
+    good, bad, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("sgt", hidden, "0"), good, bad, likely=True)
+    e.b.start(good)
+    length = e.b.sub(hidden, "1")
+    e.b.jump(done)
+    e.b.start(bad)
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.phi("i64", [(length, good), ("0", bad)])

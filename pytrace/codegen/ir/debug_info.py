@@ -1,0 +1,247 @@
+"""Debug metadata, from which LLVM's BPF back end makes BTF: types of maps and functions, and line information.
+
+The kernel wants a name for each parameter of a function.  LLVM takes these names from the variables in
+``retainedNodes`` of a ``DISubprogram``, which in turn refer to the subprogram: nodes are numbered first and written
+when everything that they mention has a number.
+"""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.source import Source, Span
+from pytrace.core.types import Bool, Enum, Int, Pointer, Struct, Type, Void
+
+_POINTER = '!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {base}, size: 64)'
+_EXACT = "!DIExpression()"
+
+
+def quoted(text: str) -> str:
+    """A metadata string."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return '"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in raw) + '"'
+
+
+class DebugInfo:
+    """The metadata of one module."""
+
+    def __init__(self, source: Source | None) -> None:
+        # Nodes 0 and 1 are the branch weights that Builder.branch refers to.
+        self._nodes: list[str] = [
+            '!{!"branch_weights", i32 2000, i32 1}',
+            '!{!"branch_weights", i32 1, i32 2000}',
+        ]
+        self._known: dict[str, str] = {}
+        self._files: dict[Source | None, str] = {}
+        self._places: dict[tuple[str, Source, int], str] = {}
+        self._lines: dict[tuple[str, int, int], str] = {}
+        self._globals: list[str] = []
+        self._global_list = self.reserve()
+        self.unit = self.reserve()
+        self._main = source
+        self.file(source)
+        self.int = self.add('!DIBasicType(name: "int", size: 32, encoding: DW_ATE_signed)')
+        self.long = self.add('!DIBasicType(name: "long", size: 64, encoding: DW_ATE_signed)')
+        self.void_pointer = self.pointer("null")
+
+    # ------------------------------------------------------------------ nodes
+
+    def reserve(self) -> str:
+        """Number a node that is written later by :meth:`fill`."""
+        self._nodes.append("")
+        return f"!{len(self._nodes) - 1}"
+
+    def fill(self, name: str, text: str) -> None:
+        """Write a reserved node."""
+        self._nodes[int(name[1:])] = text
+
+    def add(self, text: str) -> str:
+        """A node, shared with earlier equal ones."""
+        if text not in self._known:
+            name = self.reserve()
+            self.fill(name, text)
+            self._known[text] = name
+        return self._known[text]
+
+    def file(self, source: Source | None) -> str:
+        """The file node of a source, its text included, so that the verifier's log shows script lines."""
+        if source not in self._files:
+            name = source.name if source is not None else "pytrace"
+            text = source.text if source is not None else ""
+            self._files[source] = self.add(f'!DIFile(filename: {quoted(name)}, directory: "", source: {quoted(text)})')
+        return self._files[source]
+
+    # ------------------------------------------------------------------ types
+
+    def pointer(self, base: str) -> str:
+        """Pointer type."""
+        return self.add(_POINTER.format(base=base))
+
+    def array(self, count: int) -> str:
+        """``int [count]``."""
+        bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {count})')}}}")
+        return self.add(
+            f"!DICompositeType(tag: DW_TAG_array_type, baseType: {self.int}, size: {32 * count}, elements: {bounds})"
+        )
+
+    def map_definition(self, symbol: str, attributes: dict[str, int]) -> str:
+        """The variable of a BTF-defined map: each attribute is a pointer to an array of that many integers."""
+        members = [
+            self.add(
+                f'!DIDerivedType(tag: DW_TAG_member, name: "{name}", file: {self.file(self._main)}, '
+                f"baseType: {self.pointer(self.array(value))}, size: 64, offset: {64 * at})"
+            )
+            for at, (name, value) in enumerate(attributes.items())
+        ]
+        kind = self.add(
+            f"distinct !DICompositeType(tag: DW_TAG_structure_type, file: {self.file(self._main)}, "
+            f"size: {64 * len(members)}, elements: {self.add('!{' + ', '.join(members) + '}')})"
+        )
+        return self._variable(symbol, kind)
+
+    def data(self, symbol: str, size: int) -> str:
+        """A variable of *size* bytes: libbpf lets a data section be mapped when it has a typed global."""
+        byte = self.add('!DIBasicType(name: "char", size: 8, encoding: DW_ATE_signed_char)')
+        bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {size})')}}}")
+        kind = f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
+        return self._variable(symbol, self.add(kind))
+
+    def _variable(self, symbol: str, kind: str) -> str:
+        variable = self.reserve()
+        self.fill(
+            variable,
+            f'distinct !DIGlobalVariable(name: "{symbol}", scope: {self.unit}, file: {self.file(self._main)}, '
+            f"line: 1, type: {kind}, isLocal: false, isDefinition: true)",
+        )
+        whole = self.reserve()
+        self.fill(whole, f"!DIGlobalVariableExpression(var: {variable}, expr: {_EXACT})")
+        self._globals.append(whole)
+        return whole
+
+    # ------------------------------------------------------------------ functions
+
+    def function(self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool) -> str:
+        """A function that returns an integer; *parameters* are names, ``*`` marks pointers, the rest are integers."""
+        file = self.file(span.source if span is not None else self._main)
+        line = span.first.line if span is not None else 1
+        kinds = [self.void_pointer if item.startswith("*") else self.long for item in parameters]
+        result = self.long if local else self.int
+        signature = self.add(f"!DISubroutineType(types: {self.add('!{' + ', '.join([result, *kinds]) + '}')})")
+        node, retained = self.reserve(), self.reserve()
+        flags = "DISPFlagDefinition | DISPFlagOptimized" + (" | DISPFlagLocalToUnit" if local else "")
+        self.fill(
+            node,
+            f'distinct !DISubprogram(name: "{name}", scope: {file}, file: {file}, line: {line}, type: {signature}, '
+            f"scopeLine: {line}, flags: DIFlagPrototyped, spFlags: {flags}, unit: {self.unit}, "
+            f"retainedNodes: {retained})",
+        )
+        variables = []
+        for at, (item, kind) in enumerate(zip(parameters, kinds, strict=True), start=1):
+            variable = self.reserve()
+            self.fill(
+                variable,
+                f'!DILocalVariable(name: "{item.lstrip("*")}", arg: {at}, scope: {node}, file: {file}, '
+                f"line: {line}, type: {kind})",
+            )
+            variables.append(variable)
+        self.fill(retained, "!{" + ", ".join(variables) + "}")
+        return node
+
+    def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> str:
+        """Declaration of a function of the kernel, which libbpf finds in the kernel's BTF by name."""
+        return self._declaration(name, [self._kernel_type(item) for item in (result, *parameters)])
+
+    def _declaration(self, name: str, kinds: list[str]) -> str:
+        """A function that is defined elsewhere; *kinds* are the types of its result and its parameters."""
+        listed = self.add(f"!{{{', '.join(kinds)}}}")
+        signature = self.add(f"!DISubroutineType(types: {listed})")
+        file = self.file(self._main)
+        return self.add(
+            f'!DISubprogram(name: "{name}", scope: {file}, file: {file}, line: 1, type: {signature}, '
+            "flags: DIFlagPrototyped, spFlags: DISPFlagOptimized)"
+        )
+
+    def _kernel_type(self, name: str) -> str:
+        """``int``, ``void``, or a pointer to the kernel's struct of that name (libbpf compares names)."""
+        plain = {"int": self.int, "void": "null"}.get(name)
+        if plain is not None:
+            return plain
+        empty = self.add("!{}")
+        return self.pointer(
+            self.add(
+                f'!DICompositeType(tag: DW_TAG_structure_type, name: "{name}", file: {self.file(self._main)}, '
+                f"size: 64, elements: {empty})"
+            )
+        )
+
+    def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> str:
+        """Declaration of a function of another object file; the linker compares its types with the definition's."""
+        return self._declaration(name, [self._c_type(item) for item in (result, *parameters)])
+
+    def _c_type(self, kind: Type) -> str:
+        """A type as far as the linker looks: kinds, sizes and names, not signs and members."""
+        match kind:
+            case Void():
+                return "null"
+            case Bool():
+                return self.add('!DIBasicType(name: "_Bool", size: 8, encoding: DW_ATE_boolean)')
+            case Enum():
+                listed = ", ".join(
+                    self.add(f'!DIEnumerator(name: "{name}", value: {value})') for name, value in kind.members
+                )
+                return self.add(
+                    f'!DICompositeType(tag: DW_TAG_enumeration_type, name: "{kind.name}", '
+                    f"file: {self.file(self._main)}, size: {8 * kind.size}, elements: {self.add(f'!{{{listed}}}')})"
+                )
+            case Struct(kind="struct"):
+                return self._forward("structure", kind.name)
+            case Struct():
+                return self._forward("union", kind.name)
+            case Pointer():
+                return self.pointer(self._c_type(kind.target))
+            case Int():
+                sign = "signed" if kind.signed else "unsigned"
+                return self.add(f'!DIBasicType(name: "{kind}", size: {8 * kind.size}, encoding: DW_ATE_{sign})')
+        raise TraceError(f"imported C functions with {kind} cannot be called")
+
+    def _forward(self, tag: str, name: str) -> str:
+        return self.add(
+            f'!DICompositeType(tag: DW_TAG_{tag}_type, name: "{name}", file: {self.file(self._main)}, '
+            "flags: DIFlagFwdDecl)"
+        )
+
+    def location(self, scope: str, span: Span, source: Source) -> str:
+        """The instruction suffix for a place in the script; *source* is the file of the function *scope*."""
+        first = span.first
+        if span.source is not source:
+            scope = self._place(scope, span.source)
+        key = (scope, first.line, first.column)
+        if key not in self._lines:
+            node = self.reserve()
+            self.fill(node, f"!DILocation(line: {first.line}, column: {min(first.column, 1023)}, scope: {scope})")
+            self._lines[key] = f", !dbg {node}"
+        return self._lines[key]
+
+    def _place(self, scope: str, source: Source) -> str:
+        """A scope inside a function for code that comes from another file (a library macro)."""
+        key = (scope, source, 0)
+        if key not in self._places:
+            node = self.reserve()
+            self.fill(node, f"!DILexicalBlockFile(scope: {scope}, file: {self.file(source)}, discriminator: 0)")
+            self._places[key] = node
+        return self._places[key]
+
+    # ------------------------------------------------------------------ output
+
+    def text(self) -> str:
+        """All nodes and the named lists that refer to them."""
+        self.fill(self._global_list, "!{" + ", ".join(self._globals) + "}")
+        self.fill(
+            self.unit,
+            f'distinct !DICompileUnit(language: DW_LANG_C99, file: {self.file(self._main)}, producer: "pytrace", '
+            f"isOptimized: true, runtimeVersion: 0, emissionKind: FullDebug, globals: {self._global_list})",
+        )
+        version = self.add('!{i32 2, !"Debug Info Version", i32 3}')
+        dwarf = self.add('!{i32 7, !"Dwarf Version", i32 5}')
+        lines = [f"!llvm.dbg.cu = !{{{self.unit}}}", f"!llvm.module.flags = !{{{version}, {dwarf}}}"]
+        lines.extend(f"!{at} = {node}" for at, node in enumerate(self._nodes))
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,178 @@
+"""The LLVM module of one script: functions, maps, data sections, and numbers that are known only at its end."""
+
+from __future__ import annotations
+
+from pytrace.codegen.ir.builder import FunctionText
+from pytrace.codegen.ir.debug_info import DebugInfo
+from pytrace.codegen.ir.target import TRIPLE
+from pytrace.core.source import Source, Span
+from pytrace.core.types import Type
+
+RING = "events"
+PERCPU = "percpu"
+SHARED = "shared"
+PERCPU_SECTION = ".bss.percpu"
+SHARED_SECTION = ".bss.maps"
+
+_LAYOUT = ("e" if TRIPLE == "bpfel" else "E") + "-m:e-p:64:64-i64:64-i128:128-n32:64-S128"
+
+_DECLARATIONS = """\
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare ptr @llvm.preserve.static.offset(ptr)
+declare i64 @llvm.ctlz.i64(i64, i1)
+declare i16 @llvm.bswap.i16(i16)
+declare i32 @llvm.bswap.i32(i32)
+declare i64 @llvm.bswap.i64(i64)
+"""
+
+_NO_LIBRARY = '"no-builtins"'
+"""There is no C library: many small stores must not become one call of memset()."""
+
+HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, ARRAY_OF_MAPS, RINGBUF = 1, 5, 9, 10, 12, 27
+
+
+def escaped(data: bytes) -> str:
+    """Bytes as an IR string constant."""
+    return 'c"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data) + '"'
+
+
+class Module:
+    """Collects what the script's ELF file will hold and renders it as IR text."""
+
+    def __init__(self, source: Source | None, licence: str) -> None:
+        self.debug = DebugInfo(source)
+        self.source = source
+        self.functions: list[FunctionText] = []
+        self._globals: list[str] = []
+        self._constants: dict[bytes, int] = {}
+        self._blob = bytearray(8)
+        self._late: dict[str, int] = {}
+        self._kernel_functions: dict[str, str] = {}
+        self._zeros = 0
+        self.load_time = bytearray()
+        """What loading writes values into (``codegen.aot.load_time_values``); empty but in ahead-of-time files."""
+        raw = licence.encode() + b"\0"
+        info = self.debug.data("LICENSE", len(raw))
+        self._globals.append(
+            f'@LICENSE = dso_local global [{len(raw)} x i8] {escaped(raw)}, section "license", align 1, !dbg {info}'
+        )
+        self.map(RING, {"type": RINGBUF, "max_entries": 256 * 1024})
+
+    # ------------------------------------------------------------------ functions
+
+    def function(
+        self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = ""
+    ) -> tuple[FunctionText, str]:
+        """A new function and the debug scope of its instructions; *section* makes it global.
+
+        *parameters* are names, pointers marked by ``*``.
+        """
+        scope = self.debug.function(name, parameters, span, local=not section)
+        listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
+        head = (
+            f'dso_local i64 @{name}({listed}) nounwind {_NO_LIBRARY} section "{section}" !dbg {scope}'
+            if section
+            else f"internal i64 @{name}({listed}) noinline nounwind {_NO_LIBRARY} !dbg {scope}"
+        )
+        made = FunctionText(name, head)
+        self.functions.append(made)
+        return made, scope
+
+    # ------------------------------------------------------------------ data
+
+    def map(self, symbol: str, attributes: dict[str, int]) -> None:
+        """A BTF-defined map."""
+        info = self.debug.map_definition(symbol, attributes)
+        fields = ", ".join("ptr" for _ in attributes)
+        self._globals.append(
+            f'@{symbol} = dso_local global {{ {fields} }} zeroinitializer, section ".maps", align 8, !dbg {info}'
+        )
+
+    def constant(self, data: bytes) -> str:
+        """Read-only bytes (8-byte aligned); equal ones are shared.
+
+        All of them are one global, lest LLVM put some into a section of mergeable strings, which libbpf does
+        not expect.
+        """
+        if data not in self._constants:
+            self._constants[data] = len(self._blob)
+            self._blob += data + bytes(-len(data) % 8)
+        return f"getelementptr (i8, ptr @constants, i64 {self._constants[data]})"
+
+    def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> None:
+        """Declare a function of the kernel (kfunc): ``int``, ``void`` and names of structs that pointers point to."""
+        if name in self._kernel_functions:
+            return
+        info = self.debug.kernel_function(name, parameters, result)
+        listed = ", ".join("i32" if item == "int" else "ptr" for item in parameters)
+        given = {"int": "i32", "void": "void"}.get(result, "ptr")
+        self._kernel_functions[name] = f'declare !dbg {info} {given} @{name}({listed}) section ".ksyms"\n'
+
+    def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> None:
+        """Declare a function of an imported object file.
+
+        Hidden: so libbpf marks it as static after linking, and the verifier follows its calls with what it knows of
+        the arguments.
+        """
+        if name not in self._kernel_functions:
+            info = self.debug.imported_function(name, parameters, result)
+            listed = ", ".join("i64" for _ in parameters)
+            self._kernel_functions[name] = f"declare !dbg {info} hidden i64 @{name}({listed})\n"
+
+    def zeros(self, size: int) -> str:
+        """Read-only zero bytes, at least *size* of them."""
+        self._zeros = max(self._zeros, size)
+        return "@zeros"
+
+    def late(self, name: str) -> str:
+        """An integer operand whose value :meth:`settle` gives at the end."""
+        return f"$LATE.{name}$"
+
+    def settle(self, name: str, value: int) -> None:
+        """Give the value of a late operand."""
+        self._late[name] = value
+
+    # ------------------------------------------------------------------ output
+
+    def text(self, percpu: int, shared: int) -> str:
+        """IR of the module; *percpu* and *shared* are the sizes of the two data sections."""
+        data = list(self._globals)
+        for name, section, size in ((PERCPU, PERCPU_SECTION, percpu), (SHARED, SHARED_SECTION, shared)):
+            if size:
+                info = self.debug.data(name, size)
+                data.append(
+                    f'@{name} = dso_local global [{size} x i8] zeroinitializer, section "{section}", '
+                    f"align 64, !dbg {info}"
+                )
+        if self._zeros:
+            data.append(
+                f'@zeros = internal constant [{self._zeros} x i8] zeroinitializer, section ".rodata", align 8'
+            )
+        if self._constants:
+            data.append(
+                f'@constants = internal constant [{len(self._blob)} x i8] {escaped(bytes(self._blob))}, '
+                'section ".rodata", align 8'
+            )
+        if self.load_time:
+            # Initialised from outside: the optimiser must not take the initial values for the real ones.
+            info = self.debug.data("load_time", len(self.load_time))
+            data.append(
+                f"@load_time = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
+                f'{escaped(bytes(self.load_time))}, section ".rodata.load", align 8, !dbg {info}'
+            )
+        kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
+        count = kept.count("ptr")
+        parts = [
+            f'target datalayout = "{_LAYOUT}"\ntarget triple = "{TRIPLE}"\n',
+            "\n".join(data) + "\n",
+            f'@llvm.compiler.used = appending global [{count} x ptr] [{kept}], section "llvm.metadata"\n',
+            *(function.text() for function in self.functions),
+            _DECLARATIONS,
+            *self._kernel_functions.values(),
+            self.debug.text(),
+        ]
+        text = "\n".join(parts)
+        for name, value in self._late.items():
+            text = text.replace(f"$LATE.{name}$", str(value))
+        return text

@@ -1,0 +1,77 @@
+"""What the evaluation of an expression gives.
+
+Values that do not fit a register are not produced until it is known where they are wanted, so that a string is
+read straight into the event or the map key that it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.ir.builder import Value
+from pytrace.core.types import AddressSpace, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An integer, bool, enum or pointer in an ``i64``, extended as its type says."""
+
+    value: Value
+    type: Type
+    direct: bool = False
+    """A pointer that plain loads may follow (BTF-typed, or into the program's own memory)."""
+    pointer: Value = ""
+    """For ``ctx``: the same address as a ``ptr`` for loads from the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A value in the program's own memory (stack, scratch, map value, constant)."""
+
+    pointer: Value
+    type: Type
+    align: int = 8
+    context: bool = False
+    """The probe's context, from which pointers come that the verifier knows by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A value in kernel or user memory that has not been read yet. *direct*: by plain loads at constant offsets."""
+
+    address: Value
+    type: Type
+    space: AddressSpace
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A tuple or record whose members have been evaluated one by one."""
+
+    type: Type
+    members: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A value that a helper writes where it is wanted.
+
+    *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
+    most *limit* bytes of text (it may touch one byte more) and gives how many it wrote, an ``i64`` in 0 … *limit*.
+    """
+
+    type: Type
+    write: Callable[[Value, int], None]
+    tail: Callable[[Value, int], Value] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The result of a call that is made for its effect."""
+
+    type: Type
+
+
+Operand = Scalar | Memory | Remote | Parts | Made | Nothing

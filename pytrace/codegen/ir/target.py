@@ -1,0 +1,146 @@
+"""LLVM: from IR text to optimised IR, assembly and ELF bytes, in process and in memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from functools import cache
+from typing import NoReturn
+
+import llvmlite.binding as llvm
+
+from pytrace.core.diagnostics import InternalError, TraceError
+
+TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
+CPU = "v3"
+"""32-bit sub-registers and atomics with a result, which every kernel from 5.12 takes; v4 needs 6.6."""
+
+MOST_STACK = 1 << 14
+"""Bytes of one function's frame that LLVM takes for fine."""
+
+
+@cache
+def _machine() -> llvm.TargetMachine:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    # The generator looks at the stack itself (codegen.analysis.stack_use): LLVM would end the process.
+    llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
+    target = llvm.Target.from_triple(TRIPLE)
+    return target.create_target_machine(cpu=CPU, opt=2, codemodel="default")
+
+
+def parse(text: str, *, verify: bool = False) -> llvm.ModuleRef:
+    """The module of IR *text*.
+
+    Raises:
+        InternalError: LLVM rejects it.
+    """
+    try:
+        module = llvm.parse_assembly(text)
+        if verify:
+            module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"the generated IR is not valid: {error}") from error
+    return module
+
+
+def optimise(module: llvm.ModuleRef) -> None:
+    """Run the -O2 pipeline, the BPF target's own passes included."""
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(_machine(), options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def assembly(module: llvm.ModuleRef) -> str:
+    """BPF assembly text."""
+    return str(_machine().emit_assembly(module))
+
+
+LARGE = 8000
+"""Instructions of one function from which on LLVM may find a branch that is too far for BPF, and end the process."""
+
+
+
+_LAYOUTS = ((), ("-disable-block-placement",))
+"""LLVM's options for large modules, one after the other until the branches reach.
+
+Placed by likelihood, what happens seldom lies behind everything else; in order, it lies where it is branched to.
+"""
+
+
+def longest(text: str) -> int:
+    """The most lines that a function has in IR *text*, which are at least its instructions before the optimiser."""
+    return max((part.partition("\n}\n")[0].count("\n") for part in text.split("\ndefine ")[1:]), default=0)
+
+
+def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
+    """ELF object bytes of a module whose functions had at most so many *lines* of text.
+
+    Raises:
+        TraceError: a program is too long for BPF's branches.
+    """
+    if lines < LARGE or not _is_large(module):
+        return bytes(_machine().emit_object(module))
+    for options in _LAYOUTS:
+        data = _in_a_child(module, options)
+        if data is not None:
+            return data
+    raise TraceError(
+        "a program of the script is too long: BPF branches reach 32767 instructions",
+        hints=("split the probe's block in several, or unroll less",),
+    )
+
+
+def _is_large(module: llvm.ModuleRef) -> bool:
+    return any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions)
+
+
+def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | None:
+    """ELF bytes made in a process of its own, which ends when LLVM gives up; its *options* go with it.
+
+    Raises:
+        MemoryError: LLVM gave up as there is not enough memory.
+    """
+    _machine()
+    read, write = os.pipe()
+    said = os.memfd_create("llvm", os.MFD_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _emit(module, options, write, said)
+    os.close(write)
+    with open(read, "rb") as file, open(said, "rb") as messages:
+        data = file.read()
+        _, status = os.waitpid(child, 0)
+        messages.seek(0)
+        if status and _NO_MEMORY in messages.read():
+            raise MemoryError
+    return None if status else data
+
+
+_NO_MEMORY = b"out of memory"
+"""How ``report_bad_alloc_error`` of LLVM begins what it says."""
+
+
+def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
+    """The child's side of :func:`_in_a_child`."""
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.dup2(messages, 2)
+        for option in options:
+            llvm.set_option("pytrace", option)
+        with open(result, "wb") as file:
+            file.write(_machine().emit_object(module))
+        os._exit(0)
+    except MemoryError:
+        os.write(messages, _NO_MEMORY)
+    finally:
+        os._exit(1)
+
+
+def llvm_version() -> str:
+    """Version of the LLVM that llvmlite brings (``22.1.0``)."""
+    return ".".join(str(part) for part in llvm.llvm_version_info)

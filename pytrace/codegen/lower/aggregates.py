@@ -1,0 +1,497 @@
+"""Aggregations: updates on this CPU's copy, and reads that merge all CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.analysis.shared_variables import called_functions
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.comparison import counted
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.module import PERCPU
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.storage.scratch_memory import USER_AREA, area_name
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.visitor import walk
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Script
+    from pytrace.frontend.ast.typed_program import MapInfo
+
+BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
+"""Bytes of one bucket of the types that are kept by bucket."""
+
+ATTEMPTS = 8
+"""How often in a row other programs may come between the steps of one update of ``min`` or ``max``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one aggregation changes its value.
+
+    *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;
+    *merge(e, kind, total, place)* adds one CPU's value to
+    the ``[value, second]`` registers *total*; *result* gives the merged value.
+    """
+
+    update: Callable[[Emitter, Any, Value, Value], None]
+    first: Callable[[Emitter, Any, Value, Value], None]
+    merge: Callable[[Emitter, Any, tuple[Value, Value], Value], None] | None = None
+    result: Callable[[Emitter, Any, tuple[Value, Value]], Value] | None = None
+
+
+# ---------------------------------------------------------------------------------------------- the rows
+
+
+def _second(e: Emitter, place: Value) -> Value:
+    return e.b.offset(place, 8)
+
+
+def _add_to(e: Emitter, place: Value, by: Value) -> None:
+    e.b.store(e.b.add(e.b.load(place), by), place)
+
+
+def _add_sample(e: Emitter, place: Value, by: Value) -> None:
+    """Add to this CPU's value: atomically where another program may come in between."""
+    if e.contended:
+        e.b.atomic_add(place, by)
+    else:
+        _add_to(e, place, by)
+
+
+def _count_update(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
+    _add_sample(e, place, "1")
+
+
+def _count_first(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
+    e.b.store("1", place)
+
+
+def _sum_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+    _add_sample(e, place, n)
+
+
+def _sum_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+    e.b.store(n, place)
+
+
+def _pair_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+    _add_sample(e, place, n)
+    _add_sample(e, _second(e, place), "1")
+
+
+def _pair_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+    e.b.store(n, place)
+    e.b.store("1", _second(e, place))
+
+
+def _rank(e: Emitter, kind: Min | Max, n: Value) -> Value:
+    """A sample's rank, or the sample of a rank: see :class:`pytrace.core.types.Min`."""
+    return e.b.op("xor", n, str(kind.mask))
+
+
+def _extreme_update(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None:
+    rank = _rank(e, kind, n)
+    if e.contended:
+        _raise_to(e, place, rank)
+    else:
+        better, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ugt", rank, e.b.load(place)), better, done)
+        e.b.start(better)
+        e.b.store(rank, place)
+        e.b.jump(done)
+        e.b.start(done)
+    e.b.store("1", _second(e, place))
+
+
+def _raise_to(e: Emitter, place: Value, rank: Value) -> None:
+    """Take the greater of two, where other programs may do so at the same moment.
+
+    An attempt fails when another program has come in between, and it then has raised the value.
+    """
+    done = e.b.block()
+    old = e.b.load(place)
+    for _ in range(ATTEMPTS):
+        better, again = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ugt", rank, old), better, done)
+        e.b.start(better)
+        found = e.b.exchange_if(place, old, rank)
+        e.b.branch(e.b.icmp("eq", found, old), done, again, likely=True)
+        e.b.start(again)
+        old = found
+    e.counter("collided", e.program.index)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _extreme_first(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None:
+    _pair_first(e, kind, place, _rank(e, kind, n))
+
+
+def _sum_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+    _add_to(e, total[0], e.b.load(place))
+
+
+def _pair_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+    _add_to(e, total[0], e.b.load(place))
+    _add_to(e, total[1], e.b.load(_second(e, place)))
+
+
+def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+    rank, best = e.b.load(place), e.b.load(total[0])
+    e.b.store(e.b.select(e.b.icmp("ugt", rank, best), rank, best), total[0])
+    e.b.store(e.b.op("or", e.b.load(total[1]), e.b.load(_second(e, place))), total[1])
+
+
+def _extreme_result(e: Emitter, kind: Min | Max, total: tuple[Value, Value]) -> Value:
+    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), "0"), "0", _rank(e, kind, e.b.load(total[0])))
+
+
+def _plain_result(e: Emitter, _kind: Type, total: tuple[Value, Value]) -> Value:
+    return e.b.load(total[0])
+
+
+def _average(e: Emitter, kind: Avg, total: tuple[Value, Value]) -> Value:
+    value, count = e.b.load(total[0]), e.b.load(total[1])
+    divisor = e.b.select(e.b.icmp("eq", count, "0"), "1", count)
+    if not kind.signed:
+        return e.b.op("udiv", value, divisor)
+    negative = e.b.icmp("slt", value, "0")
+    size = e.b.op("udiv", e.b.select(negative, e.b.sub("0", value), value), divisor)
+    return e.b.select(negative, e.b.sub("0", size), size)
+
+
+ROWS: dict[type[Type], Row] = {
+    Count: Row(_count_update, _count_first, _sum_merge, _plain_result),
+    Sum: Row(_sum_update, _sum_first, _sum_merge, _plain_result),
+    Avg: Row(_pair_update, _pair_first, _pair_merge, _average),
+    Stats: Row(_pair_update, _pair_first, _pair_merge, _plain_result),
+    Min: Row(_extreme_update, _extreme_first, _extreme_merge, _extreme_result),
+    Max: Row(_extreme_update, _extreme_first, _extreme_merge, _extreme_result),
+    Hist: Row(_count_update, _count_first),
+    LHist: Row(_count_update, _count_first),
+}
+
+
+# ---------------------------------------------------------------------------------------------- buckets
+
+
+def log2_bucket(e: Emitter, kind: Hist, n: Value, signed: bool) -> Value:
+    """Bucket number of a value in a log2 histogram."""
+    width = 1 << kind.bits
+    zeros = e.b.define(f"call i64 @llvm.ctlz.i64(i64 {e.b.op('or', n, '1')}, i1 true)")
+    power = e.b.sub(str(63 - kind.bits), zeros)
+    low = e.b.op("and", e.b.op("lshr", n, e.b.op("and", power, "63")), str(width - 1))
+    high = e.b.op("shl", e.b.add(power, "1"), str(kind.bits))
+    large = e.b.add(e.b.op("or", high, low), "1")
+    small = e.b.icmp("ult", n, str(width))
+    bucket = e.b.select(small, e.b.add(n, "1"), large)
+    if signed:
+        bucket = e.b.select(e.b.icmp("slt", n, "0"), "0", bucket)
+    return bucket
+
+
+def linear_bucket(e: Emitter, kind: LHist, n: Value, signed: bool) -> Value:
+    """Bucket number of a value in a linear histogram."""
+    prefix = "s" if signed else "u"
+    inside = e.b.add(e.b.op("udiv", e.b.sub(n, str(kind.low)), str(kind.step)), "1")
+    above = str((kind.high - kind.low) // kind.step + 1)
+    bucket = e.b.select(e.b.icmp(prefix + "gt", n, str(kind.high)), above, inside)
+    return e.b.select(e.b.icmp(prefix + "lt", n, str(kind.low)), "0", bucket)
+
+
+def _series_bucket(e: Emitter, kind: TSeries) -> tuple[Value, Value, Value]:
+    """Ring position, epoch mark and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
+    now = e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("wall")))
+    number = e.b.op("udiv", now, str(kind.interval))
+    return e.b.op("urem", number, str(kind.count)), e.b.add(number, "1"), now
+
+
+def _series_update(e: Emitter, kind: TSeries, place: Value, n: Value, epoch: Value, now: Value) -> None:
+    """One interval: ``epoch, value, meta``; another epoch's interval starts afresh."""
+    value, meta = e.b.offset(place, 8), e.b.offset(place, 16)
+    fresh = e.b.icmp("ne", e.b.load(place), epoch)
+    again, start, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(fresh, start, again)
+    e.b.start(again)
+    _SERIES[kind.reduce](e, kind, value, meta, n, now)
+    e.b.jump(done)
+    e.b.start(start)
+    e.b.store(epoch, place)
+    e.b.store(n, value)
+    e.b.store(now if not kind.reduce else "1", meta)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _series_last(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, now: Value) -> None:
+    e.b.store(n, value)
+    e.b.store(now, meta)
+
+
+def _series_add(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
+    _add_sample(e, value, n)
+    _add_sample(e, meta, "1")
+
+
+def _series_extreme(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
+    old = e.b.load(value)
+    predicate = ("s" if kind.signed else "u") + ("lt" if kind.reduce == "min" else "gt")
+    e.b.store(e.b.select(e.b.icmp(predicate, n, old), n, old), value)
+    _add_to(e, meta, "1")
+
+
+_SERIES: dict[str, Callable[[Emitter, TSeries, Value, Value, Value, Value], None]] = {
+    "": _series_last,
+    "sum": _series_add,
+    "avg": _series_add,
+    "min": _series_extreme,
+    "max": _series_extreme,
+}
+
+
+# ---------------------------------------------------------------------------------------------- update
+
+
+def contended(script: Script, info: MapInfo) -> bool:
+    """Whether a program that updates the map can be interrupted on its CPU by one that updates it too.
+
+    Programs that share a scratch area run one at a time on a CPU (see
+    :mod:`pytrace.codegen.storage.scratch_memory`), but for those of user probes.
+    """
+    if not script.writers:
+        for unit in script.checked.units:
+            area = area_name(unit.kind, unit.symbol, pinned=unit.pinned)
+            bodies = [unit.body, *(item.body for item in called_functions(script.checked, unit.body))]
+            for node in (node for body in bodies for node in walk(body)):
+                if isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef | nodes.MapIndex):
+                    script.writers.setdefault(maps_name(node.target), set()).add(area)
+    areas = script.writers.get(info.name, set())
+    return len(areas) > 1 or USER_AREA in areas
+
+
+def maps_name(node: nodes.MapRef | nodes.MapIndex) -> str:
+    """The map that is written."""
+    return node.name if isinstance(node, nodes.MapRef) else node.map.name
+
+
+def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) -> None:
+    """``@m = count()`` and its like."""
+    from pytrace.codegen.lower import maps
+
+    info, keys = maps.info_of(e, target)
+    e.contended = contended(e.script, info)
+    sample, signed = "0", True
+    if isinstance(call, nodes.Call) and call.args:
+        argument = call.args[0]
+        if not isinstance(argument, nodes.Expr):
+            raise InternalError("an aggregation takes a value")
+        sample = e.number(argument)
+        signed = memory.is_signed(e.type(argument))
+    if isinstance(info.value, TSeries):
+        _assign_series(e, target, info, keys, sample)
+    elif isinstance(info.value, Hist | LHist):
+        bucket = (
+            log2_bucket(e, info.value, sample, signed)
+            if isinstance(info.value, Hist)
+            else linear_bucket(e, info.value, sample, signed)
+        )
+        _assign_bucket(e, target, info, keys, bucket)
+    else:
+        _assign_value(e, target, info, keys, sample)
+
+
+def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Value) -> None:
+    from pytrace.codegen.lower import maps
+
+    row = ROWS[type(info.value)]
+    if info.key is None:
+        maps.mark_written(e, info)
+        row.update(e, info.value, maps.slot_value(e, info), sample)
+        return
+    _update_keyed(e, node, info, maps.key_pointer(e, info, keys), info.value.size, sample)
+
+
+def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Value, size: int, sample: Value) -> None:
+    """One look-up and an addition in place; the update helper only for a key that is not there yet."""
+    from pytrace.codegen.lower import maps
+
+    row = ROWS[type(info.value)]
+    place = maps.lookup(e, info, key)
+
+    def change(found: Value) -> None:
+        row.update(e, info.value, found, sample)
+
+    def insert() -> None:
+        with e.temporaries():
+            first = e.temporary(size)
+            row.first(e, info.value, first, sample)
+            maps.insert(e, node, info, key, first, change)
+
+    maps.when_found(e, place, lambda: change(place), insert)
+
+
+def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Value) -> Value:
+    from pytrace.codegen.lower import maps
+
+    if info.key is None:
+        raise InternalError("no key")
+    return with_bucket(e, info, maps.key_operand(e, info.key, keys), bucket)
+
+
+def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Value) -> Value:
+    """The BPF key of one bucket: the key, padded to 8 bytes, and the bucket number."""
+    from pytrace.codegen.lower import maps
+
+    if info.key is None:
+        raise InternalError("no key")
+    room = maps.padded_key(info)
+    pointer = e.temporary(room + maps.BUCKET)
+    if room != info.key.size:
+        e.b.store("0", e.b.offset(pointer, room - 8))
+    memory.write(e, operand, pointer, info.key)
+    e.b.store(bucket, e.b.offset(pointer, room))
+    return pointer
+
+
+def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Value) -> None:
+    from pytrace.codegen.lower import maps
+
+    if not isinstance(info.value, Hist | LHist):
+        raise InternalError("no buckets")
+    if info.key is None:
+        maps.mark_written(e, info)
+        bounded = e.b.at_most(bucket, info.value.buckets - 1)
+        place = e.b.offset(maps.slot_value(e, info), e.b.op("shl", bounded, "3"))
+        _count_update(e, info.value, place, "1")
+        return
+    _update_keyed(e, node, info, _bucket_key(e, info, keys, bucket), 8, "1")
+
+
+def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Value) -> None:
+    from pytrace.codegen.lower import maps
+
+    kind = info.value
+    if not isinstance(kind, TSeries):
+        raise InternalError("no time series")
+    at, epoch, now = _series_bucket(e, kind)
+    if info.key is None:
+        maps.mark_written(e, info)
+        bounded = e.b.at_most(at, kind.count - 1)
+        place = e.b.offset(maps.slot_value(e, info), e.b.mul(bounded, "24"))
+        _series_update(e, kind, place, sample, epoch, now)
+        return
+    key = _bucket_key(e, info, keys, at)
+    place = maps.lookup(e, info, key)
+
+    def change(found: Value) -> None:
+        _series_update(e, kind, found, sample, epoch, now)
+
+    def insert() -> None:
+        with e.temporaries():
+            first = e.temporary(24)
+            for offset, value in enumerate((epoch, sample, now if not kind.reduce else "1")):
+                e.b.store(value, e.b.offset(first, 8 * offset))
+            maps.insert(e, node, info, key, first, change)
+
+    maps.when_found(e, place, lambda: change(place), insert)
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def read(e: Emitter, info: MapInfo, key: Value | None, kind: Type) -> Operand:
+    """The value merged over all CPUs: an integer, or one copy of stats."""
+    row = ROWS[type(info.value)]
+    if row.merge is None or row.result is None:
+        raise InternalError(f"{info.value} cannot be read")
+    total = (e.b.register(), e.b.register())
+    for register in total:
+        e.b.store("0", register)
+    each_cpu(e, info, key, lambda place: row.merge and row.merge(e, info.value, total, place))
+    if isinstance(kind, Stats):
+        pointer = e.temporary(16)
+        e.b.store(e.b.load(total[0]), pointer)
+        e.b.store(e.b.load(total[1]), e.b.offset(pointer, 8))
+        return Memory(pointer, kind)
+    return Scalar(row.result(e, info.value, total), kind)
+
+
+def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Value], None]) -> None:
+    """Run code for each CPU's value (that of a missing key is skipped)."""
+    from pytrace.codegen.lower import maps
+    from pytrace.codegen.storage.data_sections import FLAG
+
+    now = maps.generation(e, info) if key is None else "0"
+
+    def one(cpu: Value, _leave: Callable[[], None]) -> None:
+        if key is None:
+            start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
+            visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + FLAG), now))
+            return
+        place = e.b.helper("map_lookup_percpu_elem", maps.map_symbol(e, info), key, cpu)
+        there, skip = e.b.block(), e.b.block()
+        e.b.branch(e.b.is_null(place), skip, there, likely=False)
+        e.b.start(there)
+        visit(place)
+        e.b.jump(skip)
+        e.b.start(skip)
+
+    counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
+
+
+def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> Value:
+    """Remove all buckets of a key; gives an ``i1``, true when there was one."""
+    from pytrace.codegen.lower import maps
+
+    def one(inner: Emitter, key: Value, place: Value) -> None:
+        got = inner.b.helper("map_delete_elem", maps.map_symbol(inner, info), key)
+        gone = inner.b.number(inner.b.icmp("eq", got, "0"))
+        inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
+
+    return _over_buckets(e, node, info, operand, one)
+
+
+def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> Value:
+    """Whether a key has a bucket, as an ``i1``."""
+    from pytrace.codegen.lower import loops, maps
+
+    def one(inner: Emitter, key: Value, place: Value) -> None:
+        found = inner.b.helper("map_lookup_elem", maps.map_symbol(inner, info), key)
+        there, on = inner.b.block(), inner.b.block()
+        inner.b.branch(inner.b.is_null(found), on, there)
+        inner.b.start(there)
+        inner.b.store("1", place)
+        loops.leave(inner)
+        inner.b.start(on)
+
+    return _over_buckets(e, node, info, operand, one)
+
+
+def _over_buckets(
+    e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Value, Value], None]
+) -> Value:
+    """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
+    from pytrace.codegen.lower import loops, maps
+
+    kind = info.value
+    if not isinstance(kind, Hist | LHist | TSeries):
+        raise InternalError("no buckets")
+    count = kind.count if isinstance(kind, TSeries) else kind.buckets
+    room = maps.padded_key(info)
+    kept, result = e.reserve(room + maps.BUCKET), e.reserve(8)
+    memory.copy(e, e.area(kept), with_bucket(e, info, operand, "0"), room + maps.BUCKET)
+    e.b.store("0", e.area(result))
+
+    def one(inner: Emitter, index: Value) -> None:
+        key, place = inner.area(kept), inner.area(result)
+        inner.b.store(index, inner.b.offset(key, room))
+        visit(inner, key, place)
+
+    loops.run(e, node.span, str(count), one)
+    return e.b.truth(e.b.load(e.area(result)))

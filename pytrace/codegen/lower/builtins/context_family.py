@@ -1,0 +1,100 @@
+"""Builtins that read the probe's context."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import contexts
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.process_family import process_ids
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
+from pytrace.frontend.ast import nodes
+
+Node = nodes.Call | nodes.Identifier
+
+
+def _arg_n(e: Emitter, node: Node) -> Operand:
+    index = int(e.checked.static[node]["index"])
+    return Scalar(contexts.positional(e, index), UINT64)
+
+
+def _args(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Struct):
+        raise InternalError("args is a struct")
+    return contexts.all_arguments(e, kind)
+
+
+def _ctx(e: Emitter, node: Node) -> Operand:
+    return Scalar(e.b.address(e.raw_context), e.type(node), pointer=e.context)
+
+
+def _retval(e: Emitter, _node: Node) -> Operand:
+    context = e.program.unit.context
+    if context.result is not None:
+        return contexts.argument(e, context.result)
+    if context.slots:
+        return Scalar(e.launder(contexts.slot(e, context.slots)), UINT64)
+    return Scalar(contexts.register(e, contexts.registers(e).result), UINT64)
+
+
+def _func(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    address = contexts.function_address(e)
+    if isinstance(kind, USym):
+        return user_symbol(e, address, kind)
+    return Scalar(address, UINT64) if kind.scalar else word(e, address, kind)
+
+
+def word(e: Emitter, value: Value, kind: Type) -> Operand:
+    """Eight bytes."""
+
+    def write(pointer: Value, _align: int) -> None:
+        e.b.store(value, pointer)
+
+    return Made(kind, write)
+
+
+def user_symbol(e: Emitter, address: Value, kind: USym) -> Operand:
+    """Address and process id."""
+    tgid, _ = process_ids(e, "tracer")
+
+    def write(pointer: Value, _align: int) -> None:
+        e.b.store(address, pointer)
+        e.b.store(tgid, e.b.offset(pointer, 8), 32)
+        e.b.store("0", e.b.offset(pointer, 12), 32)
+
+    return Made(kind, write)
+
+
+def _probe(e: Emitter, node: Node) -> Operand:
+    """Name of the attach point that fired: the attach cookie is its place in the program's table of names."""
+    kind = e.type(node)
+    names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
+    table = b"".join(name[: kind.size].ljust(kind.size, b"\0") for name in names)
+    cookie = e.b.opaque(e.b.helper("get_attach_cookie", e.raw_context))
+    index = e.b.at_most(cookie, len(names) - 1)
+    place = e.b.offset(e.module.constant(table), e.b.mul(index, str(kind.size)))
+    return Memory(place, kind, 8 if kind.size % 8 == 0 else 1)
+
+
+def _usermode(e: Emitter, _node: Node) -> Operand:
+    """The privilege level is in the low bits of the code segment register; probes of the tracer run by its own call."""
+    unit = e.program.unit
+    if unit.kind.context.value in ("registers", "perf_event"):
+        level = e.b.op("and", contexts.register(e, "cs"), "3")
+        return Scalar(e.b.number(e.b.icmp("eq", level, "3")), BOOL)
+    return Scalar("1" if unit.kind.special else "0", BOOL)
+
+
+EMIT: dict[str, Emission] = {
+    "argN": _arg_n,
+    "args": _args,
+    "ctx": _ctx,
+    "func": _func,
+    "probe": _probe,
+    "retval": _retval,
+    "usermode": _usermode,
+}

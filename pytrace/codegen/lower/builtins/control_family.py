@@ -1,0 +1,70 @@
+"""Builtins that change what the system does."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.symbol_family import argument
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import BOOL, VOID, AddressSpace, Pointer, Type
+from pytrace.frontend.ast import nodes
+
+WRITE_MOST = 4096
+"""Most bytes that one write_user moves."""
+
+
+def _override(e: Emitter, node: nodes.Call) -> Operand:
+    e.b.helper("override_return", e.raw_context, argument(e, node))
+    return Nothing(VOID)
+
+
+def _signal(helper: str) -> Emission:
+    def emit(e: Emitter, node: nodes.Call) -> Operand:
+        known = e.checked.static.get(node, {}).get("signal")
+        number = str(known) if known is not None else argument(e, node)
+        got = e.b.helper(helper, number)
+        events.check_helper(e, node, f"bpf_{helper}", got)
+        return Nothing(VOID)
+
+    return emit
+
+
+def _write_user(e: Emitter, node: nodes.Call) -> Operand:
+    """The source is brought into the program's memory first: the helper takes nothing else."""
+    target = argument(e, node, 0)
+    source = node.args[1]
+    if not isinstance(source, nodes.Expr):
+        raise InternalError("write_user takes a pointer")
+    kind = e.type(source)
+    with e.temporaries():
+        if kind.scalar:
+            length = e.b.at_most(argument(e, node, 2), WRITE_MOST)
+            copy = _copied(e, node, kind, length)
+        else:
+            length = e.b.at_most(argument(e, node, 2), kind.size)
+            copy = e.scratch(kind.size)
+            memory.write(e, e.value(source), copy, kind)
+        got = e.b.helper("probe_write_user", e.b.pointer(target), copy, length)
+    events.check_helper(e, node, "bpf_probe_write_user", got)
+    return Scalar(e.b.number(e.b.icmp("eq", got, "0")), BOOL)
+
+
+def _copied(e: Emitter, node: nodes.Call, kind: Type, length: Value) -> Value:
+    """What the address that is the second argument points to, in scratch memory."""
+    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
+    read = memory.read_helper(AddressSpace.KERNEL if space is AddressSpace.BPF else space)
+    address = argument(e, node, 1)
+    copy = e.scratch(WRITE_MOST)
+    events.check_helper(e, node, f"bpf_{read}", e.b.helper(read, copy, length, address))
+    return copy
+
+
+EMIT: dict[str, Emission] = {
+    "override": _override,
+    "signal": _signal("send_signal"),
+    "signal_thread": _signal("send_signal_thread"),
+    "write_user": _write_user,
+}

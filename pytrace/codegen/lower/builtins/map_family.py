@@ -1,0 +1,66 @@
+"""Functions on maps."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.lower import aggregates, maps
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.expressions import store_variable
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import BOOL, INT64
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
+
+
+def _map(e: Emitter, node: nodes.Call) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:
+    facts = e.checked.static[node]
+    return e.checked.maps[str(facts["map"])], tuple(facts.get("keys", ()))
+
+
+def _delete(e: Emitter, node: nodes.Call) -> Operand:
+    info, keys = _map(e, node)
+    return Scalar(e.b.number(maps.delete(e, node, info, keys)), BOOL)
+
+
+def _has_key(e: Emitter, node: nodes.Call) -> Operand:
+    info, keys = _map(e, node)
+    return Scalar(e.b.number(maps.has_key(e, node, info, keys)), BOOL)
+
+
+def _find(e: Emitter, node: nodes.Call) -> Operand:
+    info, keys = _map(e, node)
+    target = node.args[2]
+    if not isinstance(target, nodes.Variable) or info.key is None:
+        raise InternalError("find takes a keyed map and a variable")
+    key = maps.key_pointer(e, info, keys)
+    place = maps.lookup(e, info, key)
+    found = e.b.there(place)
+
+    def store() -> None:
+        if info.value.aggregate:
+            kind = e.checked.variables[target].type
+            store_variable(e, target, aggregates.read(e, info, key, kind))
+        elif info.value.scalar:
+            store_variable(e, target, memory.load(e, place, info.value))
+        else:
+            store_variable(e, target, Memory(place, info.value))
+
+    e.variable(e.checked.variables[target])
+    maps.when_found(e, place, store, lambda: None)
+    return Scalar(found, BOOL)
+
+
+def _len(e: Emitter, node: nodes.Call) -> Operand:
+    if "map" in e.checked.static.get(node, {}):
+        return Scalar(maps.length(e, _map(e, node)[0]), INT64)
+    if not isinstance(node.args[0], nodes.Expr):
+        raise InternalError("len takes a map or a stack")
+    # A stack starts with its number of frames, or a negative error number.
+    whole = e.place(e.value(node.args[0]))
+    count = e.b.load(whole.pointer, 32, signed=True)
+    return Scalar(e.b.select(e.b.icmp("slt", count, "0"), "0", count), INT64)
+
+
+EMIT: dict[str, Emission] = {"delete": _delete, "find": _find, "has_key": _has_key, "len": _len}

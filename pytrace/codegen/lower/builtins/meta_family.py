@@ -1,0 +1,23 @@
+"""Compile-time builtins are constants before code is generated, but for records."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.operands import Operand, Parts
+from pytrace.codegen.lower import expressions
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import Record
+from pytrace.frontend.ast import nodes
+
+
+def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Record):
+        raise InternalError("one key of config() is a constant")
+    values = e.checked.config.values()
+    given = (value.encode() if isinstance(value, str) else value for value in values)
+    return Parts(kind, tuple(expressions.constant(e, value, of) for value, of in zip(given, kind.members, strict=True)))
+
+
+EMIT: dict[str, Emission] = {"config": _config}

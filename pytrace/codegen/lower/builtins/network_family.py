@@ -1,0 +1,91 @@
+"""Builtins about networks."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.lower import members
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.symbol_family import argument
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import UINT64, AddressSpace, Inet, Mac, Pointer
+from pytrace.frontend.ast import nodes
+
+AF_INET, AF_INET6 = 2, 10
+MAC = 6
+
+
+def _bytes_of(e: Emitter, node: nodes.Expr) -> Operand:
+    """What an address argument means: the array itself, or what a pointer points to."""
+    operand = e.value(node)
+    kind = operand.type
+    if isinstance(kind, Pointer):
+        return Remote(memory.number(e, operand), kind.target, memory.resolve_space(e, kind.space))
+    return operand
+
+
+def _put(e: Emitter, operand: Operand, pointer: Value, size: int) -> None:
+    if isinstance(operand, Remote):
+        memory.read(e, pointer, size, operand.address, operand.space)
+    elif isinstance(operand, Scalar):
+        e.b.store(operand.value, pointer, 8 * size, 4)
+    else:
+        whole = e.place(operand)
+        memory.copy(e, pointer, whole.pointer, size, 1)
+
+
+def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
+    if not isinstance(node.args[0], nodes.Expr):
+        raise InternalError("macaddr takes an address")
+    source = _bytes_of(e, node.args[0])
+    if isinstance(source, Scalar):
+        # A number is where the six bytes are.
+        source = Remote(source.value, Mac(), memory.resolve_space(e, AddressSpace.NONE))
+    return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC))
+
+
+def _ntop(e: Emitter, node: nodes.Call) -> Operand:
+    """``u32`` family and 16 bytes of address."""
+    facts = e.checked.static[node]
+    source = _bytes_of(e, facts["address"])
+    # An array has no more bytes than it says, whatever the family; where a pointer points, there are all.
+    given = e.type(facts["address"])
+    size = 16 if isinstance(given, Pointer) else min(16, source.type.size)
+    known = facts.get("family")
+    family = str(known) if known is not None else argument(e, node, 0)
+
+    def write(pointer: Value, _align: int) -> None:
+        memory.zero(e, pointer, Inet().size, 4)
+        e.b.store(family, pointer, 32)
+        place = e.b.offset(pointer, 4)
+        if known is not None or isinstance(source, Scalar):
+            _put(e, source, place, 4 if known == AF_INET or isinstance(source, Scalar) else size)
+            return
+        short, long, done = e.b.block(), e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("eq", family, str(AF_INET)), short, long)
+        for block, length in ((short, 4), (long, size)):
+            e.b.start(block)
+            _put(e, source, place, length)
+            e.b.jump(done)
+        e.b.start(done)
+
+    return Made(Inet(), write)
+
+
+def _socket_cookie(e: Emitter, node: nodes.Call) -> Operand:
+    """The helper takes a pointer that the verifier knows by its type."""
+    socket = node.args[0]
+    if not isinstance(socket, nodes.Expr):
+        raise InternalError("socket_cookie takes a socket")
+    result, missing = e.b.register(), e.b.block()
+    e.b.store("0", result)
+    e.b.store(e.b.helper("get_socket_cookie", members.typed_address(e, socket, missing)), result)
+    e.b.jump(missing)
+    e.b.start(missing)
+    return Scalar(e.b.load(result), UINT64)
+
+
+EMIT: dict[str, Emission] = {"macaddr": _macaddr, "ntop": _ntop, "socket_cookie": _socket_cookie}
+

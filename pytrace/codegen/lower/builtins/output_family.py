@@ -1,0 +1,124 @@
+"""Builtins that send events."""
+
+from __future__ import annotations
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
+from pytrace.frontend.ast import nodes
+
+PACKET_MOST = 65535
+"""Longest packet that skboutput copies."""
+
+
+def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
+    """In a flood there may be no room for the event: the session looks at a word of its own as well."""
+    codes = [e.number(item) for item in e.checked.event_arguments.get(node, ())]
+    status = e.b.op("and", codes[0], "255") if codes else "0"
+    word = e.session("exit")
+    operands = [Scalar(code, kind) for code, kind in zip(codes, e.checked.events[node].args, strict=True)]
+    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, "1"), word))
+    e.leave(None)
+    return Nothing(VOID)
+
+
+def _join(e: Emitter, node: nodes.Call) -> Operand:
+    """``u32`` count and 16 strings: read pointer after pointer, up to the first null.  A longer list is counted."""
+    spec = e.checked.events[node]
+    layout = spec.layout
+    text = layout.args[1]
+    if not isinstance(text, String) or not isinstance(node.args[0], nodes.Expr):
+        raise InternalError("join takes a pointer to strings")
+    kind = e.type(node.args[0])
+    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
+    start = e.number(node.args[0])
+    tails = layout.tails[1]
+    size = layout.fixed_size + (layout.tail_capacity + events.SLACK if tails else 0)
+    with e.temporaries():
+        pointer = e.scratch(size)
+        memory.zero(e, pointer, layout.fixed_size)
+        done = e.b.block()
+        count, filled = e.b.register(), e.b.register()
+        e.b.store("0", count)
+        e.b.store("0", filled)
+        for at in range(len(layout.args) - 1):
+            found = e.b.block()
+            item = memory.read_scalar(e, e.b.add(start, str(8 * at)), Pointer(VOID), space).value
+            e.b.branch(e.b.icmp("eq", item, "0"), done, found)
+            e.b.start(found)
+            place = e.b.offset(pointer, layout.offsets[at + 1])
+            if tails:
+                _join_tail(e, item, place, e.b.offset(pointer, layout.fixed_size), filled, text.capacity, space)
+            else:
+                memory.read_string(e, place, text.capacity, item, space, 1)
+            e.b.store(str(at + 1), count)
+        more = memory.read_scalar(e, e.b.add(start, str(8 * (len(layout.args) - 1))), Pointer(VOID), space).value
+        e.counter("unjoined", e.program.index, e.b.number(e.b.icmp("ne", more, "0")))
+        e.b.jump(done)
+        e.b.start(done)
+        e.b.store(e.b.load(count), e.b.offset(pointer, layout.offsets[0]), 32)
+        events.header(e, spec, pointer, e.b.load(filled))
+        events.output(e, pointer, e.b.add(e.b.load(filled), str(layout.fixed_size)))
+    return Nothing(VOID)
+
+
+def _join_tail(
+    e: Emitter, item: Value, place: Value, start: Value, filled: Value, capacity: int, space: AddressSpace
+) -> None:
+    at = e.b.load(filled)
+    length = memory.string_tail(e, e.b.offset(start, at), capacity, item, space, capacity)
+    e.b.store(events.count_word(e, length, capacity), place, 32)
+    e.b.store(e.b.add(at, length), filled)
+
+
+def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
+    """``skb->data`` is copied with its length behind a time stamp."""
+    spec = e.checked.events[node]
+    layout = spec.layout
+    skb, length, offset = (e.number(item) for item in e.checked.event_arguments[node])
+    struct = e.script.kernel.struct("struct", "sk_buff")
+    if struct is None or struct.find("data") is None:
+        raise InternalError("the kernel's types have no sk_buff")
+    start = e.b.add(skb, load_time_values.struct_offset(e, struct, "data"))
+    data = memory.read_scalar(e, start, Pointer(VOID), AddressSpace.KERNEL).value
+    capacity = min(layout.tail_capacity, PACKET_MOST)
+    with e.temporaries():
+        pointer = e.scratch(layout.fixed_size + layout.tail_capacity + events.SLACK)
+        e.b.store(e.b.helper("ktime_get_boot_ns"), e.b.offset(pointer, layout.offsets[0]))
+        e.b.store(length, e.b.offset(pointer, layout.offsets[1]), 32)
+        size = e.b.at_most(length, capacity)
+        target = e.b.offset(pointer, layout.fixed_size)
+        got = memory.read(e, target, size, e.b.add(data, offset), AddressSpace.KERNEL)
+        events.check_helper(e, node, "bpf_probe_read_kernel", got, level=2)
+        e.b.store(size, e.b.offset(pointer, layout.offsets[2]), 32)
+        events.header(e, spec, pointer, size)
+        events.output(e, pointer, e.b.add(size, str(layout.fixed_size)))
+    # What finds no room is counted as lost; the script is not told.
+    return Scalar("0", INT64)
+
+
+def _debugf(e: Emitter, node: nodes.Call) -> Operand:
+    text = str(e.checked.static[node]["format"]).encode("utf-8", "surrogateescape") + b"\0"
+    arguments = []
+    for item in node.args[1:]:
+        if not isinstance(item, nodes.Expr):
+            raise InternalError("debugf takes values")
+        operand = e.value(item)
+        scalar = operand.type.scalar
+        arguments.append(memory.number(e, operand) if scalar else e.b.address(e.place(operand).pointer))
+    got = e.b.helper(f"trace_printk_{len(arguments)}", e.module.constant(text), str(len(text)), *arguments)
+    events.check_helper(e, node, "bpf_trace_printk", got)
+    return Nothing(VOID)
+
+
+EMIT: dict[str, Emission] = {
+    "exit": _exit,
+    "join": _join,
+    "skboutput": _skboutput,
+    "debugf": _debugf,
+}

@@ -1,0 +1,219 @@
+"""Builtins about the current task, processor and cgroup."""
+
+from __future__ import annotations
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
+from pytrace.frontend.ast import nodes
+
+Node = nodes.Call | nodes.Identifier
+COMM = 16
+
+
+def process_ids(e: Emitter, namespace: str) -> tuple[Value, Value]:
+    """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
+    if e.script.ahead is not None and namespace == "tracer":
+        return _any_namespace(e)
+    place = e.script.kernel.pid_namespace if namespace == "tracer" else None
+    if place is None:
+        both = e.b.helper("get_current_pid_tgid")
+        return e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF))
+    # struct bpf_pidns_info: thread id, then process id; zero for tasks outside of the namespace.
+    _ids_in(e, str(place[0]), str(place[1]))
+    return e.b.load(e.b.offset(e.cell, 4), 32), e.b.load(e.cell, 32)
+
+
+def _ids_in(e: Emitter, device: Value, inode: Value) -> None:
+    """Leave thread and process id in the namespace in the cell."""
+    cell = e.cell
+    e.b.store("0", cell)
+    e.b.helper("get_ns_current_pid_tgid", device, inode, cell, "8")
+
+
+def _any_namespace(e: Emitter) -> tuple[Value, Value]:
+    """The tracer's namespace is known when an ahead-of-time file is loaded: the verifier drops one of the two ways."""
+    inode = load_time_values.integer(e, "namespace", ("inode",), 0)
+    initial, other, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", inode, "0"), initial, other)
+    e.b.start(initial)
+    both = e.b.helper("get_current_pid_tgid")
+    ids = (e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF)))
+    first = e.b.current
+    e.b.jump(done)
+    e.b.start(other)
+    _ids_in(e, load_time_values.integer(e, "namespace", ("device",), 0), inode)
+    inside = (e.b.load(e.b.offset(e.cell, 4), 32), e.b.load(e.cell, 32))
+    second = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    process, thread = (e.b.phi("i64", [(a, first), (b, second)]) for a, b in zip(ids, inside, strict=True))
+    return process, thread
+
+
+def _pid(e: Emitter, node: Node) -> Operand:
+    namespace = str(e.checked.static.get(node, {}).get("namespace", "tracer"))
+    return Scalar(process_ids(e, namespace)[0], e.type(node))
+
+
+def _tid(e: Emitter, node: Node) -> Operand:
+    namespace = str(e.checked.static.get(node, {}).get("namespace", "tracer"))
+    return Scalar(process_ids(e, namespace)[1], e.type(node))
+
+
+def _uid(e: Emitter, node: Node) -> Operand:
+    both = e.b.helper("get_current_uid_gid")
+    return Scalar(e.b.op("and", both, str(0xFFFFFFFF)), e.type(node))
+
+
+def _gid(e: Emitter, node: Node) -> Operand:
+    return Scalar(e.b.op("lshr", e.b.helper("get_current_uid_gid"), "32"), e.type(node))
+
+
+def _username(e: Emitter, node: Node) -> Operand:
+    uid = e.b.op("and", e.b.helper("get_current_uid_gid"), str(0xFFFFFFFF))
+    return Made(e.type(node), lambda pointer, _align: e.b.store(uid, pointer))
+
+
+def _comm(e: Emitter, node: Node) -> Operand:
+    if isinstance(node, nodes.Call) and node.args:
+        return _comm_of(e, node)
+
+    def write(pointer: Value, align: int) -> None:
+        # Kernels before 6.3 leave what is behind the NUL as it was (strscpy), and keys must not differ there.
+        memory.zero(e, pointer, COMM, align)
+        got = e.b.helper("get_current_comm", pointer, str(COMM))
+        events.check_helper(e, node, "bpf_get_current_comm", got)
+
+    return Made(e.type(node), write)
+
+
+def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
+    """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
+    argument = node.args[0]
+    kind = e.type(node)
+    if not isinstance(argument, nodes.Expr):
+        raise InternalError("comm takes a process id")
+    number = e.number(argument)
+
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, align)
+        if e.script.ahead is not None:
+            e.script.ahead.rely("kfunc", "bpf_task_from_pid", 1)
+        e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
+        e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
+        cut = e.b.define(f"trunc i64 {number} to i32")
+        task = e.b.define(f"call ptr @bpf_task_from_pid(i32 {cut})")
+        there, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.is_null(task), done, there)
+        e.b.start(there)
+        address = e.b.add(e.b.address(task), task_field(e, "comm"))
+        e.b.helper("probe_read_kernel", pointer, str(COMM), address)
+        e.b.emit(f"call void @bpf_task_release(ptr {task})")
+        e.b.jump(done)
+        e.b.start(done)
+
+    return Made(kind, write)
+
+
+def _cpu(e: Emitter, node: Node) -> Operand:
+    return Scalar(e.cpu, e.type(node))
+
+
+def _plain(helper: str) -> Emission:
+    def emit(e: Emitter, node: Node) -> Operand:
+        return Scalar(memory.fit(e, e.b.helper(helper), e.type(node)), e.type(node))
+
+    return emit
+
+
+def _curtask(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if isinstance(kind, Pointer) and kind.trusted:
+        return Scalar(e.b.helper("get_current_task_btf"), kind, direct=True)
+    return Scalar(e.b.helper("get_current_task"), kind)
+
+
+def _cpid(e: Emitter, node: Node) -> Operand:
+    # An ahead-of-time file may ask has_cpid before; elsewhere code that does so is not there without a child.
+    if not any(item.what == "child" for item in e.checked.loaded.values()):
+        e.checked.report(node, "runtime_error", error="no_child")
+    return Scalar(e.b.load(e.session("cpid")), e.type(node))
+
+
+# ---------------------------------------------------------------------------------------------- other tasks
+
+
+def task_field(e: Emitter, name: str) -> Value:
+    """Offset of a member of ``struct task_struct``."""
+    struct = e.script.kernel.struct("struct", "task_struct")
+    if struct is None or struct.find(name) is None:
+        raise TraceError("this needs the kernel's type information (BTF) of struct task_struct")
+    return load_time_values.struct_offset(e, struct, name)
+
+
+def _task(e: Emitter, node: Node) -> Value:
+    if isinstance(node, nodes.Call) and node.args and isinstance(node.args[0], nodes.Expr):
+        return e.number(node.args[0])
+    return e.b.helper("get_current_task")
+
+
+def _related(e: Emitter, node: Node, link: str) -> Value:
+    address = e.b.add(_task(e, node), task_field(e, link))
+    return memory.read_scalar(e, address, UINT64, AddressSpace.KERNEL).value
+
+
+def _related_number(link: str, member: str) -> Emission:
+    def emit(e: Emitter, node: Node) -> Operand:
+        address = e.b.add(_related(e, node, link), task_field(e, member))
+        return Scalar(memory.read_scalar(e, address, INT32, AddressSpace.KERNEL).value, e.type(node))
+
+    return emit
+
+
+def _related_comm(link: str) -> Emission:
+    def emit(e: Emitter, node: Node) -> Operand:
+        address = e.b.add(_related(e, node, link), task_field(e, "comm"))
+        return Remote(address, String(COMM), AddressSpace.KERNEL)
+
+    return emit
+
+
+def _cgroup_path(e: Emitter, node: nodes.Call) -> Operand:
+    if not isinstance(node.args[0], nodes.Expr):
+        raise InternalError("cgroup_path takes an id")
+    number = e.number(node.args[0])
+    name = str(e.checked.static[node]["filter"])
+
+    def write(pointer: Value, _align: int) -> None:
+        e.b.store(number, pointer)
+        e.b.store(name, e.b.offset(pointer, 8), 32)
+        e.b.store("0", e.b.offset(pointer, 12), 32)
+
+    return Made(CgroupPath(), write)
+
+
+EMIT: dict[str, Emission] = {
+    "cgroup": _plain("get_current_cgroup_id"),
+    "cgroup_path": _cgroup_path,
+    "comm": _comm,
+    "cpid": _cpid,
+    "cpu": _cpu,
+    "curtask": _curtask,
+    "gid": _gid,
+    "leader_comm": _related_comm("group_leader"),
+    "leader_tid": _related_number("group_leader", "pid"),
+    "numaid": _plain("get_numa_node_id"),
+    "pcomm": _related_comm("real_parent"),
+    "pid": _pid,
+    "ppid": _related_number("real_parent", "tgid"),
+    "rand": _plain("get_prandom_u32"),
+    "tid": _tid,
+    "uid": _uid,
+    "username": _username,
+}

@@ -1,0 +1,68 @@
+"""Stacks: copied by ``bpf_get_stack`` to where they are wanted, or unwound by
+:mod:`pytrace.codegen.services.user_unwinding`.
+"""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Operand
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.process_family import process_ids
+from pytrace.codegen.services import user_unwinding
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import Stack, StackMode
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import location
+
+Node = nodes.Call | nodes.Identifier
+
+USER_STACK = 1 << 8
+USER_BUILD_ID = 1 << 11
+
+
+def _stack(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Stack):
+        raise InternalError("not a stack")
+    flags = (USER_STACK if kind.user else 0) | (USER_BUILD_ID if kind.mode is StackMode.BUILD_ID else 0)
+    room = kind.limit * kind.frame_size
+    context = e.raw_context
+    tgid = process_ids(e, "tracer")[0] if kind.user else "0"
+
+    def write(pointer: Value, _align: int) -> None:
+        # The kernel leaves what is behind the last frame as it was, and keys must not differ there.
+        memory.zero(e, pointer, kind.size)
+        got = e.b.helper("get_stack", context, e.b.offset(pointer, kind.header), str(room), str(flags))
+        _check(e, node, kind, got)
+        frames = e.b.op("udiv", got, str(kind.frame_size))
+        count = e.b.select(e.b.icmp("slt", got, "0"), got, frames)
+        e.b.store(count, pointer, 32)
+        e.b.store(tgid, e.b.offset(pointer, 4), 32)
+
+    return Made(kind, write)
+
+
+def _check(e: Emitter, node: Node, kind: Stack, got: Value) -> None:
+    """Count and report a stack that could not be walked; its negative error number takes the place of frames."""
+    failed, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    site = e.script.layout.site("bpf_get_stack", location(node.span))
+    before = e.counter("user_stack" if kind.user else "kernel_stack", site)
+    if e.script.options.checks:
+        error = "user_stack" if kind.user else "kernel_stack"
+        events.first_ones(e, before, lambda: events.report(e, node, error))
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _dwarf(e: Emitter, node: Node) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Stack):
+        raise InternalError("not a stack")
+    return user_unwinding.stack(e, node, kind)
+
+
+EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "ustack": _stack}

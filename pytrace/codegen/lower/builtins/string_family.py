@@ -1,0 +1,453 @@
+"""Strings, buffers and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen.emit import comparison, events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import name_tables
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.codegen.lower import loops, members
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.symbol_family import argument
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
+from pytrace.frontend.ast import nodes
+
+FOLLOWED = 1024
+"""Bytes that a loop in the program itself goes over: the verifier follows each round."""
+
+NEEDLE_FOLLOWED = 64
+"""The same for needles: the verifier follows each round several times, and scripts search often."""
+
+NEEDLE_INLINE = 32
+"""Needles up to this size are compared without an inner loop."""
+
+
+def _expr(node: nodes.Call, index: int) -> nodes.Expr:
+    item = node.args[index]
+    if not isinstance(item, nodes.Expr):
+        raise InternalError(f"{node.name} takes values")
+    return item
+
+
+def source_of(e: Emitter, operand: Operand) -> tuple[Value, AddressSpace]:
+    """Address and space of text that an argument stands for: a pointer's target, an integer's, or the text itself."""
+    kind = operand.type
+    if isinstance(kind, Pointer):
+        space = AddressSpace.KERNEL if kind.space is AddressSpace.BPF else memory.resolve_space(e, kind.space)
+        return memory.number(e, operand), space
+    if kind.scalar:
+        return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
+    if isinstance(operand, Remote):
+        return operand.address, operand.space
+    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier refuses.
+    return e.b.opaque(e.b.address(e.place(operand).pointer)), AddressSpace.KERNEL
+
+
+# ---------------------------------------------------------------------------------------------- str and buf
+
+
+def _str(e: Emitter, node: nodes.Call) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, String):
+        raise InternalError("str gives a string")
+    address, space = source_of(e, e.value(_expr(node, 0)))
+    if len(node.args) > 1 and not e.checked.static.get(node, {}).get("whole"):
+        return _str_of_length(e, node, kind, address, space)
+
+    def write(pointer: Value, align: int) -> None:
+        memory.read_string(e, pointer, kind.capacity, address, space, align)
+
+    def tail(pointer: Value, limit: int) -> Value:
+        return memory.string_tail(e, pointer, min(limit, kind.capacity), address, space, min(limit, kind.capacity))
+
+    return Made(kind, write, tail)
+
+
+def _str_of_length(e: Emitter, node: nodes.Call, kind: String, address: Value, space: AddressSpace) -> Operand:
+    """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut.
+
+    It does where more was asked for than a string holds.
+    """
+    wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
+    helper = memory.read_helper(memory.resolve_space(e, space), string=True)
+
+    def write(pointer: Value, align: int) -> None:
+        whole, part, done = e.b.block(), e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("eq", wanted, str(kind.capacity)), whole, part, likely=False)
+        e.b.start(whole)
+        memory.read_string(e, pointer, kind.capacity, address, space, align)
+        e.b.jump(done)
+        e.b.start(part)
+        memory.zero(e, pointer, kind.capacity, align)
+        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, "1"), kind.capacity), address)
+        e.b.jump(done)
+        e.b.start(done)
+
+    def tail(pointer: Value, limit: int) -> Value:
+        room = e.b.at_most(e.b.add(wanted, "1"), min(limit, kind.capacity) + 1)
+        return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
+
+    return Made(kind, write, tail)
+
+
+def _buf(e: Emitter, node: nodes.Call) -> Operand:
+    kind = e.type(node)
+    if not isinstance(kind, Buffer):
+        raise InternalError("buf gives a buffer")
+    operand = e.value(_expr(node, 0))
+    if isinstance(operand.type, Buffer):
+        whole = e.place(operand)
+        address, space = e.b.opaque(e.b.address(e.b.offset(whole.pointer, Buffer.header))), AddressSpace.KERNEL
+    else:
+        address, space = source_of(e, operand)
+    known = e.checked.static.get(node, {}).get("length")
+    if known is not None:
+        length: Value = str(min(int(known), kind.capacity))
+    else:
+        wanted = e.number(_expr(node, 1))
+        length = e.b.at_most(wanted, kind.capacity)
+        events.count_cut(e, e.b.icmp("ugt", wanted, str(kind.capacity)))
+    helper = memory.read_helper(memory.resolve_space(e, space))
+
+    def copy(pointer: Value) -> None:
+        got = e.b.helper(helper, pointer, length, address)
+        events.check_helper(e, node, f"bpf_{helper}", got, level=2)
+
+    def write(pointer: Value, align: int) -> None:
+        memory.zero(e, pointer, kind.size, min(4, align))
+        e.b.store(length, pointer, 32)
+        copy(e.b.offset(pointer, Buffer.header))
+
+    def tail(pointer: Value, _limit: int) -> Value:
+        copy(pointer)
+        return length
+
+    return Made(kind, write, tail)
+
+
+def _path(e: Emitter, node: nodes.Call) -> Operand:
+    """``bpf_d_path``, which takes a typed pointer and programs on the kernel's list only."""
+    kind = e.type(node)
+
+    def write(pointer: Value, align: int) -> None:
+        done = e.b.block()
+        memory.zero(e, pointer, kind.size, align)
+        address = members.typed_address(e, _expr(node, 0), done)
+        got = e.b.helper("d_path", address, pointer, str(kind.size))
+        events.check_helper(e, node, "bpf_d_path", got)
+        e.b.jump(done)
+        e.b.start(done)
+
+    return Made(kind, write)
+
+
+# ---------------------------------------------------------------------------------------------- asking strings
+
+
+def _text(e: Emitter, node: nodes.Expr) -> Memory:
+    """A string argument in the program's memory, aligned."""
+    operand = e.value(node)
+    kind = operand.type
+    if isinstance(kind, String):
+        return e.place(operand)
+    if isinstance(kind, Array):
+        return e.place(compare_view(operand, kind.size))
+    address, space = source_of(e, operand)
+    capacity = memory.longest_string(e)
+    pointer = e.scratch(capacity)
+    memory.read_string(e, pointer, capacity, address, space)
+    return Memory(pointer, String(capacity))
+
+
+def compare_view(operand: Operand, capacity: int) -> Operand:
+    """A byte array as a string."""
+    from pytrace.codegen.lower.expressions import as_string
+
+    return as_string(operand, capacity)
+
+
+def _strlen(e: Emitter, node: nodes.Call) -> Operand:
+    operand = e.value(_expr(node, 0))
+    kind = operand.type
+    capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
+    address, space = source_of(e, operand)
+    with e.temporaries():
+        room = e.scratch(capacity + events.SLACK)
+        return Scalar(memory.string_tail(e, room, capacity, address, space, capacity), UINT64)
+
+
+def _strcap(e: Emitter, node: nodes.Call) -> Operand:
+    kind = e.type(_expr(node, 0))
+    capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
+    return Scalar(str(capacity), UINT64)
+
+
+def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
+    """0 when the first n characters are equal, else 1."""
+    length = int(e.checked.static[node]["length"])
+    left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
+    known = [e.checked.constants.get(_expr(node, at)) for at in (0, 1)]
+    for text in known:
+        if isinstance(text, bytes) and length > len(text):
+            # Beyond the NUL of a known string nothing is compared.
+            length = len(text) + 1
+    size = min(length, left.type.size, right.type.size)
+    equal = comparison.bytes_equal(e, left, right, size)
+    return Scalar(e.b.number(e.b.define(f"xor i1 {equal}, true")), e.type(node))
+
+
+def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
+    """The difference of the first bytes that differ."""
+    facts = e.checked.static[node]
+    size = int(facts["length"])
+    sides = [_raw(e, _expr(node, at), size) for at in (0, 1)]
+    count = str(size) if facts["constant"] else e.b.at_most(e.number(_expr(node, 2)), size)
+    result = e.b.register()
+    e.b.store("0", result)
+
+    def step(index: Value, leave: Callable[[], None]) -> None:
+        one, other = (e.b.load(e.b.offset(side.pointer, index), 8) for side in sides)
+        differ, same = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ne", one, other), differ, same)
+        e.b.start(differ)
+        e.b.store(e.b.sub(one, other), result)
+        leave()
+        e.b.start(same)
+
+    if size <= FOLLOWED:
+        comparison.counted(e, count, step, most=None if facts["constant"] else size)
+        return Scalar(e.b.load(result), INT64)
+    return _memcmp_long(e, node, sides, size, count)
+
+
+def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, count: Value) -> Operand:
+    """More bytes than the verifier follows one by one: both sides go to scratch memory, where a callback sees them."""
+    places = [e.reserve(size + 8) for _ in sides]
+    for side, place in zip(sides, places, strict=True):
+        memory.copy(e, e.area(place), side.pointer, size, side.align)
+    kept = e.reserve(8)
+    e.b.store("0", e.area(kept))
+
+    def body(inner: Emitter, index: Value) -> None:
+        at = inner.b.at_most(index, size - 1)
+        one, other = (inner.b.load(inner.b.offset(inner.area(place), at), 8) for place in places)
+        differ, same = inner.b.block(), inner.b.block()
+        inner.b.branch(inner.b.icmp("ne", one, other), differ, same)
+        inner.b.start(differ)
+        inner.b.store(inner.b.sub(one, other), inner.area(kept))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, node.span, count, body)
+    return Scalar(e.b.load(e.area(kept)), INT64)
+
+
+def _raw(e: Emitter, node: nodes.Expr, size: int) -> Memory:
+    operand = e.value(node)
+    kind = operand.type
+    if isinstance(kind, Buffer):
+        whole = e.place(operand)
+        return Memory(e.b.offset(whole.pointer, Buffer.header), kind, 4)
+    if kind.scalar and not isinstance(kind, Pointer):
+        return e.place(Scalar(memory.number(e, operand), UINT64))
+    if isinstance(operand, Memory | Made) and not isinstance(kind, Pointer):
+        return e.place(operand)
+    address, space = source_of(e, operand)
+    pointer = e.scratch(size)
+    memory.read(e, pointer, size, address, space)
+    return Memory(pointer, String(max(1, size)))
+
+
+def _search(e: Emitter, node: nodes.Call) -> Value:
+    """Position of the needle in the haystack, or -1.
+
+    Both texts are copied to scratch memory, where the loop's callback finds them; the outer loop goes over the places,
+    the inner comparison stops at the first difference.
+    """
+    hay, needle = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
+    room, wanted = hay.type.size, needle.type.size
+    hay_at, needle_at = e.reserve(room + wanted + 8), e.reserve(wanted + 8)
+    memory.zero(e, e.area(hay_at), ((room + wanted + 8) + 7) & ~7)
+    memory.copy(e, e.area(hay_at), hay.pointer, room, hay.align)
+    memory.zero(e, e.area(needle_at), (wanted + 8 + 7) & ~7)
+    memory.copy(e, e.area(needle_at), needle.pointer, wanted, needle.align)
+    found = e.reserve(8)
+    e.b.store("-1", e.area(found))
+    constant = e.checked.constants.get(_expr(node, 1))
+    if isinstance(constant, bytes):
+        # A haystack that fills its place has no NUL.
+        count = str(max(0, room + 1 - len(constant)))
+    else:
+        count = str(room)
+
+    def body(inner: Emitter, index: Value) -> None:
+        at = inner.b.at_most(index, room - 1)
+        start = inner.b.offset(inner.area(hay_at), at)
+
+        def hit() -> None:
+            _hit(inner, inner.area(found), at)
+
+        if wanted <= NEEDLE_FOLLOWED:
+            _match(inner, start, inner.area(needle_at), constant, wanted, hit)
+        else:
+            _match_long(inner, node, (hay_at, needle_at), at, (room, wanted), hit)
+        _end_of_text(inner, start)
+
+    loops.run(e, node.span, count, body)
+    if not isinstance(constant, bytes) or constant:
+        return e.b.load(e.area(found))
+    return "0"
+
+
+def _hit(e: Emitter, place: Value, at: Value) -> None:
+    e.b.store(at, place)
+    loops.leave(e)
+
+
+def _end_of_text(e: Emitter, start: Value) -> None:
+    """Behind the haystack's NUL there is nothing to find."""
+    over, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(start, 8), "0"), over, on)
+    e.b.start(over)
+    loops.leave(e)
+    e.b.start(on)
+
+
+def _match(
+    e: Emitter, start: Value, needle: Value, constant: int | bool | bytes | None, wanted: int, hit: Callable[[], None]
+) -> None:
+    """Run *hit* when the needle lies at *start*."""
+    differ = e.b.block()
+    if isinstance(constant, bytes) and len(constant) <= NEEDLE_INLINE:
+        for offset, byte in enumerate(constant):
+            same = e.b.block()
+            got = e.b.load(e.b.offset(start, offset), 8)
+            e.b.branch(e.b.icmp("eq", got, str(byte)), same, differ)
+            e.b.start(same)
+        hit()
+    else:
+        matched = e.b.block()
+
+        def step(index: Value, _leave: Callable[[], None]) -> None:
+            want = e.b.load(e.b.offset(needle, index), 8)
+            more, same = e.b.block(), e.b.block()
+            e.b.branch(e.b.icmp("eq", want, "0"), matched, more)
+            e.b.start(more)
+            e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
+            e.b.start(same)
+
+        comparison.counted(e, wanted, step)
+        e.b.jump(matched)
+        e.b.start(matched)
+        hit()
+    e.b.jump(differ)
+    e.b.start(differ)
+
+
+def _match_long(
+    e: Emitter, node: nodes.Call, texts: tuple[int, int], at: Value, sizes: tuple[int, int], hit: Callable[[], None]
+) -> None:
+    """Like :func:`_match`, with a loop of its own over the needle."""
+    room, wanted = sizes
+    begin, differs = e.reserve(8), e.reserve(8)
+    e.b.store(at, e.area(begin))
+    e.b.store("0", e.area(differs))
+
+    def body(inner: Emitter, index: Value) -> None:
+        step = inner.b.at_most(index, wanted - 1)
+        place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
+        want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
+        over, more, wrong, same = (inner.b.block() for _ in range(4))
+        inner.b.branch(inner.b.icmp("eq", want, "0"), over, more)
+        inner.b.start(over)
+        loops.leave(inner)
+        inner.b.start(more)
+        got = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
+        inner.b.branch(inner.b.icmp("eq", want, got), same, wrong)
+        inner.b.start(wrong)
+        inner.b.store("1", inner.area(differs))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, node.span, str(wanted), body)
+    found, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), "0"), found, on)
+    e.b.start(found)
+    hit()
+    e.b.jump(on)
+    e.b.start(on)
+
+
+def _strstr(e: Emitter, node: nodes.Call) -> Operand:
+    return Scalar(_search(e, node), INT64)
+
+
+def _strcontains(e: Emitter, node: nodes.Call) -> Operand:
+    return Scalar(e.b.number(e.b.icmp("sge", _search(e, node), "0")), BOOL)
+
+
+def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
+    kind = e.type(node)
+    left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
+    first, second = left.type.size, right.type.size
+    pointer = e.scratch(kind.size + first + second + events.SLACK)
+    memory.zero(e, pointer, kind.size + first + second)
+    length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL, first)
+    behind = e.b.offset(pointer, length)
+    more = memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
+    if kind.size >= memory.longest_string(e):
+        events.count_cut(e, e.b.icmp("uge", e.b.add(length, more), str(kind.size)))
+    return Memory(pointer, kind)
+
+
+# ---------------------------------------------------------------------------------------------- numbers and names
+
+
+def _bswap(e: Emitter, node: nodes.Call) -> Operand:
+    kind = e.type(node)
+    value = e.number(_expr(node, 0))
+    if not isinstance(kind, Int) or kind.width == 1:
+        return Scalar(memory.fit(e, value, kind), kind)
+    width = 8 * kind.width
+    cut = value if width == 64 else e.b.define(f"trunc i64 {value} to i{width}")
+    swapped = e.b.define(f"call i{width} @llvm.bswap.i{width}(i{width} {cut})")
+    return Scalar(swapped if width == 64 else e.b.define(f"zext i{width} {swapped} to i64"), kind)
+
+
+def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
+    """A name by number from a table in read-only data; an unknown number gives the table's last row."""
+
+    def emit(e: Emitter, node: nodes.Call) -> Operand:
+        kind = e.type(node)
+        rows = table(e)
+        number = argument(e, node)
+        if absolute:
+            number = e.b.select(e.b.icmp("slt", number, "0"), e.b.sub("0", number), number)
+        data = b"".join(row[: kind.size - 1].ljust(kind.size, b"\0") for row in rows)
+        index = e.b.at_most(number, len(rows) - 1)
+        place = e.b.offset(e.module.constant(data), e.b.mul(index, str(kind.size)))
+        return Memory(place, kind)
+
+    return emit
+
+
+EMIT: dict[str, Emission] = {
+    "bswap": _bswap,
+    "buf": _buf,
+    "memcmp": _memcmp,
+    "path": _path,
+    "signal_name": _named(lambda _e: name_tables.signals()),
+    "str": _str,
+    "str_concat": _str_concat,
+    "strcap": _strcap,
+    "strcontains": _strcontains,
+    "strerror": _named(lambda _e: name_tables.errors(), absolute=True),
+    "strlen": _strlen,
+    "strncmp": _strncmp,
+    "strstr": _strstr,
+    "syscall_name": _named(lambda e: name_tables.syscalls(e.script.kernel.arch)),
+}

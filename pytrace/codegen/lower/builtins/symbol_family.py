@@ -1,0 +1,100 @@
+"""Addresses, symbols and registers."""
+
+from __future__ import annotations
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import contexts, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.lower.builtins.context_family import user_symbol, word
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.types import BOOL, UINT64, AddressSpace, KSym, USym
+from pytrace.frontend.ast import nodes
+
+MAX_ERRNO = 4095
+
+
+def argument(e: Emitter, node: nodes.Call, index: int = 0) -> Value:
+    """A scalar argument."""
+    item = node.args[index]
+    if not isinstance(item, nodes.Expr):
+        raise InternalError(f"{node.name} takes values")
+    operand = e.value(item)
+    if not operand.type.scalar:
+        whole = e.place(operand)
+        return e.b.load(whole.pointer)
+    return memory.number(e, operand)
+
+
+def _ksym(e: Emitter, node: nodes.Call) -> Operand:
+    return word(e, argument(e, node), KSym())
+
+
+def _usym(e: Emitter, node: nodes.Call) -> Operand:
+    return user_symbol(e, argument(e, node), USym())
+
+
+def _same(e: Emitter, node: nodes.Call) -> Operand:
+    """kptr, uptr: the pointer as it is; the type says the rest."""
+    return Scalar(argument(e, node), e.type(node))
+
+
+def _is_err(e: Emitter, node: nodes.Call) -> Operand:
+    low = e.b.icmp("ugt", argument(e, node), str(-MAX_ERRNO - 1))
+    return Scalar(e.b.number(low), BOOL)
+
+
+def _reg(e: Emitter, node: nodes.Call) -> Operand:
+    return Scalar(contexts.register(e, str(e.checked.static[node]["register"])), UINT64)
+
+
+def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
+    """A per-CPU variable lies at its link address plus the CPU's offset (``__per_cpu_offset``)."""
+    facts = e.checked.static[node]
+    table = e.script.kernel.kernel_symbol("__per_cpu_offset")
+    if table is None:
+        raise TraceError("percpu_kaddr() needs the kernel symbol __per_cpu_offset, which is not there")
+    cpu = argument(e, node, 1) if len(node.args) > 1 else e.cpu
+    limit = load_time_values.integer(e, "cpus", (), e.script.kernel.possible_cpus)
+    hidden = e.b.opaque(cpu)
+    inside = e.b.icmp("ult", hidden, limit)
+    start = load_time_values.integer(e, "kaddr", ("__per_cpu_offset",), table)
+    place = e.b.add(start, e.b.op("shl", hidden, "3"))
+    distance = memory.read_scalar(e, place, UINT64, AddressSpace.KERNEL).value
+    variable = load_time_values.integer(e, "kaddr", (str(facts["symbol"]),), int(facts["address"]))
+    address = e.b.add(variable, distance)
+    return Scalar(e.b.select(inside, address, "0"), UINT64)
+
+
+def signed(address: int) -> Value:
+    """An unsigned 64-bit constant as IR text."""
+    return str(address - (1 << 64) if address >= 1 << 63 else address)
+
+
+def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
+    """Address in the file, moved by where the running binary is loaded.
+
+    Where the probe is in memory tells that, against where it is in the file.
+    """
+    facts = e.checked.static[node]
+    (target,) = e.program.unit.targets
+    path, offset = str(facts["path"]), int(target.details["offset"])
+    place = e.script.kernel.user_address_at(path, offset)
+    if place is None:
+        raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")
+    moved = e.b.sub(contexts.function_address(e), signed(place))
+    return Scalar(e.b.add(signed(int(facts["address"])), moved), e.type(node))
+
+
+EMIT: dict[str, Emission] = {
+    "is_err": _is_err,
+    "kptr": _same,
+    "ksym": _ksym,
+    "percpu_kaddr": _percpu_kaddr,
+    "reg": _reg,
+    "uaddr": _uaddr,
+    "uptr": _same,
+    "usym": _usym,
+}

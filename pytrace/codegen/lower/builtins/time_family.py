@@ -1,0 +1,53 @@
+"""Clocks."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Made, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import UINT64, Timestamp
+from pytrace.frontend.ast import nodes
+
+Node = nodes.Call | nodes.Identifier
+
+_CLOCKS = {"boot": "ktime_get_boot_ns", "monotonic": "ktime_get_ns", "tai": "ktime_get_tai_ns"}
+
+
+def _nsecs(e: Emitter, node: Node) -> Operand:
+    clock = str(e.checked.static.get(node, {}).get("clock", "boot"))
+    if clock == "sw_tai":
+        # The session writes how far the atomic clock is ahead of the boot clock.
+        return Scalar(e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("tai"))), UINT64)
+    return Scalar(e.b.helper(_CLOCKS[clock]), UINT64)
+
+
+def _elapsed(e: Emitter, _node: Node) -> Operand:
+    return Scalar(e.b.sub(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("start"))), UINT64)
+
+
+def _jiffies(e: Emitter, _node: Node) -> Operand:
+    return Scalar(e.b.helper("jiffies64"), UINT64)
+
+
+def _strftime(e: Emitter, node: nodes.Call) -> Operand:
+    facts = e.checked.static[node]
+    if not isinstance(node.args[1], nodes.Expr):
+        raise InternalError("strftime takes a time")
+    when = e.number(node.args[1])
+
+    def write(pointer: Value, _align: int) -> None:
+        e.b.store(when, pointer)
+        e.b.store(str(facts["format"]), e.b.offset(pointer, 8), 32)
+        e.b.store(str(facts["clock"]), e.b.offset(pointer, 12), 32)
+
+    return Made(Timestamp(), write)
+
+
+EMIT: dict[str, Emission] = {
+    "elapsed": _elapsed,
+    "jiffies": _jiffies,
+    "nsecs": _nsecs,
+    "strftime": _strftime,
+}

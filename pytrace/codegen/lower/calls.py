@@ -1,0 +1,117 @@
+"""Calls of builtins and of user functions."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter, Program
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
+from pytrace.codegen.lower import statements
+from pytrace.core.builtin_row import Builtin, Mode
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import VOID, Pointer, Type, Void
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
+
+
+def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
+    """The value of a call, or of a builtin's bare name."""
+    target = e.checked.calls[node]
+    if isinstance(target, FunctionInfo):
+        if not isinstance(node, nodes.Call):
+            raise InternalError(f"{target.name} without arguments")
+        return _call_function(e, node, target)
+    if isinstance(target, ImportedFunction):
+        if not isinstance(node, nodes.Call):
+            raise InternalError(f"{target.name} without arguments")
+        return _call_imported(e, node, target)
+    return builtin(e, node, target)
+
+
+def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Operand:
+    """Code of a builtin, from the table of its family; an asynchronous one sends its event."""
+    from pytrace.codegen.lower.builtins.families import emission
+
+    emit = emission(row)
+    if emit is not None:
+        return emit(e, node)
+    if row.mode is not Mode.ASYNC:
+        raise InternalError(f"no code for builtin {row.name}")
+    events.send_node(e, node)
+    return Nothing(VOID)
+
+
+# ---------------------------------------------------------------------------------------------- user functions
+
+
+def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operand:
+    """Arguments go through the parameters' places in scratch memory: any number, any type, no recursion."""
+    from pytrace.codegen.lower.expressions import in_order
+
+    operands = in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
+    placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
+    for info, operand in zip(target.parameters, placed, strict=True):
+        memory.write(e, operand, e.variable_pointer(info), info.type)
+    name = e.program.functions[target]
+    got = e.b.call(name, [("ptr", e.frame)])
+    if isinstance(target.result, Void):
+        return Nothing(VOID)
+    if target.result.scalar:
+        return Scalar(got, target.result)
+    pointer = e.temporary(target.result.size)
+    memory.copy(e, pointer, e.area(e.program.results[target]), target.result.size)
+    return Memory(pointer, target.result)
+
+
+def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Operand:
+    """A C function takes registers; of texts and structs it gets the address."""
+    operands = [e.value(item) for item in node.args if isinstance(item, nodes.Expr)]
+    values = [
+        _register(e, operand, kind) for operand, (_, kind) in zip(operands, target.parameters, strict=True)
+    ]
+    e.module.imported_function(target.name, tuple(kind for _, kind in target.parameters), target.result)
+    got = e.b.call(target.name, [("i64", value) for value in values])
+    if isinstance(target.result, Void):
+        return Nothing(VOID)
+    # C leaves the upper bits of a narrow result as they are.
+    return Scalar(memory.fit(e, got, target.result), target.result)
+
+
+def _register(e: Emitter, operand: Operand, kind: Type) -> Value:
+    if isinstance(operand, Scalar) and operand.direct:
+        return operand.value
+    if isinstance(operand, Remote) and not operand.type.scalar:
+        return operand.address
+    if operand.type.scalar:
+        return memory.number(e, memory.convert(e, operand, kind) if not isinstance(kind, Pointer) else operand)
+    return e.b.address(e.place(operand).pointer)
+
+
+def generate(program: Program, target: FunctionInfo) -> None:
+    """Generate the program's own copy of a user function (it uses the program's scratch area and counters)."""
+    module = program.script.module
+    name = f"{program.unit.symbol}__{target.symbol}"
+    program.functions[target] = name
+    text, scope = module.function(name, ("*frame",), target.span)
+    e = Emitter(program, text, scope, target.span, 1, "%frame")
+    for parameter in target.parameters:
+        # They are in use from the start, so the function's temporaries must not lie where they do.
+        e.variable(parameter)
+    result = target.result
+    if not result.scalar and not isinstance(result, Void):
+        program.results[target] = program.scratch.allocate(result.size)
+
+    def leave(value: Operand | None) -> None:
+        if value is None or isinstance(result, Void):
+            e.b.ret("0")
+        elif result.scalar:
+            e.b.ret(memory.number(e, memory.convert(e, value, result)))
+        else:
+            memory.write(e, value, e.area(program.results[target]), result)
+            e.b.ret("0")
+
+    e.leave = leave
+    e.result_type = result
+    value = statements.block(e, target.body, result)
+    if not e.b.closed:
+        leave(value)

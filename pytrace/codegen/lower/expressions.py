@@ -1,0 +1,411 @@
+"""Evaluation of expressions, one function for each node class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pytrace.codegen.analysis.aliasing import changes
+from pytrace.codegen.analysis.parts import Arm, Chain
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
+from pytrace.codegen.lower import calls, maps, operators
+from pytrace.codegen.lower import members as access
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
+from pytrace.frontend.ast import nodes as ast
+
+
+def evaluate(e: Emitter, node: ast.Expr) -> Operand:
+    """The value of *node*."""
+    checked = e.checked
+    if node in checked.constants:
+        return constant(e, checked.constants[node], checked.types[node])
+    if node in checked.loaded:
+        return load_time_values.operand(e, checked.loaded[node], checked.types[node])
+    emit = _EMIT.get(type(node))
+    if emit is None:
+        raise InternalError(f"no code for {type(node).__name__}")
+    saved, around = e.b.location, e.node
+    e.at(node.span)
+    e.node = node
+    found: Operand = emit(e, node)
+    e.b.location, e.node = saved, around
+    return found
+
+
+def constant(e: Emitter, value: int | bool | bytes, kind: Type) -> Operand:
+    """A known value."""
+    if isinstance(value, bytes):
+        return Memory(e.module.constant(value[: kind.size].ljust(kind.size, b"\0")), kind)
+    number = int(value)
+    if number >= 1 << 63:
+        number -= 1 << 64
+    return Scalar(str(number), kind)
+
+
+def _literal(e: Emitter, node: ast.IntLiteral | ast.BoolLiteral | ast.StringLiteral) -> Operand:
+    return constant(e, node.value, e.type(node))
+
+
+def _variable(e: Emitter, node: ast.Variable) -> Operand:
+    info = e.checked.variables[node]
+    place = e.variable(info)
+    if place.register is not None:
+        return Scalar(e.b.load(place.register), info.type)
+    pointer = e.variable_pointer(info)
+    if info.type.scalar:
+        kind = info.type
+        return Scalar(e.b.load(pointer, memory.bits(kind), memory.is_signed(kind), again=e.script.sparing), kind)
+    return Memory(pointer, info.type)
+
+
+def _unary(e: Emitter, node: ast.Unary) -> Operand:
+    return _UNARY[node.operator](e, node)
+
+
+def _not(e: Emitter, node: ast.Unary) -> Operand:
+    zero = e.b.icmp("eq", e.number(node.operand), "0")
+    return Scalar(e.b.number(zero), e.type(node))
+
+
+def _negate(e: Emitter, node: ast.Unary) -> Operand:
+    return Scalar(e.b.sub("0", e.number(node.operand)), e.type(node))
+
+
+def _invert(e: Emitter, node: ast.Unary) -> Operand:
+    return Scalar(e.b.op("xor", e.number(node.operand), "-1"), e.type(node))
+
+
+def _follow(e: Emitter, node: ast.Unary) -> Operand:
+    return access.follow(e, e.value(node.operand), e.type(node.operand), e.type(node))
+
+
+def _address_of(e: Emitter, node: ast.Unary) -> Operand:
+    kind, operand = e.type(node), node.operand
+    if isinstance(operand, ast.Variable):
+        pointer = e.variable_pointer(e.checked.variables[operand])
+        return Scalar(e.b.address(pointer), kind, direct=True)
+    if isinstance(operand, ast.MapRef | ast.MapIndex):
+        # It may be null, and the verifier lets nobody compute with such a pointer: it becomes a number.
+        return Scalar(e.launder(e.b.address(maps.address(e, operand))), kind)
+    whole = e.value(operand)
+    if isinstance(whole, Remote):
+        return Scalar(whole.address, kind)
+    return Scalar(e.b.address(e.place(whole).pointer), kind)
+
+
+def _step(e: Emitter, node: ast.Unary) -> Operand:
+    kind = e.type(node)
+    amount = kind.target.size or 1 if isinstance(kind, Pointer) else 1
+    by = str(amount if node.operator == "++" else -amount)
+    if isinstance(node.operand, ast.MapRef | ast.MapIndex):
+        return maps.step(e, node.operand, by, kind, node.postfix)
+    old = e.number(node.operand)
+    new = memory.fit(e, e.b.add(old, by), kind)
+    store_variable(e, node.operand, Scalar(new, kind))
+    return Scalar(old if node.postfix else new, kind)
+
+
+_UNARY: dict[str, Callable[[Emitter, ast.Unary], Operand]] = {
+    "!": _not,
+    "-": _negate,
+    "~": _invert,
+    "*": _follow,
+    "&": _address_of,
+    "++": _step,
+    "--": _step,
+}
+
+
+def store_variable(e: Emitter, node: ast.Expr, operand: Operand) -> None:
+    """Assign to a variable."""
+    if not isinstance(node, ast.Variable):
+        raise InternalError(f"cannot assign to {type(node).__name__}")
+    info = e.checked.variables[node]
+    place = e.variable(info)
+    if place.register is not None:
+        value = memory.convert(e, operand, info.type)
+        e.b.store(memory.number(e, value), place.register)
+        return
+    memory.write(e, operand, e.variable_pointer(info), info.type)
+
+
+def _ternary(e: Emitter, node: ast.Ternary) -> Operand:
+    known = e.checked.constants.get(node.condition)
+    if known is not None:
+        chosen = node.other if not known else (node.then or node.condition)
+        return memory.convert(e, e.value(chosen), e.type(node))
+    if e.type(node).scalar and _continues(e, node, node.other):
+        return _chain(e, node)
+    first = e.value(node.condition)
+    held = Scalar(memory.number(e, first), first.type) if node.then is None else None
+    condition = e.b.truth(held.value) if held is not None else memory.truth(e, first)
+    then = (lambda: held) if held is not None else (lambda: e.value(node.then) if node.then else None)
+    return choose(e, condition, then, lambda: e.value(node.other), e.type(node))
+
+
+def _continues(e: Emitter, node: ast.Ternary, other: ast.Expr) -> bool:
+    """Whether *other*, of ``a ? b : other``, goes on with a choice of the same type."""
+    return (
+        isinstance(other, ast.Ternary)
+        and node.then is not None
+        and other.then is not None
+        and not {other, other.condition} & e.checked.constants.keys()
+        and e.type(other) == e.type(node)
+    )
+
+
+def _chain(e: Emitter, node: ast.Ternary) -> Operand:
+    """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
+    kind, done = e.type(node), e.b.block()
+    ways: list[tuple[str, Any]] = []
+
+    def meet(value: ast.Expr) -> None:
+        ways.append((memory.number(e, memory.convert(e, e.value(value), kind)), e.b.current))
+        e.b.jump(done)
+
+    link: ast.Expr = node
+    while isinstance(link, ast.Ternary) and link.then is not None:
+        first, second = e.b.block(), e.b.block()
+        e.b.branch(memory.truth(e, e.value(link.condition)), first, second)
+        e.b.start(first)
+        meet(link.then)
+        e.b.start(second)
+        if not _continues(e, link, link.other):
+            break
+        link = link.other
+    meet(link.other if isinstance(link, ast.Ternary) else link)
+    e.b.start(done)
+    return Scalar(e.b.phi("i64", ways), kind)
+
+
+def choose(
+    e: Emitter,
+    condition: str,
+    then: Callable[[], Operand | None],
+    other: Callable[[], Operand | None],
+    kind: Type,
+) -> Operand:
+    """The value of one of two branches, converted to *kind*; a branch that gives None does not end."""
+    first, second, done = e.b.block(), e.b.block(), e.b.block()
+    target = None if kind.scalar or isinstance(kind, Void) else e.temporary(kind.size)
+    e.b.branch(condition, first, second)
+    ways: list[tuple[str, Any]] = []
+    for block, branch in ((first, then), (second, other)):
+        e.b.start(block)
+        got = branch()
+        if not e.b.closed:
+            if target is not None and got is not None:
+                memory.write(e, got, target, kind)
+            elif kind.scalar and got is not None:
+                value = memory.number(e, memory.convert(e, got, kind))
+                ways.append((value, e.b.current))
+            e.b.jump(done)
+    e.b.start(done)
+    if target is not None:
+        return Memory(target, kind)
+    if not kind.scalar:
+        return Nothing(VOID)
+    return Scalar(e.b.phi("i64", ways) if ways else "0", kind)
+
+
+def _if(e: Emitter, node: ast.If) -> Operand:
+    from pytrace.codegen.lower import statements
+
+    kind = e.checked.types.get(node, VOID)
+    chain = e.program.plan.chains.get(node)
+    if chain is not None:
+        _long_chain(e, node, chain)
+        return Nothing(VOID)
+
+    def run(block: ast.Block | ast.If | None) -> Operand | None:
+        if isinstance(block, ast.If):
+            return e.value(block)
+        return statements.block(e, block, kind) if block is not None else None
+
+    known = e.checked.constants.get(node.condition)
+    if known is not None:
+        return run(node.then if known else node.other) or Nothing(VOID)
+    with e.temporaries():
+        condition = memory.truth(e, e.value(node.condition))
+    return choose(e, condition, lambda: run(node.then), lambda: run(node.other), kind)
+
+
+def _long_chain(e: Emitter, node: ast.If, chain: Chain) -> None:
+    """``if … else if …`` with groups of branches in functions, each of which says when none of its own was taken."""
+    from pytrace.codegen.lower import loops, statements
+
+    none = e.reserve(8)
+    done = e.b.block()
+    for group in chain.groups:
+        e.b.store("0", e.area(none))
+        loops.in_function(e, node.span, partial(_arms, arms=group, none=none))
+        further = e.b.block()
+        e.b.branch(e.b.truth(e.b.load(e.area(none))), further, done)
+        e.b.start(further)
+    if chain.other is not None:
+        statements.block(e, chain.other)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
+    """The first branch of *arms* whose condition holds; with none of them a mark at the scratch offset *none*."""
+    from pytrace.codegen.lower import statements
+
+    done = e.b.block()
+    for arm in arms:
+        then, other = e.b.block(), e.b.block()
+        with e.temporaries():
+            e.b.branch(memory.truth(e, e.value(arm.condition)), then, other)
+        e.b.start(then)
+        statements.block(e, arm.then)
+        e.b.jump(done)
+        e.b.start(other)
+    e.b.store("1", e.area(none))
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _block(e: Emitter, node: ast.BlockExpr) -> Operand:
+    from pytrace.codegen.lower import statements
+
+    return statements.block(e, node.block, e.checked.types.get(node, VOID)) or Nothing(VOID)
+
+
+def _cast(e: Emitter, node: ast.Cast) -> Operand:
+    return cast(e, e.value(node.operand), e.type(node))
+
+
+def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
+    """An explicit conversion."""
+    source = operand.type
+    if isinstance(kind, Pointer) and isinstance(source, Array | String):
+        return Scalar(_array_address(e, operand), kind)
+    if isinstance(kind, Bool) and isinstance(source, String):
+        # A string is true when it has a first byte.
+        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), kind)
+    if isinstance(kind, Array) and source.scalar and isinstance(kind.element, Int | Bool):
+        pointer = e.temporary(8)
+        e.b.store(memory.number(e, operand), pointer)
+        return Memory(pointer, kind)
+    if isinstance(kind, Array) and isinstance(source, String):
+        whole = memory.convert(e, operand, String(kind.size))
+        return Memory(e.place(whole).pointer, kind)
+    if isinstance(kind, Array | Struct) and isinstance(operand, Memory):
+        return Memory(operand.pointer, kind, operand.align)
+    if isinstance(kind, Array | Struct) and isinstance(operand, Remote):
+        return Remote(operand.address, kind, operand.space, operand.direct)
+    if isinstance(kind, String) and isinstance(source, Array):
+        return memory.convert(e, as_string(operand, source.size), kind)
+    return memory.convert(e, operand, kind)
+
+
+def _array_address(e: Emitter, operand: Operand) -> Value:
+    """The address of an array, as a number to compute with."""
+    if isinstance(operand, Remote):
+        return e.launder(operand.address) if operand.direct else operand.address
+    return e.launder(e.b.address(e.place(operand).pointer))
+
+
+def as_string(operand: Operand, capacity: int) -> Operand:
+    """Bytes in memory, looked at as a string."""
+    if isinstance(operand, Memory):
+        return Memory(operand.pointer, String(capacity), operand.align)
+    if isinstance(operand, Remote):
+        return Remote(operand.address, String(capacity), operand.space)
+    raise InternalError(f"{operand.type} is not text")
+
+
+def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
+    kind = e.type(node)
+    if len(node.members) <= events.IN_REGISTERS:
+        return Parts(kind, tuple(in_order(e, node.members)))
+    # So many members do not fit registers and stack.
+    members, offsets, _ = memory.members_of(kind)
+    pointer = e.scratch(kind.size)
+    memory.zero(e, pointer, kind.size)
+    for member, of, offset in zip(node.members, members, offsets, strict=True):
+        with e.temporaries():
+            memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
+    return Memory(pointer, kind)
+
+
+def settled(e: Emitter, operand: Operand) -> Operand:
+    """The operand in a form that later expressions do not change."""
+    return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
+
+
+def in_order(e: Emitter, nodes: Sequence[ast.Expr]) -> list[Operand]:
+    """The values of several expressions, each as it is before the next one is evaluated."""
+    found = []
+    for at, node in enumerate(nodes):
+        operand = settled(e, e.value(node))
+        if not operand.type.scalar and any(changes(e.checked, later) for later in nodes[at + 1 :]):
+            operand = memory.copied(e, operand)
+        found.append(operand)
+    return found
+
+
+def _field(e: Emitter, node: ast.FieldAccess) -> Operand:
+    return access.field(e, node)
+
+
+def _tuple_access(e: Emitter, node: ast.TupleAccess) -> Operand:
+    return memory.member_of(e, e.value(node.base), node.index)
+
+
+def _index(e: Emitter, node: ast.Index) -> Operand:
+    return access.index(e, node)
+
+
+def _map(e: Emitter, node: ast.MapRef | ast.MapIndex) -> Operand:
+    return maps.read(e, node)
+
+
+def _name(e: Emitter, node: ast.Identifier | ast.Call) -> Operand:
+    return calls.call(e, node)
+
+
+def _comptime(e: Emitter, node: ast.Comptime) -> Operand:
+    return e.value(node.operand)
+
+
+def _type_info(e: Emitter, node: ast.TypeInfo) -> Operand:
+    return e.value(e.checked.static[node]["record"])
+
+
+def _binary(e: Emitter, node: ast.Binary) -> Operand:
+    return operators.binary(e, node)
+
+
+_EMIT: dict[type[ast.Expr], Callable[[Emitter, Any], Operand]] = {
+    ast.IntLiteral: _literal,
+    ast.BoolLiteral: _literal,
+    ast.StringLiteral: _literal,
+    ast.Variable: _variable,
+    ast.Unary: _unary,
+    ast.Binary: _binary,
+    ast.Ternary: _ternary,
+    ast.Cast: _cast,
+    ast.TupleLiteral: _tuple,
+    ast.RecordLiteral: _tuple,
+    ast.TypeInfo: _type_info,
+    ast.FieldAccess: _field,
+    ast.TupleAccess: _tuple_access,
+    ast.Index: _index,
+    ast.MapRef: _map,
+    ast.MapIndex: _map,
+    ast.Identifier: _name,
+    ast.Call: _name,
+    ast.If: _if,
+    ast.BlockExpr: _block,
+    ast.Comptime: _comptime,
+    ast.TypeInfo: _type_info,
+}
+

@@ -1,0 +1,262 @@
+"""Struct members, array elements, and what pointers point to."""
+
+from __future__ import annotations
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import contexts, events, memory
+from pytrace.codegen.emit.contexts import text_view
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.provenance import origin
+from pytrace.codegen.ir.builder import Block, Value
+from pytrace.codegen.ir.operands import Memory, Operand, Remote, Scalar
+from pytrace.codegen.lower.operators import target_size
+from pytrace.core.diagnostics import InternalError, PlacedError
+from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import FieldPath, Slot
+
+
+def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
+    """What a pointer points to, as a value of *kind*."""
+    if not isinstance(pointer, Pointer):
+        raise InternalError(f"{pointer} is no pointer")
+    return at_address(e, _address(e, operand), kind, pointer.space, _direct(operand, pointer))
+
+
+def _address(e: Emitter, operand: Operand) -> Value:
+    """A pointer to be followed: the register itself while plain loads may follow it."""
+    return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
+
+
+def _direct(operand: Operand, _pointer: Pointer) -> bool:
+    """Whether plain loads may follow: only while the verifier still knows where the register came from."""
+    return isinstance(operand, Scalar) and operand.direct
+
+
+def at_address(e: Emitter, address: Value, kind: Type, space: AddressSpace, direct: bool) -> Operand:
+    """A value that lies at an address."""
+    if space is AddressSpace.BPF and direct:
+        pointer = e.b.pointer(address)
+        return memory.load(e, pointer, kind) if kind.scalar else Memory(pointer, kind)
+    # Memory of the program whose provenance is lost is kernel memory like any other.
+    where = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
+    remote = Remote(address, kind, where, direct)
+    return _scalar_at(e, remote) if kind.scalar else remote
+
+
+def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
+    if not remote.direct:
+        return memory.read_scalar(e, remote.address, remote.type, remote.space)
+    got = memory.load(e, e.b.pointer(remote.address), remote.type)
+    kind = remote.type
+    return Scalar(got.value, kind, direct=isinstance(kind, Pointer) and kind.trusted)
+
+
+# ---------------------------------------------------------------------------------------------- members
+
+
+def field(e: Emitter, node: nodes.FieldAccess) -> Operand:
+    """A member of a struct, of what a pointer points to, of a record, or of ``args``."""
+    path = e.checked.fields[node]
+    kind = e.type(node)
+    if path.how == "argument":
+        if path.argument is None:
+            raise InternalError("argument without a place")
+        return text_view(contexts.argument(e, path.argument), kind)
+    base = e.value(node.base)
+    if path.how == "record":
+        return memory.member_of(e, base, path.index)
+    if path.how == "pointer":
+        pointer = e.type(node.base)
+        if not isinstance(pointer, Pointer):
+            raise InternalError(f"{pointer} is no pointer")
+        base = _target(e, base, pointer)
+    distance = load_time_values.member_offset(e, node, path, movable=isinstance(base, Remote))
+    return text_view(_member(e, base, path, kind, distance), kind)
+
+
+def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
+    if isinstance(base, Scalar) and base.pointer:
+        return Memory(base.pointer, pointer.target, 8, context=True)
+    address = _address(e, base)
+    direct = _direct(base, pointer)
+    if pointer.space is AddressSpace.BPF and direct:
+        return Memory(e.b.pointer(address), pointer.target, 8)
+    where = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else memory.resolve_space(e, pointer.space)
+    return Remote(address, pointer.target, where, direct)
+
+
+def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Value) -> Operand:
+    if path.bit_size:
+        return _bitfield(e, base, path, kind)
+    if isinstance(base, Remote):
+        address = e.b.add(base.address, distance) if distance != "0" else base.address
+        remote = Remote(address, path.type, base.space, base.direct)
+        return _scalar_at(e, remote) if path.type.scalar else remote
+    whole = e.place(base)
+    align = memory.natural(whole.align, path.offset)
+    pointer = e.b.offset(whole.pointer, path.offset)
+    if path.type.scalar:
+        got = memory.load(e, pointer, path.type, align)
+        return contexts.typed(e, got.value, path.type) if whole.context else got
+    return Memory(pointer, path.type, align, whole.context)
+
+
+def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
+    """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page.
+
+    The bits are a number without sign: who writes ``int open : 1`` means a flag that is 0 or 1. All bits of a type
+    are that type.
+    """
+    start = path.offset + path.bit_offset // 8
+    shift = path.bit_offset % 8
+    size = (shift + path.bit_size + 7) // 8
+    first = _bytes(e, base, start, min(size, 8))
+    value = e.b.op("lshr", first, str(shift)) if shift else first
+    if size > 8:
+        rest = _bytes(e, base, start + 8, 1)
+        value = e.b.op("or", value, e.b.op("shl", rest, str(64 - shift)))
+    signed = memory.is_signed(kind) and path.bit_size == memory.bits(kind)
+    return Scalar(e.b.fit(value, path.bit_size, True) if signed else e.b.low_bits(value, path.bit_size), kind)
+
+
+def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:
+    """*size* bytes as an unsigned number, least significant first."""
+    if isinstance(base, Remote):
+        cell = e.cell
+        e.b.store("0", cell)
+        memory.read(e, cell, size, e.b.add(base.address, str(offset)), base.space)
+        return e.b.load(cell)
+    whole = e.place(base)
+    value = "0"
+    for at in range(size):
+        byte = e.b.load(e.b.offset(whole.pointer, offset + at), 8)
+        value = e.b.op("or", value, e.b.op("shl", byte, str(8 * at)))
+    return value
+
+
+def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Value:
+    """Address of a struct, or of what a pointer points to, in a register whose type the verifier knows.
+
+    Helpers that take typed pointers ask for that. Pointers of iterators may be null: then code goes on at *missing*.
+
+    Raises:
+        PlacedError: the value was not reached from the probe's arguments alone.
+    """
+    whole, node = node, origin(e, node)
+    if e.program.unit.kind.name == "iter" and isinstance(node, nodes.FieldAccess):
+        path = e.checked.fields[node]
+        distance = load_time_values.member_offset(e, node, path, movable=True)
+        if isinstance(node.base, nodes.Identifier):
+            address = e.b.load(e.b.offset(e.context, path.offset))
+        else:
+            address = e.b.add(typed_address(e, node.base, missing), distance)
+            if path.type.scalar:
+                address = e.b.load(e.b.pointer(address))
+        return _not_null(e, address, missing) if path.type.scalar else address
+    maybe_null = _unchecked_argument(e, node)
+    if maybe_null is not None:
+        return _not_null(e, contexts.slot(e, maybe_null.index), missing)
+    if isinstance(node, nodes.FieldAccess) and origin(e, node.base) is not node.base:
+        path = e.checked.fields[node]
+        distance = load_time_values.member_offset(e, node, path, movable=True)
+        address = e.b.add(typed_address(e, node.base, missing), distance)
+        return e.b.load(e.b.pointer(address)) if path.type.scalar else address
+    operand = e.value(node)
+    if isinstance(operand, Remote) and operand.direct:
+        return operand.address
+    if isinstance(operand, Scalar) and operand.direct:
+        return operand.value
+    raise PlacedError(
+        "the kernel must know the type of this pointer",
+        whole.span,
+        hints=("reach it from args (ctx in iterators), not through a map or a variable that changes",),
+    )
+
+
+def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
+    """The slot of a struct pointer among the arguments of a raw tracepoint, which the verifier may take for null."""
+    if e.program.unit.kind.name != "rawtracepoint" or not isinstance(node, nodes.FieldAccess):
+        return None
+    item = e.checked.fields[node].argument
+    if item is None or not isinstance(item.type, Pointer) or not isinstance(item.type.target, Struct):
+        return None
+    return item.place if isinstance(item.place, Slot) and not item.type.trusted else None
+
+
+def _not_null(e: Emitter, address: Value, missing: Block) -> Value:
+    """*address*, after a check for null."""
+    there = e.b.block()
+    e.b.branch(e.b.icmp("eq", address, "0"), missing, there)
+    e.b.start(there)
+    return address
+
+
+# ---------------------------------------------------------------------------------------------- elements
+
+
+def index(e: Emitter, node: nodes.Index) -> Operand:
+    """``base[index]``."""
+    base_type, kind = e.type(node.base), e.type(node)
+    known = e.checked.constants.get(node.index)
+    if isinstance(base_type, Pointer):
+        return _pointer_index(e, node, base_type, kind)
+    base = e.value(node.base)
+    if isinstance(base_type, Array | String):
+        element = base_type.element if isinstance(base_type, Array) else kind
+        if known is not None:
+            return text_view(_element(e, base, element, str(int(known) * element.size)), kind)
+        return _checked_element(e, node, base, base_type, element)
+    if known is None:
+        raise InternalError("tuple index is not constant")
+    return memory.member_of(e, base, int(known))
+
+
+def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, kind: Type) -> Operand:
+    base = e.value(node.base)
+    start = memory.number(e, base)
+    by = e.b.mul(e.number(node.index), str(target_size(pointer)))
+    space = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else pointer.space
+    return text_view(at_address(e, e.b.add(start, by), kind, space, direct=False), kind)
+
+
+def _element(e: Emitter, base: Operand, element: Type, distance: Value) -> Operand:
+    if isinstance(base, Remote):
+        # The verifier lets BTF pointers be read at constant offsets only.
+        direct = base.direct and distance.isdigit()
+        remote = Remote(e.b.add(base.address, distance), element, base.space, direct)
+        return _scalar_at(e, remote) if element.scalar else remote
+    whole = e.place(base)
+    offset = int(distance) if distance.isdigit() else None
+    align = memory.natural(whole.align, offset) if offset is not None else min(whole.align, element.align)
+    pointer = e.b.offset(whole.pointer, distance if offset is None else offset)
+    return memory.load(e, pointer, element, align) if element.scalar else Memory(pointer, element, align)
+
+
+def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, element: Type) -> Operand:
+    """An element by a variable index: outside of the array it is reported and zero."""
+    count = whole.count if isinstance(whole, Array) else whole.size
+    at = e.b.opaque(e.number(node.index))
+    place = base if isinstance(base, Remote) else _addressable(e, base)
+    target = e.temporary(element.size)
+    good, bad, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("ult", at, str(count)), good, bad, likely=True)
+    e.b.start(good)
+    distance = e.b.mul(at, str(element.size)) if element.size != 1 else at
+    memory.write(e, _element(e, place, element, distance), target, element)
+    e.b.jump(done)
+    e.b.start(bad)
+    memory.zero(e, target, element.size, 8 if element.size % 8 == 0 else 1)
+    if e.checked.static.get(node, {}).get("check"):
+        events.report(e, node, "array_bounds")
+    e.b.jump(done)
+    e.b.start(done)
+    found = Memory(target, element)
+    return memory.load(e, target, element) if element.scalar else found
+
+
+def _addressable(e: Emitter, base: Operand) -> Memory:
+    """Memory that may be read at a variable offset: the verifier allows that for map values, and for the stack too."""
+    return e.place(base)
+
+

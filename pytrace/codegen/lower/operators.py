@@ -1,0 +1,156 @@
+"""Arithmetic, logic and comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen.emit import comparison, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import BOOL, Pointer, Type
+from pytrace.frontend.ast import nodes
+
+_PLAIN = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
+_ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def binary(e: Emitter, node: nodes.Binary) -> Operand:
+    """The value of a binary expression."""
+    if node.operator in ("&&", "||"):
+        return _logical(e, node)
+    if node.operator in ("==", "!="):
+        from pytrace.codegen.lower.expressions import in_order
+
+        equal = comparison.equal(e, *in_order(e, (node.left, node.right)))
+        if node.operator == "!=":
+            equal = e.b.define(f"xor i1 {equal}, true")
+        return Scalar(e.b.number(equal), BOOL)
+    left = e.number(node.left)
+    right = e.number(node.right)
+    signed = bool(e.checked.static.get(node, {}).get("signed", False))
+    if node.operator in _ORDER:
+        predicate = ("s" if signed else "u") + _ORDER[node.operator]
+        return Scalar(e.b.number(e.b.icmp(predicate, left, right)), BOOL)
+    left, right = _scale(e, e.type(node.left), left, right, e.type(node.right))
+    result = arithmetic(e, node, node.operator, left, right, signed)
+    if e.script.sparing:
+        # LLVM may not change the order of a long sum, for which it would have all operands at the same time.
+        result = e.b.opaque(result)
+    return Scalar(result, e.type(node))
+
+
+def _scale(e: Emitter, left_type: Type, left: Value, right: Value, right_type: Type) -> tuple[Value, Value]:
+    """Pointer arithmetic counts in elements."""
+    if isinstance(left_type, Pointer) and not isinstance(right_type, Pointer):
+        right = scaled(e, right, left_type)
+    elif isinstance(right_type, Pointer) and not isinstance(left_type, Pointer):
+        left = scaled(e, left, right_type)
+    return left, right
+
+
+def scaled(e: Emitter, count: Value, pointer: Pointer) -> Value:
+    """*count* elements in bytes."""
+    size = target_size(pointer)
+    return count if size == 1 else e.b.mul(count, str(size))
+
+
+def target_size(pointer: Pointer) -> int:
+    """Bytes of a pointer's target; 1 for void and for what has no size."""
+    return pointer.target.size or 1
+
+
+def _logical(e: Emitter, node: nodes.Binary) -> Operand:
+    other, done = e.b.block(), e.b.block()
+    left = memory.truth(e, e.value(node.left))
+    start = e.b.current
+    decided = "0" if node.operator == "&&" else "1"
+    if node.operator == "&&":
+        e.b.branch(left, other, done)
+    else:
+        e.b.branch(left, done, other)
+    e.b.start(other)
+    right = e.b.number(memory.truth(e, e.value(node.right)))
+    end = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    return Scalar(e.b.phi("i64", [(decided, start), (right, end)]), BOOL)
+
+
+def arithmetic(e: Emitter, node: nodes.Node, operator: str, left: Value, right: Value, signed: bool) -> Value:
+    """A 64-bit operation (``+ - * / % & | ^ << >>``); *node* is where a division by zero is reported."""
+    if operator in _PLAIN:
+        return e.b.op(_PLAIN[operator], left, right)
+    emit = _SPECIAL.get(operator)
+    if emit is None:
+        raise InternalError(f"no code for operator {operator}")
+    return emit(e, node, left, right, signed)
+
+
+def _shift_left(e: Emitter, _node: nodes.Node, left: Value, right: Value, _signed: bool) -> Value:
+    return e.b.op("shl", left, e.b.op("and", right, "63"))
+
+
+def _shift_right(e: Emitter, _node: nodes.Node, left: Value, right: Value, signed: bool) -> Value:
+    return e.b.op("ashr" if signed else "lshr", left, e.b.op("and", right, "63"))
+
+
+def _divide(e: Emitter, node: nodes.Node, left: Value, right: Value, signed: bool) -> Value:
+    return _guarded(e, node, right, lambda: _quotient(e, left, right, signed))
+
+
+def _modulo(e: Emitter, node: nodes.Node, left: Value, right: Value, signed: bool) -> Value:
+    return _guarded(e, node, right, lambda: _remainder(e, left, right, signed))
+
+
+_SPECIAL: dict[str, Callable[[Emitter, nodes.Node, Value, Value, bool], Value]] = {
+    "<<": _shift_left,
+    ">>": _shift_right,
+    "/": _divide,
+    "%": _modulo,
+}
+
+
+def _magnitude(e: Emitter, value: Value) -> tuple[Value, Value]:
+    negative = e.b.icmp("slt", value, "0")
+    return negative, e.b.select(negative, e.b.sub("0", value), value)
+
+
+def _quotient(e: Emitter, left: Value, right: Value, signed: bool) -> Value:
+    # The v3 instruction set has no signed division.
+    if not signed:
+        return e.b.op("udiv", left, right)
+    left_negative, left_size = _magnitude(e, left)
+    right_negative, right_size = _magnitude(e, right)
+    size = e.b.op("udiv", left_size, right_size)
+    differ = e.b.define(f"xor i1 {left_negative}, {right_negative}")
+    return e.b.select(differ, e.b.sub("0", size), size)
+
+
+def _remainder(e: Emitter, left: Value, right: Value, signed: bool) -> Value:
+    if not signed:
+        return e.b.op("urem", left, right)
+    negative, size = _magnitude(e, left)
+    rest = e.b.op("urem", size, _magnitude(e, right)[1])
+    return e.b.select(negative, e.b.sub("0", rest), rest)
+
+
+def _guarded(e: Emitter, node: nodes.Node, divisor: Value, divide: Callable[[], Value]) -> Value:
+    """Division by zero is reported and gives 1."""
+    from pytrace.codegen.emit import events
+
+    if divisor.lstrip("-").isdigit() and int(divisor):
+        return divide()
+    zero, good, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", divisor, "0"), zero, good, likely=False)
+    e.b.start(zero)
+    events.report(e, node, "division_by_zero")
+    zero_end = e.b.current
+    e.b.jump(done)
+    e.b.start(good)
+    value = divide()
+    good_end = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.phi("i64", [("1", zero_end), (value, good_end)])

@@ -1,0 +1,195 @@
+"""Statements, one function for each node class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytrace.codegen.analysis.aliasing import overlaps
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter, Loop
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.lower import aggregates, loops, maps, operators
+from pytrace.codegen.lower.expressions import store_variable
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import VOID, Pointer, Type, Void
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
+
+
+def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
+    """Run a block; its value when *kind* is not void."""
+    for piece in e.program.plan.pieces(node):
+        if piece.apart:
+            _apart(e, piece.statements)
+        else:
+            for statement in piece.statements:
+                run(e, statement)
+    if node.value is None or node.value in e.checked.dead or e.b.closed:
+        return None
+    if isinstance(kind, Void):
+        with e.temporaries():
+            e.value(node.value)
+        return None
+    return e.value(node.value)
+
+
+def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
+    """Run statements in a function of their own."""
+    alive = [statement for statement in statements if statement not in e.checked.dead]
+    if not alive or e.b.closed:
+        return
+
+    def body(inner: Emitter) -> None:
+        for statement in alive:
+            run(inner, statement)
+
+    e.at(alive[0].span)
+    loops.in_function(e, alive[0].span, body)
+
+
+def run(e: Emitter, node: nodes.Stmt) -> None:
+    """Run a statement, unless it cannot be reached."""
+    if node in e.checked.dead or e.b.closed:
+        return
+    emit = _EMIT.get(type(node))
+    if emit is None:
+        raise InternalError(f"no code for {type(node).__name__}")
+    e.at(node.span)
+    with e.temporaries():
+        emit(e, node)
+
+
+def _expression(e: Emitter, node: nodes.ExprStmt) -> None:
+    e.value(node.value)
+
+
+def _discard(e: Emitter, node: nodes.Discard) -> None:
+    e.value(node.value)
+
+
+def _let(e: Emitter, node: nodes.Let) -> None:
+    info = e.checked.variables[node.variable]
+    if node.value is not None:
+        store_variable(e, node.variable, e.value(node.value))
+    elif info.type.scalar:
+        store_variable(e, node.variable, Scalar("0", info.type))
+    else:
+        memory.zero(e, e.variable_pointer(info), info.type.size)
+
+
+def _assign(e: Emitter, node: nodes.Assign) -> None:
+    if node.operator == "=":
+        _plain_assign(e, node)
+        return
+    operator = node.operator[:-1]
+    target, kind = node.target, _slot_type(e, node.target)
+    by = e.number(node.value)
+    if isinstance(kind, Pointer) and operator in "+-":
+        by = operators.scaled(e, by, kind)
+    if isinstance(target, nodes.MapRef | nodes.MapIndex) and maps.atomic(kind):
+        step, change = ("+", e.b.sub("0", by)) if operator == "-" else (operator, by)
+        if step in maps.ATOMIC:
+            maps.change(e, target, step, change, kind)
+            return
+    signed = bool(e.checked.static.get(node, {}).get("signed", False))
+
+    def new(old: Value) -> Scalar:
+        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), kind), kind)
+
+    if isinstance(target, nodes.MapIndex):
+        maps.recompute(e, target, new)
+    else:
+        _store(e, target, new(e.number(target)))
+
+
+def _slot_type(e: Emitter, target: nodes.Expr) -> Type:
+    if isinstance(target, nodes.Variable):
+        return e.checked.variables[target].type
+    info: MapInfo = maps.info_of(e, target)[0]
+    return info.value
+
+
+def _plain_assign(e: Emitter, node: nodes.Assign) -> None:
+    target = node.target
+    if isinstance(target, nodes.MapRef | nodes.MapIndex):
+        info = maps.info_of(e, target)[0]
+        if info.value.aggregate:
+            _assign_aggregate(e, target, node.value)
+            return
+    operand = e.value(node.value)
+    if not isinstance(target, nodes.MapIndex) and not operand.type.scalar and overlaps(e.checked, node.value, target):
+        operand = memory.detached(e, operand, _slot_type(e, target))
+    _store(e, target, operand)
+
+
+def _assign_aggregate(e: Emitter, target: nodes.MapRef | nodes.MapIndex, value: nodes.Expr) -> None:
+    """``@m = count()``; the call may be the last thing in a block."""
+    while isinstance(value, nodes.BlockExpr) and value.block.value is not None:
+        for statement in value.block.statements:
+            run(e, statement)
+        if e.b.closed:
+            return
+        value = value.block.value
+    if not isinstance(value, nodes.Call | nodes.Identifier):
+        raise InternalError("an aggregate is assigned by its function")
+    aggregates.assign(e, target, value)
+
+
+def _store(e: Emitter, target: nodes.Expr, operand: Operand) -> None:
+    if isinstance(target, nodes.MapRef | nodes.MapIndex):
+        maps.assign(e, target, operand)
+    else:
+        store_variable(e, target, operand)
+
+
+def _unroll(e: Emitter, node: nodes.Unroll) -> None:
+    rounds = int(e.checked.constants[node.count])
+    if node in e.program.plan.loops:
+        loops.run(e, node.span, str(rounds), lambda inner, _index: _body(inner, node.body))
+        return
+    done = e.b.block()
+    for _ in range(rounds):
+        again = e.b.block()
+        e.loops.append(Loop(done, again))
+        block(e, node.body)
+        e.loops.pop()
+        e.b.jump(again)
+        e.b.start(again)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _body(e: Emitter, node: nodes.Block) -> None:
+    block(e, node)
+
+
+def _break(e: Emitter, _node: nodes.Break) -> None:
+    loops.leave(e)
+
+
+def _continue(e: Emitter, _node: nodes.Continue) -> None:
+    loop = e.loops[-1]
+    if loop.again is not None:
+        e.b.jump(loop.again)
+    else:
+        e.b.ret("0")
+
+
+def _return(e: Emitter, node: nodes.Return) -> None:
+    e.leave(e.value(node.value) if node.value is not None else None)
+
+
+_EMIT: dict[type[nodes.Stmt], Callable[[Emitter, Any], None]] = {
+    nodes.ExprStmt: _expression,
+    nodes.Discard: _discard,
+    nodes.Let: _let,
+    nodes.Assign: _assign,
+    nodes.For: loops.for_each,
+    nodes.While: loops.while_true,
+    nodes.Unroll: _unroll,
+    nodes.Break: _break,
+    nodes.Continue: _continue,
+    nodes.Return: _return,
+}

@@ -1,0 +1,176 @@
+"""``--follow``: programs that keep the set of followed processes in the kernel, and the check that uses it.
+
+The process of ``-p`` or ``-c`` is known by its number in the tracer's pid namespace; what it forks, and what these fork
+in turn, is in a hash by process number in the initial namespace.  It is filled at the fork itself, by the process that
+forks, so the first instruction of the new one is followed.  What the process of ``-p`` had forked before is put in by
+the runtime (``pytrace.runtime.session.followed_processes``), which gets to know of it from an iterator over all tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter, Program, Script
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.module import HASH, Module
+from pytrace.codegen.lower.builtins.process_family import process_ids, task_field
+from pytrace.codegen.storage.data_sections import UNFOLLOWED
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import ProgramSpec, Target
+from pytrace.core.probes import known_kind
+from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
+
+MAP = "followed"
+ENTRIES = 32768
+"""Tasks that are followed at one time; the default limit of a machine's process numbers."""
+
+CATEGORY = "sched"
+FORK, FREE = "sched_process_fork", "sched_process_free"
+"""A task is born, in the context of its parent; the kernel forgets a task, a process's first thread last."""
+
+TASK = 8
+"""Offset of the task in ``struct bpf_iter__task``."""
+
+ROW = 16
+"""Bytes that the iterator writes for each process."""
+
+
+def wanted(checked: CheckedProgram) -> bool:
+    """Whether a program of the script checks for followed processes."""
+    return any(unit.follow for unit in checked.units)
+
+
+def declare(module: Module) -> None:
+    """The set: one entry for each task."""
+    module.map(MAP, {"type": HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
+
+
+def check(e: Emitter) -> Value:
+    """``i1``: the current process is the one of ``-p`` or ``-c``, or descends from it."""
+    itself = e.b.icmp("eq", process_ids(e, "tracer")[0], e.b.load(e.session("root")))
+    first, other, done = e.b.current, e.b.block(), e.b.block()
+    e.b.branch(itself, done, other)
+    e.b.start(other)
+    e.b.store(process_ids(e, "init")[0], e.cell, 32)
+    found = e.b.number(e.b.is_null(e.b.helper("map_lookup_elem", f"@{MAP}", e.cell)))
+    last = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.icmp("eq", e.b.phi("i64", [("0", first), (found, last)]), "0")
+
+
+def services(script: Script) -> tuple[ProgramSpec, ...]:
+    """The programs that keep the set, and for a process that runs already one that lists all tasks."""
+    keepers = (_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove))
+    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else keepers
+
+
+def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
+    """Whether the process may have forked before: not that of ``-c``; and whether the kernel can tell."""
+    return (options.pid is not None or options.ahead) and "task" in kernel.iterators()
+
+
+def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter, int], None]) -> ProgramSpec:
+    fields = script.kernel.tracepoint_fields(CATEGORY, event)
+    number = next((item for item in fields or () if item.name == member), None)
+    if number is None:
+        raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
+    if script.ahead is not None:
+        script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
+    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, {"category": CATEGORY, "event": event})
+    # 0 would keep the event from other users of the tracepoint.
+    return _service(script, f"follow_{event}", target, "1", lambda e: change(e, number.offset))
+
+
+def _lister(script: Script) -> ProgramSpec:
+    target = Target("iter:task", 0, {"iterator": "task", "pin": ""})
+    return _service(script, "follow_tasks", target, "0", _list)
+
+
+def _service(
+    script: Script, symbol: str, target: Target, result: str, write: Callable[[Emitter], None]
+) -> ProgramSpec:
+    """A program that is not the script's: *write* emits its body."""
+    kind = known_kind(target.probe.partition(":")[0])
+    span = script.checked.units[0].span
+    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span)
+    program = Program(script, unit, -1, frozenset())
+    text, scope = script.module.function(symbol, ("*ctx",), span, section=f"pytrace/{symbol}")
+    e = Emitter(program, text, scope, span, 0, None)
+    e.b.store(result, e.result)
+    write(e)
+    e.b.jump(e.exit)
+    e.finish()
+    script.layout.area(program.area, program.scratch.size)
+    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), service=True)
+
+
+def _list(e: Emitter) -> None:
+    """Write a :class:`pytrace.runtime.session.followed_processes.Task` for each process.
+
+    The one that reads is the tracer, in whose pid namespace the processes of ``/proc`` and of ``-p`` are numbered.
+    """
+    task = e.launder(e.b.load(e.b.offset(e.context, TASK)))
+    some, first = e.b.block(), e.b.block()
+    e.b.branch(e.b.truth(task), some, e.exit)
+    e.b.start(some)
+    process = _member(e, task, task_field(e, "tgid"), INT32)
+    e.b.branch(e.b.icmp("eq", _member(e, task, task_field(e, "pid"), INT32), process), first, e.exit)
+    e.b.start(first)
+    parent = _member(e, _member(e, task, task_field(e, "real_parent"), UINT64), task_field(e, "tgid"), INT32)
+    data = e.b.alloca(ROW)
+    for at, value in enumerate((process, parent, _number_here(e, task), "0")):
+        e.b.store(value, e.b.offset(data, 4 * at), 32)
+    file = e.b.load(e.b.pointer(e.b.load(e.context)))
+    e.b.helper("seq_write", file, data, str(ROW))
+
+
+def _number_here(e: Emitter, task: Value) -> Value:
+    """Process number of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
+    struct = e.script.kernel.struct("struct", "pid")
+    numbers = None if struct is None else struct.find("numbers")
+    upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
+    if struct is None or not isinstance(upid, Struct):
+        raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
+    if e.script.ahead is not None:
+        e.script.ahead.rely_on_size(upid)
+    own = _member(e, e.b.helper("get_current_task"), task_field(e, "thread_pid"), UINT64)
+    level = _member(e, own, load_time_values.struct_offset(e, struct, "level"), UINT32)
+    pid = _member(e, task, task_field(e, "thread_pid"), UINT64)
+    place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), e.b.mul(level, str(upid.size)))
+    return _member(e, place, load_time_values.struct_offset(e, upid, "nr"), INT32)
+
+
+def _member(e: Emitter, address: Value, offset: Value, kind: Type) -> Value:
+    """A member of a kernel object; 0 when it cannot be read, which is nobody's failure to report."""
+    e.b.helper("probe_read_kernel", e.cell, str(kind.size), e.b.add(address, offset))
+    return memory.load(e, e.cell, kind).value
+
+
+def _add(e: Emitter, offset: int) -> None:
+    on, off, full = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(check(e), on, off, likely=False)
+    e.b.start(off)
+    # The number may be that of a followed process that has ended, if the other program could not run at that moment.
+    _remove(e, offset)
+    e.b.jump(e.exit)
+    e.b.start(on)
+    # Threads come along: their numbers are those of no process.
+    e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
+    value = e.b.alloca(8)
+    e.b.store("1", value)
+    failed = e.b.helper("map_update_elem", f"@{MAP}", e.cell, value, "0")
+    e.b.branch(e.b.truth(failed), full, e.exit, likely=False)
+    e.b.start(full)
+    e.counter(*UNFOLLOWED)
+
+
+def _remove(e: Emitter, offset: int) -> None:
+    e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
+    e.b.helper("map_delete_elem", f"@{MAP}", e.cell)

@@ -1,0 +1,131 @@
+"""The unwind tables as programs see them: maps, and the function that finds the rule at an address.
+
+The session fills the maps (``pytrace.runtime.unwind.unwinder``):
+
+- :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count).
+- :data:`RANGES`, :data:`ROWS`: see :mod:`pytrace.core.unwind_format`.
+
+:data:`TOLD` has the processes without tables that have been reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytrace.codegen.ir.builder import Block, Builder, Value
+from pytrace.codegen.ir.module import HASH, LRU_HASH, Module
+from pytrace.core.unwind_format import RANGE_SIZE
+
+SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"
+"""Symbols of the maps."""
+
+PROCESSES = 8192
+TOLD_PROCESSES = 4096
+"""Processes without tables that are remembered, so that each is reported once."""
+
+RANGE_ENTRIES = 1 << 16
+ROW_ENTRIES = 1 << 20
+"""Rows of a session; the session makes the map larger when it knows to need more."""
+
+_ARRAY = 2
+_MMAPABLE = 1 << 10
+"""``BPF_F_MMAPABLE``: the session writes the array as memory."""
+
+_RANGE_STEPS, _ROW_STEPS = 13, 26
+"""Binary search: powers of two of the most ranges of a process and of the most rows of a binary."""
+
+RULE_FUNCTION = "unwind_rule"
+
+
+def to_data() -> dict[str, Any]:
+    """What the session must know: the symbols of the maps, and for how many rows there is room at least."""
+    return {"spaces": SPACES, "ranges": RANGES, "rows": ROWS, "room": ROW_ENTRIES}
+
+
+def declare(module: Module) -> None:
+    """The maps and the function that finds a rule."""
+    module.map(SPACES, {"type": HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
+    module.map(TOLD, {"type": LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
+    for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
+        module.map(
+            symbol,
+            {"type": _ARRAY, "key_size": 4, "value_size": size, "max_entries": entries, "map_flags": _MMAPABLE},
+        )
+    _rule_function(module)
+
+
+def _rule_function(module: Module) -> None:
+    """``unwind_rule(address, space)``: the low half of the row that holds at a user address; 0 without one."""
+    text, _ = module.function(RULE_FUNCTION, ("address", "space"), None)
+    b = Builder(text)
+    key = b.alloca(8)
+    none = b.block()
+    first, count = _halves(b, "%space")
+    at = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), "%address"))
+    entry = _entry(b, key, RANGES, at, none)
+    inside = b.block()
+    b.branch(b.icmp("ult", "%address", b.load(b.offset(entry, 8))), inside, none)
+    b.start(inside)
+    place = b.sub("%address", b.load(b.offset(entry, 16)))
+    first, count = _halves(b, b.load(b.offset(entry, 24)))
+    at = _search(
+        b, key, ROWS, _ROW_STEPS, first, count, lambda entry: b.icmp("ule", b.op("lshr", b.load(entry), "32"), place)
+    )
+    row = b.load(_entry(b, key, ROWS, at, none))
+    b.ret(b.op("and", row, str(0xFFFFFFFF)))
+    b.start(none)
+    b.ret("0")
+
+
+def _halves(b: Builder, value: Value) -> tuple[Value, Value]:
+    return b.op("and", value, str(0xFFFFFFFF)), b.op("lshr", value, "32")
+
+
+def _lookup(b: Builder, key: Value, symbol: str, index: Value) -> Value:
+    b.store(index, key, 32)
+    return b.helper("map_lookup_elem", f"@{symbol}", key)
+
+
+def _entry(b: Builder, key: Value, symbol: str, index: Value, none: Block) -> Value:
+    """Entry *index* of an array; continues at *none* when there is none (an index of -1)."""
+    entry = _lookup(b, key, symbol, index)
+    there = b.block()
+    b.branch(b.is_null(entry), none, there, likely=False)
+    b.start(there)
+    return entry
+
+
+def _search(
+    b: Builder, key: Value, symbol: str, steps: int, first: Value, count: Value, before: Callable[[Value], Value]
+) -> Value:
+    """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
+
+    Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here
+    is known to the verifier but the step, so it follows each round once and not each way through all of them.
+    """
+    found, step = b.register(), b.register()
+    end = b.add(first, count)
+    b.store(first, found)
+    b.store(str(1 << steps - 1), step)
+    head, try_it, look, compare, take, again, done = (b.block() for _ in range(7))
+    b.jump(head)
+    b.start(head)
+    b.branch(b.truth(b.load(step)), try_it, done)
+    b.start(try_it)
+    ahead = b.add(b.load(found), b.load(step))
+    b.branch(b.icmp("ule", ahead, end), look, again)
+    b.start(look)
+    entry = _lookup(b, key, symbol, b.sub(ahead, "1"))
+    b.branch(b.is_null(entry), again, compare)
+    b.start(compare)
+    b.branch(before(entry), take, again)
+    b.start(take)
+    b.store(ahead, found)
+    b.jump(again)
+    b.start(again)
+    b.store(b.op("lshr", b.load(step), "1"), step)
+    b.jump(head)
+    b.start(done)
+    last = b.load(found)
+    return b.select(b.icmp("eq", last, first), "-1", b.sub(last, "1"))

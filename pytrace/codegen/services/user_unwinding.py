@@ -1,0 +1,371 @@
+"""``dw_ustack``: the user stack unwound by tables (x86-64).
+
+Each frame is one round of ``bpf_loop``, whose registers are kept in scratch memory; so the verifier looks at one frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import contexts, events, memory
+from pytrace.codegen.emit.comparison import counted
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Block, Value
+from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.lower import loops
+from pytrace.codegen.lower.builtins.process_family import process_ids, task_field
+from pytrace.codegen.services.unwind_tables import RULE_FUNCTION, SPACES, TOLD, declare
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import Stack
+from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import location
+
+_NEW = "1"
+"""``BPF_NOEXIST``: only an update of what is not there succeeds."""
+_NO_STACK, _NO_TABLES = -14, -61
+"""``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
+
+_SITE = "dw_ustack"
+"""What stands for a helper where failures are counted."""
+_IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
+"""Offsets of an unwinding's state: registers, ranges of the process, frames found."""
+_EXACT = 40
+"""1 while ip is where the program is, 0 when it is a return address, which may lie behind its function's end."""
+_STATE_SIZE = 48
+
+_SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
+"""Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
+
+_RETURN_PROBES = 64
+"""Functions under a uretprobe that a task is in: ``MAX_URETPROBE_DEPTH`` of the kernel."""
+
+_USER_MODE = 3
+"""Privilege level in the code segment of a user program."""
+
+
+def stack(e: Emitter, node: nodes.Call | nodes.Identifier, kind: Stack) -> Operand:
+    """Unwind the current task's user stack into scratch memory."""
+    if not e.script.kernel.feature("bpf_loop"):
+        hints = ("ustack() follows frame pointers",)
+        raise TraceError("dw_ustack() needs a kernel with bpf_loop (Linux 5.17)", hints=hints)
+    if not e.script.unwinds:
+        e.script.unwinds = True
+        declare(e.module)
+    out, state = e.reserve(kind.size), e.reserve(_STATE_SIZE)
+    target = e.area(out)
+    memory.zero(e, target, kind.size)
+    e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
+    done = e.b.block()
+    _start(e, node, target, state, done)
+    site = e.script.layout.site(_SITE, location(node.span))
+    loops.run(e, node.span, str(kind.limit), lambda inner, index: _Frame(inner, kind, out, state, site).emit(index))
+    e.b.store(e.b.load(e.area(state + _COUNT)), e.area(out), 32)
+    e.b.jump(done)
+    e.b.start(done)
+    return Memory(e.area(out), kind)
+
+
+def _fail(e: Emitter, target: Value, code: int, done: Block) -> None:
+    e.b.store(str(code), target, 32)
+    e.b.jump(done)
+
+
+def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Value, state: int, done: Block) -> None:
+    """Find ranges and registers, or leave for *done* with an error in the stack."""
+    b = e.b
+    task = b.helper("get_current_task")
+    user, kernel_thread = b.block(), b.block()
+    b.branch(b.truth(_read_kernel(e, b.add(task, task_field(e, "mm")))), user, kernel_thread)
+    b.start(kernel_thread)
+    _fail(e, target, _NO_STACK, done)
+    b.start(user)
+    space = b.register()
+    known, unknown = b.block(), b.block()
+    b.branch(_find_space(e, space, process_ids(e, "tracer")[0]), known, unknown, likely=True)
+    b.start(unknown)
+    _find_parents_space(e, task, space, known)
+    _tell(e, node)
+    _fail(e, target, _NO_TABLES, done)
+    b.start(known)
+    b.store(b.load(space), e.area(state + _SPACE))
+    b.store("0", e.area(state + _COUNT))
+    b.store("1", e.area(state + _EXACT))
+    _registers(e, state)
+
+
+def _find_space(e: Emitter, space: Value, pid: Value) -> Value:
+    """``i1``: a process is known; then *space* is where its ranges are."""
+    b = e.b
+    b.store("0", space)
+    b.store(pid, e.cell, 32)
+    found = b.helper("map_lookup_elem", f"@{SPACES}", e.cell)
+    there, done = b.block(), b.block()
+    b.branch(b.is_null(found), done, there, likely=False)
+    b.start(there)
+    b.store(b.load(found), space)
+    b.jump(done)
+    b.start(done)
+    return b.truth(b.load(space))
+
+
+def _find_parents_space(e: Emitter, task: Value, space: Value, found: Block) -> None:
+    """Continue at *found* when the process is so young a child of a known one that the session has not seen it yet.
+
+    Until it executes a program it has its parent's mappings, and its memory names the same opened program file.
+    """
+    memory_type = e.script.kernel.struct("struct", "mm_struct")
+    if e.script.kernel.pid_namespace is not None or memory_type is None:
+        return
+    b, file = e.b, load_time_values.struct_offset(e, memory_type, "exe_file")
+    parent = _read_kernel(e, b.add(task, task_field(e, "real_parent")))
+    files = [
+        _read_kernel(e, b.add(_read_kernel(e, b.add(owner, task_field(e, "mm"))), file)) for owner in (task, parent)
+    ]
+    same, other = b.block(), b.block()
+    b.branch(b.icmp("eq", *files), same, other)
+    b.start(same)
+    number = b.op("and", _read_kernel(e, b.add(parent, task_field(e, "tgid"))), str(0xFFFFFFFF))
+    b.branch(_find_space(e, space, number), found, other)
+    b.start(other)
+
+
+def _tell(e: Emitter, node: nodes.Call | nodes.Identifier) -> None:
+    """Count that a process has no tables, and report it the first time."""
+    b = e.b
+    e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
+    b.store(process_ids(e, "tracer")[0], e.cell, 32)
+    failed = b.helper("map_update_elem", f"@{TOLD}", e.cell, e.cell, _NEW)
+    new, done = b.block(), b.block()
+    b.branch(b.truth(failed), done, new)
+    b.start(new)
+    events.report(e, node, "no_dwarf")
+    b.jump(done)
+    b.start(done)
+
+
+def _read_kernel(e: Emitter, address: Value) -> Value:
+    """A word of the kernel's memory; 0 when it cannot be read."""
+    e.b.helper("probe_read_kernel", e.cell, "8", address)
+    return e.b.load(e.cell)
+
+
+def _registers(e: Emitter, state: int) -> None:
+    """Registers of the user program: the context's, or those that the task entered the kernel with."""
+    b, row = e.b, e.program.unit.kind
+    if row.user:
+        _store_registers(e, state, lambda name: contexts.register(e, name))
+        return
+    entered, done = b.block(), b.block()
+    if row.program_type == "perf_event":
+        own = b.block()
+        level = b.op("and", contexts.register(e, "cs"), str(_USER_MODE))
+        b.branch(b.icmp("eq", level, str(_USER_MODE)), own, entered)
+        b.start(own)
+        _store_registers(e, state, lambda name: contexts.register(e, name))
+        b.jump(done)
+        b.start(entered)
+    saved = b.pointer(b.helper("task_pt_regs", b.helper("get_current_task_btf")))
+    table = contexts.registers(e)
+    _store_registers(e, state, lambda name: b.load(b.offset(saved, table.offset(name))))
+    b.jump(done)
+    b.start(done)
+
+
+def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> None:
+    for name, offset in (("ip", _IP), ("sp", _SP), ("bp", _BP)):
+        e.b.store(read(name), e.area(state + offset))
+
+
+# ---------------------------------------------------------------------------------------------- one frame
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Offsets in the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
+
+    first: Value
+    stack: Value
+    original: Value
+    next: Value
+
+
+def _members(e: Emitter) -> _Members | None:
+    task, instance = (e.script.kernel.struct("struct", name) for name in ("uprobe_task", "return_instance"))
+    if task is None or instance is None:
+        return None
+    first = load_time_values.struct_offset(e, task, "return_instances")
+    return _Members(
+        first, *(load_time_values.struct_offset(e, instance, name) for name in ("stack", "orig_ret_vaddr", "next"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """One round: note the frame, then step to its caller; ends the loop where there is none.
+
+    *out* and *state* are scratch offsets of the stack and of the unwinding's state, *site* is the place in the script
+    for what is counted.
+    """
+
+    e: Emitter
+    kind: Stack
+    out: int
+    state: int
+    site: int
+
+    def emit(self, index: Value) -> None:
+        """The body of the loop."""
+        e, b = self.e, self.e.b
+        place = b.at_most(index, self.kind.limit - 1)
+        ip = self._load(_IP)
+        b.store(ip, b.offset(e.area(self.out + self.kind.header), b.op("shl", place, "3")))
+        self._store(_COUNT, b.add(place, "1"))
+        rule = self._rule(place, ip)
+        base = b.op("and", rule, "15")
+        self._leave_if(b.icmp("eq", base, str(Rule.LAST.value)))
+        self._cut_if(b.icmp("eq", base, str(Rule.NONE.value)))
+        signal, plain = b.block(), b.block()
+        b.branch(b.icmp("eq", base, str(Rule.SIGNAL.value)), signal, plain, likely=False)
+        b.start(signal)
+        self._signal_frame()
+        b.ret("0")
+        b.start(plain)
+        self._plain_frame(rule, base, ip)
+
+    def _rule(self, place: Value, ip: Value) -> Value:
+        """The rule at an address; where there is none, perhaps a return address that a uretprobe has replaced."""
+        b = self.e.b
+        found = b.register()
+        b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), "1")), found)
+        members = _members(self.e)
+        if members is None:
+            return b.load(found)
+        unknown, replaced, done = b.block(), b.block(), b.block()
+        b.branch(b.icmp("eq", b.op("or", b.load(found), self._load(_EXACT)), "0"), unknown, done, likely=False)
+        b.start(unknown)
+        original = self._original(members)
+        b.branch(b.truth(original), replaced, done)
+        b.start(replaced)
+        b.store(original, b.offset(self.e.area(self.out + self.kind.header), b.op("shl", place, "3")))
+        b.store(self._find(b.sub(original, "1")), found)
+        b.jump(done)
+        b.start(done)
+        return b.load(found)
+
+    def _find(self, address: Value) -> Value:
+        return self.e.b.call(RULE_FUNCTION, [("i64", address), ("i64", self._load(_SPACE))])
+
+    def _original(self, members: _Members) -> Value:
+        """The return address that belongs to the frame which has just been left; 0 when no uretprobe holds it.
+
+        The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
+        """
+        e, b = self.e, self.e.b
+        original, instance = b.register(), b.register()
+        b.store("0", original)
+        task = b.helper("get_current_task")
+        utask = _read_kernel(e, b.add(task, task_field(e, "utask")))
+        b.store(_read_kernel(e, b.add(utask, members.first)), instance)
+        place = b.sub(self._load(_SP), "8")
+
+        def step(_index: Value, leave: Callable[[], None]) -> None:
+            at = b.load(instance)
+            end, there, here, other = (b.block() for _ in range(4))
+            b.branch(b.truth(at), there, end)
+            b.start(there)
+            stack = _read_kernel(e, b.add(at, members.stack))
+            b.branch(b.icmp("eq", stack, place), here, other)
+            b.start(here)
+            b.store(_read_kernel(e, b.add(at, members.original)), original)
+            b.jump(end)
+            b.start(end)
+            leave()
+            b.start(other)
+            b.store(_read_kernel(e, b.add(at, members.next)), instance)
+
+        counted(e, _RETURN_PROBES, step)
+        return b.load(original)
+
+    def _load(self, offset: int) -> Value:
+        return self.e.b.load(self.e.area(self.state + offset))
+
+    def _store(self, offset: int, value: Value) -> None:
+        self.e.b.store(value, self.e.area(self.state + offset))
+
+    def _leave_if(self, condition: Value) -> None:
+        leave, on = self.e.b.block(), self.e.b.block()
+        self.e.b.branch(condition, leave, on, likely=False)
+        self.e.b.start(leave)
+        loops.leave(self.e)
+        self.e.b.start(on)
+
+    def _cut_if(self, condition: Value) -> None:
+        """Leave with the frames found so far, and count that there should have been more."""
+        cut, on = self.e.b.block(), self.e.b.block()
+        self.e.b.branch(condition, cut, on, likely=False)
+        self.e.b.start(cut)
+        self.e.counter("stack_cut", self.site)
+        loops.leave(self.e)
+        self.e.b.start(on)
+
+    def _read(self, address: Value) -> Value:
+        """A word of the user's memory; without it the stack is cut."""
+        failed = self.e.b.helper("probe_read_user", self.e.cell, "8", address)
+        self._cut_if(self.e.b.truth(failed))
+        return self.e.b.load(self.e.cell)
+
+    def _signal_frame(self) -> None:
+        sp = self._load(_SP)
+        for register, offset in ((_BP, _SIGNAL_RBP), (_IP, _SIGNAL_RIP), (_SP, _SIGNAL_RSP)):
+            self._store(register, self._read(self.e.b.add(sp, str(offset))))
+        self._store(_EXACT, "1")
+
+    def _plain_frame(self, rule: Value, base: Value, ip: Value) -> None:
+        b = self.e.b
+        cfa = self._frame_address(rule, base, ip)
+        # The stack grows down: what does not go up would go round for ever.
+        self._cut_if(b.icmp("ule", cfa, self._load(_SP)))
+        caller = self._read(b.sub(cfa, "8"))
+        self._caller_rbp(b.op("and", b.op("lshr", rule, "4"), "255"), cfa)
+        self._store(_SP, cfa)
+        self._store(_IP, caller)
+        self._store(_EXACT, "0")
+        self._leave_if(b.icmp("eq", caller, "0"))
+
+    def _frame_address(self, rule: Value, base: Value, ip: Value) -> Value:
+        """The canonical frame address by the rule."""
+        b, sp = self.e.b, self._load(_SP)
+        distance = b.op("ashr", b.op("shl", rule, "32"), "44")
+        by_bp, in_memory = (
+            b.define(f"or i1 {b.icmp('eq', base, str(one))}, {b.icmp('eq', base, str(other))}")
+            for one, other in ((Rule.RBP, Rule.AT_RBP), (Rule.AT_RBP, Rule.AT_RSP))
+        )
+        found = b.register()
+        b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, "3")), found)
+        plt, other, at, done = (b.block() for _ in range(4))
+        b.branch(b.icmp("eq", base, str(Rule.PLT.value)), plt, other, likely=False)
+        b.start(plt)
+        pushed = b.number(b.icmp("uge", b.op("and", ip, "15"), distance))
+        b.store(b.add(b.add(sp, "8"), b.op("shl", pushed, "3")), found)
+        b.jump(done)
+        b.start(other)
+        b.branch(in_memory, at, done, likely=False)
+        b.start(at)
+        b.store(self._read(b.load(found)), found)
+        b.jump(done)
+        b.start(done)
+        return b.load(found)
+
+    def _caller_rbp(self, rule: Value, cfa: Value) -> None:
+        b = self.e.b
+        saved, done = b.block(), b.block()
+        b.branch(b.truth(rule), saved, done)
+        b.start(saved)
+        at_rbp = b.icmp("eq", rule, str(WHERE_RBP_POINTS))
+        place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, "3")))
+        self._store(_BP, self._read(place))
+        b.jump(done)
+        b.start(done)

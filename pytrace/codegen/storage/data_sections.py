@@ -1,0 +1,133 @@
+"""Where everything lies in the two data sections: map slots, counters and scratch areas."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
+from pytrace.codegen.storage.double_buffering import snapshots
+from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import Counters, GlobalSlot, Site
+from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+
+CACHE_LINE = 64
+FLAG = 8
+"""Bytes of the written flag before the value of a slot."""
+
+
+SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24, "root": 32, "exit": 40}
+"""Numbers at the start of the shared section that the session writes: boot time of the start, process id of the child,
+what to add to the boot clock for atomic time and for wall time, and the process that ``--follow`` starts from; and one
+that it reads: 1 more than the status of an ``exit()`` for whose event there was no room."""
+
+
+UNFOLLOWED = ("unfollowed", 0)
+"""Counter of processes that ``--follow`` had no room for."""
+
+
+def _up(size: int, step: int) -> int:
+    return (size + step - 1) // step * step
+
+
+@dataclass(slots=True)
+class Layout:
+    """Offsets in the per-CPU block (one copy for each CPU, *stride* apart) and in the shared section."""
+
+    copies: int
+    slots: dict[str, int] = field(default_factory=dict)
+    generations: frozenset[str] = frozenset()
+    """Maps that are there twice, so that one can be read while programs write to the other."""
+    selectors: dict[str, int] = field(default_factory=dict)
+    """For unkeyed ones of these, where in the shared section it says which is in use."""
+    percpu: int = 0
+    shared: int = 0
+    stride: int = 0
+    counters: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Place of each counter among the counters, which programs add as they need them."""
+    counters_at: int = 0
+    sites: dict[Site, int] = field(default_factory=dict)
+    """Places in the script where helpers may fail: the subjects of their counters."""
+    areas: dict[str, int] = field(default_factory=dict)
+    addressed: bool = False
+    """A program computes the address of its CPU's block, be there anything in it or not."""
+
+    @classmethod
+    def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:
+        """Place the slots of unkeyed maps."""
+        layout = cls(1 << max(0, cpus - 1).bit_length())
+        layout.shared = CACHE_LINE
+        layout.generations = snapshots(checked)
+        for info in checked.maps.values():
+            if info.key is None:
+                layout._place(info)
+        return layout
+
+    def _place(self, info: MapInfo) -> None:
+        size = FLAG + _up(info.value.size, 8)
+        times = 1
+        if info.name in self.generations:
+            times = 2
+            # The bit lies in a line that nobody else writes to: all CPUs read it all the time.
+            self.selectors[info.name] = self.shared
+            self.shared += CACHE_LINE
+        if info.value.aggregate:
+            self.slots[info.name] = self.percpu
+            self.percpu += times * size
+        else:
+            # A line of its own: CPUs that write different maps must not fight for it.
+            self.slots[info.name] = self.shared
+            self.shared += times * _up(size, CACHE_LINE)
+
+    def generation(self, info: MapInfo) -> int:
+        """Bytes between the two copies of a slot that is printed and cleared in one step, else 0."""
+        if info.name not in self.selectors:
+            return 0
+        size = FLAG + _up(info.value.size, 8)
+        return size if info.value.aggregate else _up(size, CACHE_LINE)
+
+    def counter(self, kind: str, subject: int) -> int:
+        """Offset of a counter behind the late operand ``counters``; a new one gets its place."""
+        return 8 * self.counters.setdefault((kind, subject), len(self.counters))
+
+    def site(self, helper: str, place: Location) -> int:
+        """Number of a place in the script where *helper* may fail."""
+        return self.sites.setdefault(Site(helper, place), len(self.sites))
+
+    def area(self, name: str, size: int) -> None:
+        """A program needs *size* bytes of the scratch area *name*."""
+        self.areas[name] = max(self.areas.get(name, 0), size)
+
+    def finish(self, module: Module) -> None:
+        """Give every late operand its value."""
+        self.counters_at = self.percpu
+        module.settle("counters", self.counters_at)
+        at = _up(self.counters_at + 8 * len(self.counters), CACHE_LINE)
+        for name, size in self.areas.items():
+            module.settle(f"area.{name}", at)
+            module.settle(f"size.{name}", _up(size, 8))
+            at += _up(CLAIM + COPIES * _up(size, 8) if name == USER_AREA else size, CACHE_LINE)
+        self.stride = _up(max(at, int(self.addressed)), 2 * CACHE_LINE)
+        module.settle("stride", self.stride)
+
+    @property
+    def total(self) -> int:
+        """Bytes of the per-CPU section."""
+        return self.copies * self.stride
+
+    def slot(self, info: MapInfo) -> GlobalSlot | None:
+        """Where an unkeyed map lies, for the manifest."""
+        if info.key is not None:
+            return None
+        selector: tuple[int, str, int] = (0, "", 0)
+        if info.name in self.selectors:
+            selector = (self.generation(info), SHARED_SECTION, self.selectors[info.name])
+        if info.value.aggregate:
+            return GlobalSlot(PERCPU_SECTION, self.slots[info.name], self.copies, self.stride, *selector)
+        return GlobalSlot(SHARED_SECTION, self.slots[info.name], 1, 0, *selector)
+
+    def manifest_counters(self) -> Counters | None:
+        """Where the counters lie, for the manifest; None when nothing is counted."""
+        names, sites = tuple(self.counters), tuple(self.sites)
+        if not names and not sites:
+            return None
+        return Counters(PERCPU_SECTION, self.counters_at, self.copies, self.stride, names, sites)

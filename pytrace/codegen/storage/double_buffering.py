@@ -1,0 +1,48 @@
+"""Which maps are there twice, so that the runtime can read and empty one copy while programs write to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+from pytrace.frontend.ast.visitor import children
+
+_PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
+"""Events that take the map itself, and read nothing in the kernel."""
+
+
+def snapshots(checked: CheckedProgram) -> frozenset[str]:
+    """Names of these maps.
+
+    Keyed maps that are printed and cleared in one step are; of the unkeyed ones those that are emptied in any way,
+    but for sums that programs do not look at: of these the runtime takes off what there was before.
+    """
+    printed, emptied = set(), set()
+    for spec in checked.event_list:
+        if spec.static.get("clear"):
+            printed.add(str(spec.static["map"]))
+        elif spec.kind in ("clear", "zero") and not spec.static.get("joined"):
+            emptied.add(str(spec.static["map"]))
+    unkeyed = {name for name in printed | emptied if checked.maps[name].key is None}
+    seen = frozenset(_read(checked)) if unkeyed else frozenset()
+    found = {name for name in unkeyed if name in seen or not _is_sum(checked.maps[name])}
+    return frozenset(found | (printed - unkeyed))
+
+
+def _is_sum(info: MapInfo) -> bool:
+    return isinstance(info.value, Count | Sum | Avg | Stats | Hist | LHist)
+
+
+def _read(checked: CheckedProgram) -> Iterator[str]:
+    """Unkeyed maps that programs look at."""
+    waiting: list[nodes.Node] = [unit.body for unit in checked.units]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, nodes.MapRef):
+            yield node.name
+        elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef) and node.operator == "=":
+            waiting.append(node.value)
+        elif not (isinstance(node, nodes.Call) and node in checked.events and checked.events[node].kind in _PASSED):
+            waiting.extend(children(node))

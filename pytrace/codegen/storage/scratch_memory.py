@@ -1,0 +1,65 @@
+"""Per-CPU scratch memory: values that do not fit the 512-byte stack.
+
+A program's area is shared with the programs that cannot interrupt it on the same CPU.  The kernel runs programs of
+kprobes, tracepoints and perf events one at a time on a CPU (``bpf_prog_active``); programs that run by hand
+exclude each other.  Uprobe handlers can be preempted, and so can pinned iterators, which several processes may read at
+once: their area has several copies, of which a program claims one.  Tracing programs (fentry, raw tracepoints, other
+iterators) may interrupt each other but never themselves, so each has an area of its own.
+"""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.probes import ProbeKind
+
+COPIES = 4
+"""Copies of the area of preemptible programs: how many of them can be under way on one CPU."""
+
+USER_AREA = "user"
+
+CLAIM = 8
+"""Bytes of the word before the copies that says which are in use."""
+
+
+def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False) -> str:
+    """The area that programs of *kind* use; *pinned* says that it is a pinned iterator."""
+    if kind.special:
+        return "special"
+    if kind.user or pinned:
+        return USER_AREA
+    if kind.program_type == "tracing":
+        return f"own.{symbol}"
+    return "guarded"
+
+
+@dataclass(slots=True)
+class Scratch:
+    """First-fit allocator of offsets in one area."""
+
+    size: int = 0
+    _free: list[tuple[int, int]] = field(default_factory=list)
+
+    def allocate(self, size: int) -> int:
+        """Offset of *size* bytes, 8-byte aligned."""
+        size = (size + 7) & ~7
+        for at, (offset, room) in enumerate(self._free):
+            if room >= size:
+                if room == size:
+                    del self._free[at]
+                else:
+                    self._free[at] = (offset + size, room - size)
+                return offset
+        offset = self.size
+        self.size += size
+        return offset
+
+    def release(self, offset: int, size: int) -> None:
+        """Give back what :meth:`allocate` gave."""
+        size = (size + 7) & ~7
+        merged: list[tuple[int, int]] = []
+        for start, room in sorted([*self._free, (offset, size)]):
+            if merged and merged[-1][0] + merged[-1][1] == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + room)
+            else:
+                merged.append((start, room))
+        self._free = merged

@@ -1,0 +1,51 @@
+"""The builtin table: one row for each builtin value and function.
+
+A row is data: names, arguments, mode, safety, where it is allowed, documentation.  Its three functions are found by the
+row's name: the check in ``frontend.check.builtins.table``, the emission in ``codegen.lower.builtins.families``, the
+handler of an asynchronous one in ``runtime.output.handlers`` (by event kind).  A completeness test names what a row
+lacks.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pytrace.base.fast_dataclass import dataclass
+
+
+class Mode(Enum):
+    """Where a builtin does its work."""
+
+    KERNEL = "kernel"
+    """In the BPF program."""
+    ASYNC = "async"
+    """The program sends an event, the runtime acts."""
+    COMPILE = "compile"
+    """When the script is compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """One row.
+
+    *signature* is what documentation and messages show. *least* … *most* is the number of arguments of a call
+    (most None: any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds
+    that allow it (None for all). *family* names the module of its check and emission.
+    """
+
+    name: str
+    family: str
+    signature: str
+    doc: str
+    mode: Mode = Mode.KERNEL
+    least: int = 0
+    most: int | None = 0
+    value: bool = False
+    call: bool = True
+    aliases: tuple[str, ...] = ()
+    unsafe: bool = False
+    probes: frozenset[str] | None = None
+    example: str = ""
+    """A script that shows the use, for the documentation; a test compiles it."""
+    no_loop: bool = False
+    """Not allowed in the body of a ``for`` over a map (reads the context)."""

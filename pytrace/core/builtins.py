@@ -1,0 +1,354 @@
+"""All builtins, one row each (reference sections 16, 17 and 18).
+
+The rows are data; see :mod:`pytrace.core.builtin_row` for what each column means.  Look rows up with :func:`builtin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytrace.core.builtin_row import Builtin, Mode
+
+_FUNCTION_PROBES = frozenset({"kprobe", "kretprobe", "uprobe", "uretprobe", "fentry", "fexit"})
+_REGISTER_PROBES = frozenset({"kprobe", "kretprobe", "uprobe", "uretprobe", "usdt"})
+_ARGUMENT_PROBES = frozenset({"kprobe", "uprobe", "usdt", "rawtracepoint"})
+_CTX_PROBES = _REGISTER_PROBES | {"profile", "interval", "software", "hardware", "watchpoint", "iter"}
+_RETURN_PROBES = frozenset({"kretprobe", "uretprobe", "fexit"})
+_TRACING_PROBES = frozenset({"fentry", "fexit", "rawtracepoint", "iter"})
+_SIGNAL_PROBES = _REGISTER_PROBES | {"tracepoint", "profile", "fentry", "fexit", "rawtracepoint"}
+_USER_PROBES = frozenset({"uprobe", "uretprobe", "usdt"})
+
+_A, _C = Mode.ASYNC, Mode.COMPILE
+
+VALUES: tuple[Builtin, ...] = (
+    Builtin("argN", "context", "arg0, arg1 …",
+            "Argument N of the traced function or probe, as an unsigned 64-bit integer.",
+            value=True, call=False, probes=_ARGUMENT_PROBES, no_loop=True,
+            example='uprobe:/bin/bash:readline { printf("prompt: %s\\n", str(arg0)); }'),
+    Builtin("args", "context", "args",
+            "All typed arguments of the probe: `args.name` is one of them, `print(args)` prints them.",
+            value=True, call=False,
+            example='tracepoint:syscalls:sys_enter_openat { printf("%s %d\\n", str(args.filename), args.flags); }'),
+    Builtin("ctx", "context", "ctx",
+            "Pointer to the context of the BPF program.", value=True, probes=_CTX_PROBES, no_loop=True,
+            example='iter:task { printf("%s\\n", ctx.task != 0 ? ctx.task.comm : ""); }'),
+    Builtin("func", "context", "func", "Name of the traced function.", value=True, probes=_FUNCTION_PROBES,
+            example="fentry:vfs_read, fentry:vfs_write { @[func] = count(); }"),
+    Builtin("probe", "context", "probe", "Full name of the probe that fired.", value=True,
+            example='tracepoint:syscalls:sys_enter_sync* { printf("%s\\n", probe); }'),
+    Builtin("probetype", "context", "probetype",
+            "Kind of the probe; `special` for begin, end and self.", _C, value=True,
+            example="begin { print(probetype); }"),
+    Builtin("retval", "context", "retval",
+            "Value that the traced function returned.", value=True, probes=_RETURN_PROBES, no_loop=True,
+            example="fexit:vfs_read /retval < 0/ { @[strerror(-retval)] = count(); }"),
+    Builtin("usermode", "context", "usermode", "1 when the processor was in user mode, else 0 (x86-64).", value=True,
+            example="profile:hz:99 { @[usermode] = count(); }"),
+    Builtin("cgroup", "process", "cgroup", "Id of the current task's cgroup (version 2).", value=True,
+            example='tracepoint:sched:sched_process_exec /cgroup == cgroupid("/sys/fs/cgroup")/ { print(comm); }'),
+    Builtin("comm", "process", "comm or comm(uint32 pid)",
+            "Name of the current thread, or of the thread with that id in the initial pid namespace.",
+            most=1, value=True,
+            example='tracepoint:signal:signal_generate { printf("%s -> %s\\n", comm, args.comm); }'),
+    Builtin("cpid", "process", "cpid", "Process id of the child that -c started.", value=True,
+            example="tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @ = count(); }"),
+    Builtin("has_cpid", "process", "has_cpid", "True when -c started a child.", _C, value=True,
+            example='begin { if comptime has_cpid { print("following a child"); } }'),
+    Builtin("cpu", "process", "cpu", "Number of the processor that runs the program.", value=True),
+    Builtin("curtask", "process", "curtask", "The current task as `struct task_struct *`.", value=True,
+            example="profile:hz:99 { @[curtask.real_parent.comm] = count(); }"),
+    Builtin("gid", "process", "gid", "Group id of the current process, in the initial namespace.", value=True),
+    Builtin("uid", "process", "uid", "User id of the current process, in the initial namespace.", value=True),
+    Builtin("username", "process", "username", "Name of the current user; only for printing.", value=True,
+            example='tracepoint:syscalls:sys_enter_execve { printf("%s\\n", username); }'),
+    Builtin("leader_comm", "process", "leader_comm or leader_comm(struct task_struct *task)",
+            "Name of the thread group's leader.", most=1, value=True,
+            example="profile:hz:99 { @[leader_comm, comm] = count(); }"),
+    Builtin("leader_tid", "process", "leader_tid or leader_tid(struct task_struct *task)",
+            "Thread id of the thread group's leader, in the initial pid namespace.", most=1, value=True),
+    Builtin("pcomm", "process", "pcomm or pcomm(struct task_struct *task)",
+            "Name of the real parent process.", most=1, value=True,
+            example='tracepoint:sched:sched_process_exec { printf("%s started %s\\n", pcomm, comm); }'),
+    Builtin("ppid", "process", "ppid or ppid(struct task_struct *task)",
+            "Process id of the real parent, in the initial pid namespace.", most=1, value=True),
+    Builtin("pid", "process", "pid or pid([curr_ns|init])",
+            "Process id, in the tracer's pid namespace or the initial one.", most=1, value=True,
+            example='tracepoint:sched:sched_process_exec { printf("%d, outside %d\\n", pid, pid(init)); }'),
+    Builtin("tid", "process", "tid or tid([curr_ns|init])",
+            "Thread id, in the tracer's pid namespace or the initial one.", most=1, value=True),
+    Builtin("ncpus", "process", "ncpus", "Number of processors that may ever be online.", _C, value=True),
+    Builtin("numaid", "process", "numaid", "Number of the NUMA node that runs the program.", value=True),
+    Builtin("rand", "process", "rand", "A random unsigned 32-bit number.", value=True,
+            example="tracepoint:raw_syscalls:sys_enter /rand % 100 == 0/ { @[comm] = count(); }"),
+    Builtin("elapsed", "time", "elapsed", "Nanoseconds since tracing started.", value=True,
+            example='interval:s:1 { printf("%d s\\n", elapsed / 1s); }'),
+    Builtin("jiffies", "time", "jiffies", "The kernel's tick counter.", value=True),
+    Builtin("nsecs", "time", "nsecs or nsecs([monotonic|boot|tai|sw_tai])",
+            "Nanoseconds of a clock; since boot by default.", most=1, value=True,
+            example="tracepoint:raw_syscalls:sys_enter { @start[tid] = nsecs; }\n"
+                    "tracepoint:raw_syscalls:sys_exit /@start[tid]/ { @ = hist(nsecs - @start[tid]); }"),
+    Builtin("kstack", "stack", "kstack or kstack([mode][, limit])",
+            "Stack of the kernel; modes bpftrace, perf and raw.", most=2, value=True,
+            example="profile:hz:99 { @[kstack(perf, 10)] = count(); }"),
+    Builtin("ustack", "stack", "ustack or ustack([mode][, limit])",
+            "Stack of the user process; modes bpftrace, perf, raw and build_id.", most=2, value=True,
+            example='profile:hz:99 /comm == "bash"/ { @[ustack(5)] = count(); }'),
+)  # fmt: skip
+
+FUNCTIONS: tuple[Builtin, ...] = (
+    Builtin("dw_ustack", "stack", "dw_ustack([mode][, limit])",
+            "User stack unwound by DWARF tables that are read at start (x86-64).", most=2, value=True),
+    # ---- output
+    Builtin("printf", "output", "printf(const string fmt, args…)", "Print formatted text.", _A, least=1, most=128,
+            example='begin { printf("%-8s|%5d|%x\\n", "name", 42, 255); }'),
+    Builtin("errorf", "output", "errorf(const string fmt, args…)",
+            "Print an error that names its place in the script.", _A, least=1, most=128,
+            example='begin { errorf("unexpected state %d", 3); }'),
+    Builtin("warnf", "output", "warnf(const string fmt, args…)",
+            "Print a warning that names its place in the script.", _A, least=1, most=128,
+            example='begin { warnf("slow: %d ms", 1500); }'),
+    Builtin("debugf", "output", "debugf(const string fmt, args…)",
+            "Write to the kernel's trace pipe; for debugging only.", least=1, most=4,
+            example='begin { debugf("reached %d", 1); }'),
+    Builtin("cat", "output", "cat(const string fmt, args…)", "Print the contents of a file.", _A, least=1, most=128,
+            example='interval:s:5 { cat("/proc/%d/status", cpid); }'),
+    Builtin("system", "output", "system(const string fmt, args…)",
+            "Run a shell command and print its output.", _A, least=1, most=128, unsafe=True,
+            example='begin { system("ps -p %d", pid); }'),
+    Builtin("print", "output", "print(value) or print(@map[, top[, div[, order]]])",
+            "Print a value, or a map as it is when the event is read; order is key, -key, value or -value.",
+            _A, least=1, most=4,
+            example='begin { @a[1] = 10; @a[2] = 20; print(@a, 1); print((1, "x")); }'),
+    Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",
+            "Print a map and empty it, so that each update is in exactly one print.", _A, least=1, most=4,
+            example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
+                    "interval:s:1 { print_clear(@, 10); }"),
+    Builtin("quantiles", "output", "quantiles(@hist[, const percent…])",
+            "Print percentiles of a hist map; 50, 90, 99 and \"99.9\" by default.", _A, least=1, most=17,
+            example="tracepoint:raw_syscalls:sys_enter { @size = hist(args.id, 3); }\n"
+                    "end { quantiles(@size, 50, 99); clear(@size); }"),
+    Builtin("time", "output", "time([const string fmt])", "Print the time of day.", _A, most=1,
+            example='interval:s:1 { time("%H:%M:%S  "); print(@); clear(@); }\n'
+                    "tracepoint:raw_syscalls:sys_enter { @ = count(); }"),
+    Builtin("join", "output", "join(char **argv[, const string separator])",
+            "Print an array of strings as one line: 16 of them at most, longer ones are counted as cut.", _A,
+            least=1, most=2,
+            example="tracepoint:syscalls:sys_enter_execve { join(args.argv); }"),
+    Builtin("exit", "output", "exit([int code])",
+            "End tracing, with an exit status of 0 to 255 (more is cut to 8 bits, with a warning).", _A, most=1,
+            example="interval:s:10 { exit(0); }"),
+    Builtin("skboutput", "output", "skboutput(const string path, struct sk_buff *skb, uint64 length, uint64 offset)",
+            "Write a packet to a pcap file.", _A, least=4, most=4, probes=_TRACING_PROBES - {"iter"},
+            example='fentry:__netif_receive_skb_core { skboutput("in.pcap", *args.pskb, (*args.pskb).len, 0); }'),
+    Builtin("unwatch", "output", "unwatch(void *address)", "Remove the watchpoints on an address.", _A, least=1, most=1,
+            example="watchpoint:0x10000000:8:w { print(comm); unwatch((uint8*)0x10000000); }"),
+    # ---- maps
+    Builtin("clear", "map", "clear(@map)", "Remove all entries of a map.", _A, least=1, most=1,
+            example="interval:s:1 { print(@); clear(@); }\n"
+                    "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"),
+    Builtin("zero", "map", "zero(@map)", "Set all values of a map to zero.", _A, least=1, most=1,
+            example="interval:s:1 { print(@); zero(@); }\n"
+                    "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"),
+    Builtin("delete", "map", "delete(@map, key) or delete(@scalar)",
+            "Remove one entry; true when it was there.", least=1, most=2,
+            example="tracepoint:sched:sched_process_exit { if (!delete(@seen, tid)) { @unknown++; } }\n"
+                    "tracepoint:raw_syscalls:sys_enter { @seen[tid] = 1; }"),
+    Builtin("find", "map", "find(@map, key, $variable)",
+            "Read an entry into a variable; true when it is there.", least=3, most=3,
+            example='begin { @a["x"] = 1; if (find(@a, "x", $v)) { print($v); } }'),
+    Builtin("has_key", "map", "has_key(@map, key)", "True when the map has the key.", least=2, most=2,
+            example='begin { @a["x"] = 0; print(has_key(@a, "x")); }'),
+    Builtin("len", "map", "len(@map) or len(stack)",
+            "Number of entries of a map or of frames of a stack.", least=1, most=1,
+            example="begin { @a[1] = 1; @a[2] = 1; print(len(@a)); print(len(kstack)); }"),
+    Builtin("is_scalar", "map", "is_scalar(@map)", "True when the map has no key.", _C, least=1, most=1,
+            example="macro total(@m) { if comptime is_scalar(@m) { 1 } else { len(@m) } }\n"
+                    "begin { @m[1] = 1; print(total(@m)); }"),
+    # ---- strings and memory
+    Builtin("str", "string", "str(char *address[, length])",
+            "The NUL-terminated string at an address.", least=1, most=2,
+            example="tracepoint:syscalls:sys_enter_openat { print(str(args.filename, 16)); }"),
+    Builtin("buf", "string", "buf(void *data[, length])", "Bytes at an address, or of an array.", least=1, most=2,
+            example='tracepoint:syscalls:sys_enter_write { printf("%r\\n", buf(args.buf, args.count)); }'),
+    Builtin("path", "string", "path(struct path *path[, const int size])",
+            "The path name that a `struct path` stands for.",
+            least=1, most=2, probes=frozenset({"fentry", "fexit", "iter"}),
+            example="fentry:filp_close { print(path(args.filp.f_path)); }"),
+    Builtin("strcap", "string", "strcap(value)", "Capacity in bytes of a string.", least=1, most=1,
+            example='begin { $a = "abc"; print(strcap($a)); }'),
+    Builtin("strlen", "string", "strlen(value)", "Length of a string in bytes.", least=1, most=1,
+            example='begin { print(strlen("abc")); }'),
+    Builtin("strcontains", "string", "strcontains(string haystack, string needle)",
+            "True when one string holds the other.", least=2, most=2,
+            example='tracepoint:syscalls:sys_enter_openat /strcontains(str(args.filename), "lib")/ { @ = count(); }'),
+    Builtin("strstr", "string", "strstr(string haystack, string needle)",
+            "Position of one string in the other, or -1.", least=2, most=2,
+            example='begin { print(strstr("haystack", "st")); }'),
+    Builtin("strncmp", "string", "strncmp(string a, string b, const int n)",
+            "0 when the first n characters are equal.", least=3, most=3,
+            example='tracepoint:raw_syscalls:sys_enter /strncmp("python", comm, 6) == 0/ { @ = count(); }'),
+    Builtin("str_concat", "string", "str_concat(string a, string b)", "One string after the other.", least=2, most=2,
+            example='begin { print(str_concat("left", "right")); }'),
+    Builtin("memcmp", "string", "memcmp(left, right, uint64 n)",
+            "0 when n bytes are equal, else their difference.", least=3, most=3,
+            example='begin { print(memcmp("abc", "abd", 3)); }'),
+    Builtin("bswap", "string", "bswap(int n)", "The integer with its bytes in reverse order.", least=1, most=1,
+            example='begin { printf("%x\\n", bswap((uint32)0x12345678)); }'),
+    Builtin("signal_name", "string", "signal_name(int n)", "Description of a signal.", least=1, most=1,
+            example="tracepoint:signal:signal_deliver { @[signal_name(args.sig)] = count(); }"),
+    Builtin("strerror", "string", "strerror(int error)", "Description of an error number.", least=1, most=1,
+            example="tracepoint:raw_syscalls:sys_exit /args.ret < 0/ { @[strerror(-args.ret)] = count(); }"),
+    Builtin("syscall_name", "string", "syscall_name(int n)", "Name of a system call.", least=1, most=1,
+            example="tracepoint:raw_syscalls:sys_enter { @[syscall_name(args.id)] = count(); }"),
+    # ---- addresses and symbols
+    Builtin("kaddr", "symbol", "kaddr(const string symbol)", "Address of a kernel symbol.", _C, least=1, most=1,
+            example='begin { printf("%d\\n", *(uint64*)kaddr("jiffies_64")); }'),
+    Builtin("uaddr", "symbol", "uaddr(const string symbol)",
+            "Address of a symbol of the traced binary.", least=1, most=1, probes=_USER_PROBES,
+            example='uprobe:/bin/bash:readline { printf("%s\\n", str(*uaddr("ps1_prompt"))); }'),
+    Builtin("percpu_kaddr", "symbol", "percpu_kaddr(const string symbol[, uint32 cpu])",
+            "Address of a per-CPU kernel variable on this or another processor.", least=1, most=2,
+            example='begin { $p = (uint32*)percpu_kaddr("cpu_number", 0); if ($p != 0) { print(*$p); } }'),
+    Builtin("ksym", "symbol", "ksym(address)", "Kernel address that prints as a symbol.", least=1, most=1,
+            example="fentry:schedule { @[ksym(curtask.stack)] = count(); }"),
+    Builtin("usym", "symbol", "usym(address)",
+            "User address that prints as a symbol of the current process.", least=1, most=1,
+            example='uprobe:/bin/bash:readline { printf("%s\\n", usym(reg("ip"))); }'),
+    Builtin("kptr", "symbol", "kptr(pointer)",
+            "The pointer, marked as one into kernel memory. `*kptr(number)` reads the 64-bit word at an address.",
+            least=1, most=1,
+            example='uprobe:/bin/bash:readline { print(*kptr((uint32*)kaddr("pid_max"))); }'),
+    Builtin("uptr", "symbol", "uptr(pointer)",
+            "The pointer, marked as one into user memory. `*uptr(number)` reads the 64-bit word at an address.",
+            least=1, most=1,
+            example="fentry:do_sys_openat2 { print(str(uptr(args.filename))); }"),
+    Builtin("is_err", "symbol", "is_err(pointer)", "True for a pointer that carries an error number.", least=1, most=1,
+            example="fexit:do_filp_open { if (is_err(retval)) { @failed = count(); } }"),
+    Builtin("reg", "symbol", "reg(const string name)",
+            "Value of a processor register.", least=1, most=1, probes=_REGISTER_PROBES, no_loop=True,
+            example='uprobe:/bin/bash:readline { printf("%p\\n", reg("sp")); }'),
+    # ---- network
+    Builtin("macaddr", "network", "macaddr(char[6] address)", "A hardware address.", least=1, most=1,
+            example="rawtracepoint:net_dev_queue { print(macaddr(args.skb.dev.dev_addr)); }"),
+    Builtin("ntop", "network", "ntop([int family,] address)", "An IPv4 or IPv6 address.", least=1, most=2,
+            example='begin { print(ntop(pton("127.0.0.1"))); print(ntop(0x0100007f)); }'),
+    Builtin("pton", "network", "pton(const string address)",
+            "The bytes of an IPv4 or IPv6 address.", _C, least=1, most=1,
+            example='begin { $a = pton("::1"); print(ntop($a)); }'),
+    Builtin("socket_cookie", "network", "socket_cookie(struct sock *socket)",
+            "The kernel's unique number of a socket.", least=1, most=1, probes=_TRACING_PROBES,
+            example="fentry:tcp_rcv_established { @[socket_cookie(args.sk)] = count(); }"),
+    # ---- cgroups and time
+    Builtin("cgroupid", "process", "cgroupid(const string path)", "Id of the cgroup at a path.", _C, least=1, most=1,
+            example='begin { print(cgroupid("/sys/fs/cgroup")); }'),
+    Builtin("cgroup_path", "process", "cgroup_path(uint64 id[, const string filter])",
+            "Path of a cgroup; looked up when printed.", least=1, most=2,
+            example="profile:hz:99 { @[cgroup_path(cgroup)] = count(); }"),
+    Builtin("strftime", "time", "strftime(const string fmt, uint64 nsecs)",
+            "A time stamp as text; formatted when printed.", least=2, most=2,
+            example='begin { print(strftime("%Y-%m-%d %H:%M:%S.%f", nsecs)); }'),
+    # ---- that change the system
+    Builtin("override", "control", "override(uint64 rc)",
+            "Make the traced function return a value without running.",
+            least=1, most=1, unsafe=True, probes=frozenset({"kprobe"}),
+            example='kprobe:__x64_sys_mkdir /comm == "test"/ { override(-1); }'),
+    Builtin("signal", "control", "signal(const string name or int n)",
+            "Send a signal to the current process.", least=1, most=1, unsafe=True, probes=_SIGNAL_PROBES,
+            example='tracepoint:syscalls:sys_enter_reboot { signal("SIGSTOP"); }'),
+    Builtin("signal_thread", "control", "signal_thread(const string name or int n)",
+            "Send a signal to the current thread.", least=1, most=1, unsafe=True, probes=_SIGNAL_PROBES,
+            example='tracepoint:syscalls:sys_enter_reboot { signal_thread("SIGUSR1"); }'),
+    Builtin("write_user", "control", "write_user(void *target, void *source, uint32 length)",
+            "Write to user memory; true on success.", least=3, most=3, unsafe=True,
+            example="tracepoint:syscalls:sys_enter_nanosleep { let $t: uint64[2]; write_user(args.rqtp, &$t, 16); }"),
+    # ---- compile time
+    Builtin("assert_str", "meta", "assert_str(expression)",
+            "Compile only when the expression is a string.", _C, least=1, most=1,
+            example='macro shout(text) { assert_str(text); printf("%s!\\n", text); }\n'
+                    'begin { shout("hello"); }'),
+    Builtin("static_assert", "meta", "static_assert(bool condition, const string message)",
+            "Compile only when the condition holds.", _C, least=2, most=2,
+            example='begin { static_assert(sizeof(uint64) == 8, "not a 64-bit machine"); }'),
+    Builtin("fail", "meta", "fail(const string fmt, args…)", "Stop compilation with a message.", _C, least=1, most=128,
+            example='macro positive(n) { if comptime (n <= 0) { fail("%d is not positive", n); } n }\n'
+                    "begin { print(positive(3)); }"),
+    Builtin("default_str_length", "meta", "default_str_length()", "The configured `max_strlen`.", _C,
+            example="begin { print(default_str_length()); }"),
+    Builtin("config", "meta", "config([const string key])",
+            "The effective value of a configuration key; without one, a record of all keys.", _C, most=1,
+            example='begin { print(config("max_strlen")); }'),
+    Builtin("getopt", "meta", "getopt(const string name[, default[, const string description]])",
+            "A named parameter of the script.", _C, least=1, most=3,
+            example='begin { $limit = getopt("limit", 10, "how many lines"); print($limit); }'),
+    Builtin("is_array", "meta", "is_array(expression)", "True for an array.", _C, least=1, most=1,
+            example='begin { print(is_array(pton("::1"))); }'),
+    Builtin("is_integer", "meta", "is_integer(expression)", "True for an integer.", _C, least=1, most=1,
+            example="begin { print(is_integer(5)); }"),
+    Builtin("is_literal", "meta", "is_literal(expression)", "True for a literal.", _C, least=1, most=1,
+            example="begin { $a = 5; print((is_literal(5), is_literal($a))); }"),
+    Builtin("is_ptr", "meta", "is_ptr(expression)", "True for a pointer.", _C, least=1, most=1,
+            example="begin { print(is_ptr(curtask)); }"),
+    Builtin("is_str", "meta", "is_str(expression)", "True for a string.", _C, least=1, most=1,
+            example='begin { print(is_str("abc")); }'),
+    Builtin("is_unsigned_integer", "meta", "is_unsigned_integer(expression)",
+            "True for an unsigned integer.", _C, least=1, most=1,
+            example="begin { print(is_unsigned_integer((uint8)1)); }"),
+    Builtin("kfunc_allowed", "meta", "kfunc_allowed(const string name)",
+            "True when this probe may call the kernel function.", _C, least=1, most=1,
+            example='fentry:vfs_read { print(kfunc_allowed("bpf_task_from_pid")); }'),
+    Builtin("kfunc_exist", "meta", "kfunc_exist(const string name)",
+            "True when the kernel has the kernel function.", _C, least=1, most=1,
+            example='begin { print(kfunc_exist("bpf_task_from_pid")); }'),
+)  # fmt: skip
+
+AGGREGATES: tuple[Builtin, ...] = (
+    Builtin("count", "aggregate", "count()", "Count how often this is reached.",
+            example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"),
+    Builtin("sum", "aggregate", "sum(int n)", "Add up values.", least=1, most=1,
+            example="tracepoint:syscalls:sys_exit_read /args.ret > 0/ { @bytes[comm] = sum(args.ret); }"),
+    Builtin("avg", "aggregate", "avg(int n)", "Average of values.", least=1, most=1,
+            example="tracepoint:syscalls:sys_exit_read /args.ret > 0/ { @[comm] = avg(args.ret); }"),
+    Builtin("min", "aggregate", "min(int n)", "Least value.", least=1, most=1,
+            example="tracepoint:syscalls:sys_exit_read /args.ret > 0/ { @ = min(args.ret); }"),
+    Builtin("max", "aggregate", "max(int n)", "Greatest value.", least=1, most=1,
+            example="tracepoint:syscalls:sys_exit_read { @ = max(args.ret); }"),
+    Builtin("stats", "aggregate", "stats(int n)", "Count, average and total of values.", least=1, most=1,
+            example="tracepoint:syscalls:sys_exit_read /args.ret > 0/ { @[comm] = stats(args.ret); }"),
+    Builtin("hist", "aggregate", "hist(int n[, const int bits])",
+            "Histogram by powers of two, each split in 2^bits buckets.", least=1, most=2,
+            example="tracepoint:syscalls:sys_exit_read { @ = hist(args.ret, 2); }"),
+    Builtin("lhist", "aggregate", "lhist(int n, const int min, const int max, const int step)",
+            "Histogram in equal steps.", least=4, most=4,
+            example="tracepoint:syscalls:sys_exit_read { @ = lhist(args.ret, 0, 1000, 100); }"),
+    Builtin("tseries", "aggregate", "tseries(int n, const int interval_ns, const int num[, const string aggregation])",
+            "Values over time: the last, avg, max, min or sum of each interval.", least=3, most=4,
+            example='tracepoint:raw_syscalls:sys_enter { @ = tseries(1, 1s, 20, "sum"); }'),
+)  # fmt: skip
+
+BUILTINS: tuple[Builtin, ...] = (*VALUES, *FUNCTIONS, *AGGREGATES)
+
+
+def _index(rows: Iterable[Builtin]) -> dict[str, Builtin]:
+    found: dict[str, Builtin] = {}
+    for row in rows:
+        for name in (row.name, *row.aliases):
+            if name in found:
+                raise ValueError(f"duplicate builtin {name!r}")
+            found[name] = row
+    return found
+
+
+_INDEX = _index(BUILTINS)
+
+
+def builtin(name: str) -> Builtin | None:
+    """The row of a builtin's name; every ``arg0``, ``arg1`` … gives the row ``argN``."""
+    number = name.removeprefix("arg")
+    if number != name and number.isascii() and number.isdigit():
+        return _INDEX["argN"]
+    return None if name == "argN" else _INDEX.get(name)
+
+
+def builtin_names() -> list[str]:
+    """All names, for suggestions."""
+    return [name for name in _INDEX if name != "argN"]

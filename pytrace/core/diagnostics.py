@@ -1,0 +1,251 @@
+"""Errors and warnings about a script: collected by passes, printed by the command line only.
+
+Two families of failure are kept apart: a mistake in a script or a limit of the machine is a
+:class:`Diagnostic` (or a :class:`TraceError` where there is no script position); a bug in pytrace raises
+:class:`InternalError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.base.lazy_regex import late
+from pytrace.core.source import Span, expansion_chain
+
+
+class Severity(Enum):
+    """How bad a diagnostic is; the value is the word that is printed."""
+
+    ERROR = "ERROR"
+    WARNING = "WARNING"
+    NOTE = "NOTE"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A second place that belongs to a diagnostic (``first declared here``, ``expanded from here``)."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message about one place of a script."""
+
+    severity: Severity
+    message: str
+    span: Span
+    hints: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    cause: bool = False
+    """Whether other messages may follow from this one, which is shown before them."""
+
+
+class TraceError(Exception):
+    """Something that the user must know and that ends the run: message, hints and exit status.
+
+    Raised where there is no place in a script to point at (missing rights, a kernel feature, a bad option).
+    """
+
+    def __init__(self, message: str, *, hints: Iterable[str] = (), status: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hints = tuple(hints)
+        self.status = status
+
+
+class PlacedError(TraceError):
+    """A :class:`TraceError` of the code generator that has a place in the script: becomes an error there."""
+
+    def __init__(self, message: str, span: Span, *, hints: Iterable[str] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.span = span
+
+
+class ScriptError(Exception):
+    """A script cannot be compiled; the :class:`Diagnostics` that it was raised from tell why."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal breaks off what is going on; *number* is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status, as shells tell of processes that a signal ended."""
+        return 128 + self.number
+
+
+class InternalError(Exception):
+    """A bug in pytrace: a case that a pass promised cannot happen."""
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """What the passes found so far, in order, without repetition."""
+
+    items: list[Diagnostic] = field(default_factory=list)
+    _known: set[Diagnostic] = field(default_factory=set)
+
+    def error(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()
+    ) -> None:
+        """Record an error at *span*."""
+        self.add(Diagnostic(Severity.ERROR, message, span, tuple(hints), tuple(notes)))
+
+    def warn(
+        self,
+        message: str,
+        span: Span,
+        *,
+        hints: Iterable[str] = (),
+        notes: Iterable[Note] = (),
+        cause: bool = False,
+    ) -> None:
+        """Record a warning at *span*; *cause* when errors may follow from what it says."""
+        self.add(Diagnostic(Severity.WARNING, message, span, tuple(hints), tuple(notes), cause))
+
+    def note(self, message: str, span: Span) -> None:
+        """Record what only somebody who asked for details (``-v``) wants to know."""
+        self.add(Diagnostic(Severity.NOTE, message, span))
+
+    def add(self, item: Diagnostic) -> None:
+        """Record *item* unless an equal one is there already; the macro calls around its place become notes."""
+        chain = expansion_chain(item.span)
+        if chain:
+            item = replace(item, notes=(*item.notes, *(Note("expanded from here", call) for call in chain)))
+        if item not in self._known:
+            self._known.add(item)
+            self.items.append(item)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """Only the errors."""
+        return [item for item in self.items if item.severity is Severity.ERROR]
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """Only the warnings."""
+        return [item for item in self.items if item.severity is Severity.WARNING]
+
+    @property
+    def notes(self) -> list[Diagnostic]:
+        """Only the notes."""
+        return [item for item in self.items if item.severity is Severity.NOTE]
+
+    @property
+    def failed(self) -> bool:
+        """True when there is an error."""
+        return any(item.severity is Severity.ERROR for item in self.items)
+
+    def check(self) -> None:
+        """Raise :class:`ScriptError` when there is an error."""
+        if self.failed:
+            raise ScriptError
+
+
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """The names in *known* that a user may have meant by *name*, nearest first."""
+    import difflib
+
+    pool = list(dict.fromkeys(known))
+    return difflib.get_close_matches(name, pool, n=3, cutoff=0.6)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 argument``, ``2 arguments``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """A hint tuple for :meth:`Diagnostics.error` that suggests names near *name*; empty when none is near."""
+    found = similar(name, known)
+    if not found:
+        return ()
+    return (f"did you mean {' or '.join(repr(item) for item in found)}?",)
+
+
+_HINT_COLOUR = "\x1b[2m"
+_COLOURS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m", Severity.NOTE: _HINT_COLOUR}
+_ORDER = tuple(Severity)
+_RESET = "\x1b[0m"
+
+
+_ESCAPED_BYTE = late(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
+
+
+def bytes_shown(text: str) -> str:
+    r"""A message in which bytes that are no UTF-8 are told as ``\xff``, not as the surrogates that stand for them."""
+    return _ESCAPED_BYTE.sub(r"\1\\x\2", text) if "\\udc" in text else text
+
+
+def render(item: Diagnostic, *, colour: bool = False) -> str:
+    """The text of one diagnostic, ending in a line end: place, message, source line, underline, hints, notes."""
+    lines = list(_place(item.span, item.severity.value, item.message, _COLOURS[item.severity] if colour else ""))
+    lines.extend(f"HINT: {bytes_shown(hint)}" for hint in item.hints)
+    for note in item.notes:
+        lines.extend(_place(note.span, "NOTE", note.message, _HINT_COLOUR if colour else ""))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
+    """The text of many diagnostics: causes, then errors, warnings and notes, each group in order."""
+    ordered = sorted(items, key=lambda item: (not item.cause, _ORDER.index(item.severity)))
+    return "".join(render(item, colour=colour) for item in ordered)
+
+
+_LONGEST_LINE = 500
+"""Lines of more characters are cut to those around what is meant."""
+_IN_FRONT = 100
+"""How many characters in front of what is meant stay of a line that is cut."""
+_MOST_LINES = 20
+"""Of a place with more lines the first and last ones are shown."""
+_CUT = "..."
+
+
+def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
+    reset = _RESET if colour else ""
+    message = bytes_shown(message)
+    first, last = span.first, span.last
+    if first.line != last.line:
+        yield f"{colour}{span.source.name}:{first.line}-{last.line}: {label}: {message}{reset}"
+        yield from _lines(span, first.line, last.line)
+        return
+    where = f"{span.source.name}:{first.line}:{first.column}-{last.column}"
+    yield f"{colour}{where}: {label}: {message}{reset}"
+    text, start, end = cut_line(span.source.line(first.line), first.column - 1, last.column - 1)
+    before = _expand(text[:start])
+    marked = _expand(text[start:end])
+    yield _expand(text)
+    yield " " * len(before) + "~" * max(1, len(marked))
+
+
+def _lines(span: Span, first: int, last: int) -> Iterator[str]:
+    shown: Iterable[int] = range(first, last + 1)
+    if last - first >= _MOST_LINES:
+        half = _MOST_LINES // 2
+        shown = (*range(first, first + half), 0, *range(last - half + 1, last + 1))
+    for number in shown:
+        yield _expand(cut_line(span.source.line(number), 0, 0)[0]) if number else _CUT
+
+
+def cut_line(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """What is shown of a line, a part of it when it is very long, and where in that *start* … *end* are."""
+    if len(text) <= _LONGEST_LINE:
+        return text, start, end
+    left = max(0, min(start - _IN_FRONT, len(text) - _LONGEST_LINE))
+    right = left + _LONGEST_LINE
+    before = _CUT if left else ""
+    shown = before + text[left:right] + (_CUT if right < len(text) else "")
+    moved = len(before) - left
+    return shown, start + moved, min(end, right) + moved
+
+
+def _expand(text: str) -> str:
+    return text.replace("\t", "    ")

@@ -1,0 +1,306 @@
+"""Facts about the machine, as the stages before the kernel see them.
+
+:class:`KernelInfo` is the one door through which BTF, tracepoint formats, symbols, features and headers enter the
+compiler.  The live implementation is ``pytrace.runtime.live_kernel``; tests hand in recorded facts
+(``tests/support/facts.py``).  The same script with the same facts compiles to the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.types import Enum, Struct, Type
+
+
+@dataclass(frozen=True, slots=True)
+class TracepointField:
+    """One field of a tracepoint's record, from its ``format`` file.
+
+    *declaration* is the C text as the kernel prints it (``const char * filename``).  *data_loc* fields hold a
+    ``u32`` (offset in the low, length in the high half); *relative* ones count the offset from the end of the field.
+    """
+
+    name: str
+    type: Type
+    offset: int
+    size: int
+    declaration: str
+    data_loc: bool = False
+    relative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPrototype:
+    """A kernel function as BTF describes it. *module* is ``vmlinux`` or the module that defines it."""
+
+    name: str
+    module: str
+    parameters: tuple[tuple[str, Type], ...]
+    result: Type
+    variadic: bool = False
+    btf_id: int = 0
+
+    @property
+    def text(self) -> str:
+        """The prototype in one line, to compare and to show."""
+        return f"{self.result} ({', '.join(f'{kind} {name}' for name, kind in self.parameters)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFunction:
+    """A function of a BPF object file; *static* ones cannot be called from outside."""
+
+    prototype: FunctionPrototype
+    static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFunction:
+    """A function that kprobes may find; *module* is empty for the kernel proper."""
+
+    name: str
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserSymbol:
+    """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file."""
+
+    name: str
+    address: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsdtProbe:
+    """One USDT location from a binary's ``.note.stapsdt``.
+
+    *offset* and *semaphore_offset* are file offsets (semaphore 0 when there is none); *arguments* is the note's text.
+    """
+
+    path: str
+    provider: str
+    name: str
+    address: int
+    offset: int
+    semaphore_offset: int
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserParameter:
+    """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
+
+    *declaration* is its type as C text.
+    """
+
+    name: str
+    type: Type
+    location: str
+    declaration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelHeaders:
+    """Headers of a kernel: what its own build gives to the compiler.
+
+    *trees* are the roots (source, build), *folders* the directories to search in their order, *included* the files that
+    come before every text, *defines* macros (``NAME=VALUE``).
+    """
+
+    trees: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What is wrong with the trees that environment variables name."""
+
+    def holds(self, path: str) -> bool:
+        """Whether a file is one of these headers."""
+        return path.startswith(tuple(f"{folder}/" for folder in self.folders))
+
+
+NO_HEADERS = KernelHeaders()
+
+
+class KernelInfo(Protocol):
+    """What the compiler may ask about the machine. Look-ups that find nothing return None or an empty list."""
+
+    @property
+    def arch(self) -> str:
+        """Machine name as in ``uname -m``."""
+
+    @property
+    def release(self) -> str:
+        """Kernel release as in ``uname -r``."""
+
+    @property
+    def possible_cpus(self) -> int:
+        """One more than the highest number of a CPU that may ever be online: the length of what is indexed by CPU."""
+
+    @property
+    def pid_namespace(self) -> tuple[int, int] | None:
+        """Device and inode of the tracer's pid namespace, None in the initial one."""
+
+    @property
+    def has_btf(self) -> bool:
+        """True when the kernel has type information."""
+
+    def feature(self, name: str) -> bool:
+        """Whether the kernel has a feature of ``pytrace.runtime.load.features`` (``kprobe_multi``, ``bpf_loop`` …)."""
+
+    # ---- types
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        """The ``struct`` or ``union`` of that name."""
+
+    def enum(self, name: str) -> Enum | None:
+        """The enumeration of that name."""
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration that has a member of that name, and the member's value."""
+
+    def typedef(self, name: str) -> Type | None:
+        """What a typedef or a C base type (``unsigned int``) stands for."""
+
+    def type_names(self, kind: str) -> Iterable[str]:
+        """Names of all ``struct``, ``union``, ``enum`` or ``typedef`` definitions, for suggestions and listing."""
+
+    def type_id(self, kind: str, name: str) -> int:
+        """Id of a ``struct``, ``union``, ``enum`` or ``typedef`` in the BTF of the kernel proper; 0 without."""
+
+    # ---- probes
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        """Prototype of a kernel function; any module when *module* is empty."""
+
+    def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        """Prototypes of all BTF functions whose name matches a ``*`` pattern (module likewise; empty for any)."""
+
+    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+        """Functions that kprobes may attach to, by ``*`` pattern; *module* likewise, empty for any."""
+
+    def untraceable_reason(self, name: str) -> str:
+        """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
+
+        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
+        or ``excluded`` (by pytrace).
+        """
+
+    def kernel_function_size(self, name: str, module: str = "") -> int | None:
+        """Bytes of a kernel function (distance to the next symbol), None when it is not known."""
+
+    def modules(self) -> list[str]:
+        """Names of the loaded kernel modules."""
+
+    def module_state(self, name: str) -> str:
+        """``loaded``, ``installed`` (and could be loaded), ``built in``, ``absent``, or empty when nothing tells."""
+
+    def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
+        """Modules that are not loaded and may have a function (by ``*`` pattern), and whether they surely have it."""
+
+    def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
+        """``(category, event)`` of all tracepoints that match two ``*`` patterns."""
+
+    def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        """Fields of a tracepoint's record, the common ones (offset < 8) included."""
+
+    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        """``(module, event)`` of raw tracepoints by ``*`` pattern; module ``vmlinux`` for the kernel proper."""
+
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        """Parameters of a raw tracepoint (without the leading context), from ``btf_trace_EVENT``."""
+
+    def iterators(self) -> dict[str, Struct]:
+        """BPF iterator targets and their context structs (``bpf_iter__task`` for ``task``)."""
+
+    # ---- symbols
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """Address of a kernel symbol (kallsyms).
+
+        Raises:
+            TraceError: this process may not know it.
+        """
+
+    def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
+        """Paths of the user binaries that a uprobe or USDT target names: path, glob, library or program name, ``*``.
+
+        ``*`` is what processes have mapped, and the program that *command* (of ``-c``) is going to run.
+
+        Raises:
+            TraceError: nothing is found because process *pid* does not exist or belongs to somebody else.
+        """
+
+    def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
+        """Functions of a binary whose name matches a ``*`` pattern."""
+
+    def user_code(self, path: str, offset: int, size: int) -> bytes:
+        """Bytes of a binary at a file offset; fewer (or none) when the file does not have them."""
+
+    def user_address(self, path: str, name: str) -> int | None:
+        """Virtual address of a symbol of a binary, variables included."""
+
+    def user_size(self, path: str, name: str) -> int:
+        """Size in bytes of such a symbol, 0 when the binary does not tell."""
+
+    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
+        """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
+
+        A pattern without ``(`` is compared with the qualified name without parameters.
+        """
+
+    def executable(self, path: str) -> bool:
+        """Whether a file is an ELF program or library."""
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        """File offset of a virtual address of a binary."""
+
+    def user_address_at(self, path: str, offset: int) -> int | None:
+        """Virtual address of a file offset of a binary's code."""
+
+    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+        """Parameters of a user function, from DWARF."""
+
+    def user_type(self, path: str, kind: str, name: str) -> Type | None:
+        """The ``struct``, ``union`` or ``enum`` (*kind*) that a user binary's DWARF has under a name."""
+
+    def user_result(self, path: str, symbol: str) -> Type | None:
+        """Type of a user function's result, from DWARF; void when it has none."""
+
+    def user_debug_problems(self, path: str) -> list[str]:
+        """Which files with debug information the questions above missed for a binary, as sentences."""
+
+    def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
+        """Code addresses of a source line, from DWARF."""
+
+    def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
+        """USDT locations of a binary by ``*`` patterns."""
+
+    def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
+        """``(id, function name)`` of loaded BPF programs and sub-programs with BTF."""
+
+    # ---- other
+
+    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
+        """Functions of a BPF object file (*data*; *path* is for messages) other than its programs."""
+
+    def cgroup_id(self, path: str) -> int | None:
+        """Id of a cgroup v2 directory."""
+
+    def headers(self) -> KernelHeaders:
+        """Headers of the running kernel, as far as they are installed."""
+
+    def depend_on_file(self, path: str) -> None:
+        """Note that the compilation read a file (an import, a header)."""
+
+    def depend_on_headers(self, paths: Iterable[str]) -> None:
+        """Note that the compilation read many files (the kernel's headers)."""
+
+    def dependencies(self) -> tuple[tuple[str, ...], ...]:
+        """What the answers so far depend on, for the compile cache; ``runtime.host.fingerprints.still_true`` can
+        check it.
+        """

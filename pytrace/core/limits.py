@@ -1,0 +1,84 @@
+"""Limits that any step of a run may meet: memory, open files, threads, room in files; told as what they are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+
+from pytrace.core.diagnostics import TraceError
+
+FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_OUTPUT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})
+_NO_MEMORY = (
+    "annot allocate memory",
+    "failed to map segment",
+    "cannot map zero-fill pages",
+    "cannot create shared object",
+)
+"""What the dynamic loader says, whose errors have no number (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
+_NO_FILES = "oo many open files"
+
+
+def met_by(error: BaseException) -> TraceError | None:
+    """The limit that *error*, or what it came from, tells of; None when it is something else."""
+    for item in _chain(error):
+        found = _limit(item)
+        if found is not None:
+            return found
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from, or while handling."""
+    seen: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in seen:
+        yield current
+        seen.append(current)
+        current = current.__cause__ or current.__context__
+
+
+def _limit(error: BaseException) -> TraceError | None:
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return no_memory()
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return TraceError(
+            "no more threads can be started",
+            hints=("see ulimit -u, ulimit -v and the pids.max of the control group",),
+        )
+    if isinstance(error, OSError) and number in FILES:
+        return no_files(error.errno)
+    if isinstance(error, OSError) and number in _OUTPUT and error.filename is None:
+        # Files have names; the output has none.
+        return TraceError(f"cannot write output: {os.strerror(error.errno or 0)}")
+    if isinstance(error, ImportError) or (isinstance(error, OSError) and number is None):
+        text = str(error)
+        if any(said in text for said in _NO_MEMORY):
+            return no_memory()
+        if _NO_FILES in text:
+            return no_files(errno.EMFILE)
+    return None
+
+
+def no_files(number: int | None) -> TraceError:
+    """The error for EMFILE or ENFILE."""
+    hint = "see /proc/sys/fs/file-max" if number == errno.ENFILE else "raise the limit by ulimit -n"
+    return TraceError(f"no more files can be opened: {os.strerror(number or 0)}", hints=(hint,))
+
+
+def no_memory() -> TraceError:
+    """The error for memory that cannot be had, with the limit that this process has, if any."""
+    hints = []
+    for limit, what, option in (
+        (resource.RLIMIT_AS, "address space", "-v"),
+        (resource.RLIMIT_DATA, "data", "-d"),
+    ):
+        most = resource.getrlimit(limit)[0]
+        if most != resource.RLIM_INFINITY:
+            hints.append(f"this process may have {most >> 20} MiB of {what} (ulimit {option})")
+    if not hints:
+        hints.append("smaller maps (max_map_keys, max_strlen) and a smaller ring (perf_rb_pages) take less")
+    return TraceError("out of memory", hints=hints)

@@ -1,0 +1,273 @@
+"""A compiled script: ELF bytes and a manifest of plain data.
+
+This is all that a run needs.  The compile cache and ahead-of-time files are this and nothing else; reading it
+imports neither LLVM nor the parser.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from pytrace.base.fast_dataclass import asdict, dataclass, field
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.types import Type, from_data, to_data
+
+MAGIC = b"PYTRACE\n"
+FORMAT = 2
+"""Raised whenever ELF conventions, manifest or event layouts change."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One place that a program attaches to.
+
+    *probe* is the full probe name (what the ``probe`` builtin gives). *cookie* is what ``bpf_get_attach_cookie``
+    returns there: the index of the target in its program. *details* by kind:
+
+    - kprobe, kretprobe: ``function``, ``module`` (may be empty), ``offset``; or ``address``
+    - uprobe, uretprobe: ``path``, ``offset`` (file offset), ``symbol`` (may be empty)
+    - usdt: ``path``, ``provider``, ``name``, ``offset``, ``semaphore_offset``
+    - tracepoint: ``category``, ``event``
+    - rawtracepoint: ``event``, ``module``
+    - fentry, fexit: ``function``, ``module``; or ``program_id``, ``function``
+    - uprobe, uretprobe, usdt, fentry, fexit: ``by_pattern`` where a pattern found the file or program, which may go
+    - profile, interval: ``frequency`` (Hz) or ``period_ns``
+    - software, hardware: ``event``, ``config`` (PERF_COUNT_…), ``period``
+    - watchpoint: ``address``, ``length``, ``mode``
+    - iter: ``iterator``, ``pin`` (path or empty)
+    - self: ``signal``; test, bench: ``name``; begin, end: nothing
+    """
+
+    probe: str
+    cookie: int
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ProgramSpec:
+    """One BPF program of the ELF file and where it attaches.
+
+    *symbol* is the function's name in the ELF file; *kind* the probe kind's name. *index* counts blocks in source
+    order. *multi* is set when the program was compiled for a multi link (``kprobe_multi``, ``uprobe_multi``,
+    ``kprobe_session``), empty for one link for each target.
+    """
+
+    symbol: str
+    kind: str
+    index: int
+    targets: tuple[Target, ...]
+    location: Location
+    multi: str = ""
+    part_of: str = ""
+    """The program that holds this one's code: it is loaded and attached with that one (return part of a session)."""
+    service: bool = False
+    """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
+
+
+@dataclass(frozen=True)
+class GlobalSlot:
+    """Where an unkeyed map lies in a data section.
+
+    *section* is the ELF section (its BPF array map is mapped into memory by the runtime). The slot starts with a
+    ``u64`` that is 1 once the map has been written, followed by the value. A per-CPU slot is there
+    *copies* times, *stride* bytes apart. A slot that is printed and cleared in one step is there twice, *generation*
+    bytes apart: the lowest bit of the ``u64`` at *selector* in the section *selector_section* says which one
+    programs use.
+    """
+
+    section: str
+    offset: int
+    copies: int = 1
+    stride: int = 0
+    generation: int = 0
+    selector_section: str = ""
+    selector: int = 0
+
+
+@dataclass(frozen=True)
+class MapSpec:
+    """One ``@map`` of the script.
+
+    *symbol* names the BPF map in the ELF file (empty for a *slot*). *key* is None for an unkeyed map. *kind* is
+    ``hash``, ``lruhash``, ``percpuhash``, ``percpulruhash`` or ``global``. For keyed hist, lhist and tseries the
+    BPF key is *key* padded to 8 bytes followed by a ``u64`` bucket number, and the BPF value one ``u64`` count per CPU
+    (tseries: one 24-byte interval). A keyed map that is printed and cleared in one step has *inner*, the type number,
+    key size and value size of the BPF maps that hold it in turn; the one in use lies in the array of maps *symbol*.
+    """
+
+    name: str
+    symbol: str
+    kind: str
+    key: Type | None
+    value: Type
+    max_entries: int
+    slot: GlobalSlot | None = None
+    location: Location | None = None
+    inner: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the script where a BPF helper may fail."""
+
+    helper: str
+    location: Location
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Where the programs count what went wrong: an array in a data section, see ``pytrace.counters``."""
+
+    section: str
+    offset: int
+    copies: int
+    stride: int
+    names: tuple[tuple[str, int], ...]
+    """(kind, subject) of each ``u64`` in a copy: ``("lost", program index)``, ``("map_full", map index)``,
+    ``("helper", site index)`` …"""
+    sites: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything about a compiled script but its code; JSON-serialisable through :meth:`to_data`."""
+
+    programs: tuple[ProgramSpec, ...]
+    maps: tuple[MapSpec, ...]
+    events: tuple[EventSpec, ...]
+    strings: tuple[str, ...]
+    """String table that values refer to by index (formats of timestamps, filters of cgroup paths)."""
+    config: dict[str, Any]
+    """Effective configuration values."""
+    ring: str = "events"
+    """Name of the ring buffer map."""
+    counters: Counters | None = None
+    warnings: tuple[str, ...] = ()
+    """Rendered warnings of the compilation, repeated on a cached start."""
+    facts: tuple[tuple[str, ...], ...] = ()
+    """What about the machine the result depends on; checked before a cached script is used."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "programs": [asdict(item) for item in self.programs],
+            "maps": [
+                {
+                    "name": item.name,
+                    "symbol": item.symbol,
+                    "kind": item.kind,
+                    "key": None if item.key is None else to_data(item.key),
+                    "value": to_data(item.value),
+                    "max_entries": item.max_entries,
+                    "slot": None if item.slot is None else asdict(item.slot),
+                    "location": None if item.location is None else item.location.to_data(),
+                    "inner": item.inner,
+                }
+                for item in self.maps
+            ],
+            "events": [item.to_data() for item in self.events],
+            "strings": list(self.strings),
+            "config": self.config,
+            "ring": self.ring,
+            "counters": None if self.counters is None else asdict(self.counters),
+            "warnings": list(self.warnings),
+            "facts": [list(item) for item in self.facts],
+            "extra": self.extra,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Manifest:
+        """The manifest that :meth:`to_data` gave *data* for."""
+        return cls(
+            programs=tuple(
+                ProgramSpec(
+                    item["symbol"],
+                    item["kind"],
+                    item["index"],
+                    tuple(Target(t["probe"], t["cookie"], t["details"]) for t in item["targets"]),
+                    Location(**item["location"]),
+                    item["multi"],
+                    item["part_of"],
+                    item["service"],
+                )
+                for item in data["programs"]
+            ),
+            maps=tuple(_map_from_data(item) for item in data["maps"]),
+            events=tuple(EventSpec.from_data(item) for item in data["events"]),
+            strings=tuple(data["strings"]),
+            config=data["config"],
+            ring=data["ring"],
+            counters=_counters_from_data(data["counters"]),
+            warnings=tuple(data["warnings"]),
+            facts=tuple(tuple(item) for item in data["facts"]),
+            extra=data["extra"],
+        )
+
+
+def _map_from_data(item: dict[str, Any]) -> MapSpec:
+    return MapSpec(
+        item["name"],
+        item["symbol"],
+        item["kind"],
+        None if item["key"] is None else from_data(item["key"]),
+        from_data(item["value"]),
+        item["max_entries"],
+        None if item["slot"] is None else GlobalSlot(**item["slot"]),
+        None if item["location"] is None else Location(*item["location"]),
+        None if item["inner"] is None else tuple(item["inner"]),
+    )
+
+
+def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
+    if data is None:
+        return None
+    names = tuple((str(kind), int(subject)) for kind, subject in data["names"])
+    sites = tuple(Site(item["helper"], Location(**item["location"])) for item in data["sites"])
+    return Counters(data["section"], data["offset"], data["copies"], data["stride"], names, sites)
+
+
+INTERPRETER = b"#!/usr/bin/env pytrace\n"
+"""First line of a file that can be executed by its name."""
+
+
+def is_compiled(data: bytes) -> bool:
+    """Whether a file holds a compiled script, of this version or another one."""
+    return data.removeprefix(INTERPRETER).startswith(MAGIC)
+
+
+@dataclass(frozen=True)
+class CompiledScript:
+    """ELF bytes and manifest."""
+
+    elf: bytes
+    manifest: Manifest
+
+    def to_bytes(self, *, executable: bool = False) -> bytes:
+        """The file form: magic, format number, manifest length, manifest (JSON), ELF; *executable* with ``#!`` line."""
+        head = json.dumps(self.manifest.to_data(), separators=(",", ":")).encode()
+        first = INTERPRETER if executable else b""
+        return first + MAGIC + struct.pack("<II", FORMAT, len(head)) + head + self.elf
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CompiledScript:
+        """Read the file form.
+
+        Raises:
+            TraceError: *data* is not a compiled script, or was written by another version.
+        """
+        data = data.removeprefix(INTERPRETER)
+        start = len(MAGIC) + 8
+        if not data.startswith(MAGIC) or len(data) < start:
+            raise TraceError("not a compiled pytrace script")
+        version, length = struct.unpack_from("<II", data, len(MAGIC))
+        if version != FORMAT:
+            raise TraceError(f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})")
+        try:
+            manifest = Manifest.from_data(json.loads(data[start : start + length]))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise TraceError("the compiled script is damaged, or another version of pytrace wrote it") from error
+        return cls(data[start + length :], manifest)

@@ -1,0 +1,119 @@
+"""Source texts and positions in them.
+
+A :class:`Source` is one text (a file, ``-e`` text, an imported file); a :class:`Span` is a half-open range of
+characters in one source.  Every token, AST node and diagnostic carries a span.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from pytrace.base.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a source: 1-based line and 1-based column, both counted in characters."""
+
+    line: int
+    column: int
+
+
+class Source:
+    """One text and the name that messages give it (``stdin`` for ``-e`` and standard input).
+
+    *path* is the path of the text's file, None for ``-e`` and standard input.
+    """
+
+    __slots__ = ("_line_starts", "name", "path", "text")
+
+    def __init__(self, name: str, text: str, path: str | None = None) -> None:
+        self.name = name
+        self.text = text
+        self.path = path
+        self._line_starts: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r}, {len(self.text)} characters)"
+
+    @property
+    def _starts(self) -> list[int]:
+        """Where lines start; found when first asked, as most texts are only compiled."""
+        if not self._line_starts:
+            lengths = (len(line) + 1 for line in self.text.split("\n"))
+            self._line_starts = list(accumulate(lengths, initial=0))[:-1]
+        return self._line_starts
+
+    def position(self, offset: int) -> Position:
+        """The line and column of a character offset (0 … len(text))."""
+        offset = max(0, min(offset, len(self.text)))
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line, without its line end; empty when there is no such line."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        start = self._starts[number - 1]
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
+        return self.text[start:end].removesuffix("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters ``start`` … ``end`` (end excluded) of ``source``."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The spanned characters."""
+        return self.source.text[self.start : self.end]
+
+    @property
+    def first(self) -> Position:
+        """Position of the first character."""
+        return self.source.position(self.start)
+
+    @property
+    def last(self) -> Position:
+        """Position just after the last character."""
+        return self.source.position(self.end)
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of *other* (same source)."""
+        return Span(self.source, min(self.start, other.start), max(self.end, other.end))
+
+    def __str__(self) -> str:
+        first, last = self.first, self.last
+        if first.line != last.line:
+            return f"{self.source.name}:{first.line}-{last.line}"
+        return f"{self.source.name}:{first.line}:{first.column}-{last.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedSpan(Span):
+    """A span of a macro's body that stands in the program because of *call* (which may be expanded itself)."""
+
+    call: Span
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of *other* in the same expansion."""
+        return ExpandedSpan(self.source, min(self.start, other.start), max(self.end, other.end), self.call)
+
+    def __str__(self) -> str:
+        return Span.__str__(self)
+
+
+def expansion_chain(span: Span) -> tuple[Span, ...]:
+    """The macro calls that brought *span* into the program, innermost first; empty for text that stands there
+    itself.
+    """
+    found = []
+    while isinstance(span, ExpandedSpan):
+        span = span.call
+        found.append(span)
+    return tuple(found)

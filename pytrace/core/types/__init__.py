@@ -1,0 +1,127 @@
+"""All value types of the language: identity, size and alignment in memory, and a serialisable form.
+
+The code generator and the decoder both take layouts from here and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum as PyEnum
+from typing import Any
+
+from pytrace.base.fast_dataclass import fields
+from pytrace.core.types.produced import (
+    Avg,
+    CgroupPath,
+    Count,
+    Hist,
+    Inet,
+    KSym,
+    LHist,
+    Mac,
+    Max,
+    Min,
+    Signed,
+    Stack,
+    StackMode,
+    Stats,
+    Sum,
+    Timestamp,
+    TSeries,
+    Username,
+    USym,
+)
+from pytrace.core.types.values import (
+    AddressSpace,
+    Array,
+    Bool,
+    Buffer,
+    Enum,
+    Field,
+    Int,
+    Pointer,
+    Record,
+    String,
+    Struct,
+    Tuple,
+    Type,
+    Void,
+)
+
+__all__ = [
+    "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "VOID", "AddressSpace",
+    "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "KSym", "LHist",
+    "Mac", "Max", "Min", "Pointer", "Record", "Signed", "Stack", "StackMode", "Stats", "String", "Struct", "Sum",
+    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "from_data", "parts", "to_data",
+]  # fmt: skip
+
+# ---------------------------------------------------------------------------------------------- common instances
+
+VOID = Void()
+BOOL = Bool()
+INT8, INT16, INT32, INT64 = Int(1, True), Int(2, True), Int(4, True), Int(8, True)
+UINT8, UINT16, UINT32, UINT64 = Int(1, False), Int(2, False), Int(4, False), Int(8, False)
+
+ALL: tuple[type[Type], ...] = (
+    Void, Bool, Int, Enum, Pointer, String, Buffer, Array, Tuple, Record, Struct, Stack, KSym, USym, Inet, Mac,
+    Timestamp, Username, CgroupPath, Count, Sum, Avg, Stats, Min, Max, Hist, LHist, TSeries,
+)
+"""Every concrete type; a renderer, decoder or LLVM table that lacks one of them is incomplete."""
+
+_BY_TAG: dict[str, type[Type]] = {kind.tag: kind for kind in ALL}
+
+
+def parts(roots: Iterable[Type]) -> Iterator[Type]:
+    """*roots* and all types that values of them hold (not what pointers point to)."""
+    for kind in roots:
+        yield kind
+        if isinstance(kind, Array):
+            yield from parts((kind.element,))
+        elif isinstance(kind, Tuple | Record):
+            yield from parts(kind.members)
+        elif isinstance(kind, Struct):
+            yield from parts(field.type for field in kind.fields)
+
+
+# ---------------------------------------------------------------------------------------------- serialisable form
+
+
+def to_data(value: Type) -> list[Any]:
+    """The type as JSON-serialisable lists; what a pointer points to is reduced to its name."""
+    if isinstance(value, Struct):
+        members = [[f.name, to_data(f.type), f.offset, f.bit_offset, f.bit_size] for f in value.fields]
+        return [value.tag, value.kind, value.name, value.size, value.align, members]
+    if isinstance(value, Pointer):
+        return [value.tag, value.space.value]
+    return [value.tag, *(_pack(getattr(value, field.name)) for field in fields(value))]
+
+
+def from_data(data: list[Any]) -> Type:
+    """The type that :func:`to_data` gave *data* for (pointer targets are :data:`VOID`)."""
+    tag, *rest = data
+    if tag == Struct.tag:
+        kind, name, size, align, members = rest
+        loaded = tuple(Field(m[0], from_data(m[1]), m[2], m[3], m[4]) for m in members)
+        return Struct(kind, name, size, loaded, align=align)
+    if tag == Pointer.tag:
+        return Pointer(VOID, AddressSpace(rest[0]))
+    kind_ = _BY_TAG[tag]
+    return kind_(*(_unpack(item) for item in rest))
+
+
+def _pack(item: Any) -> Any:
+    if isinstance(item, Type):
+        return {"t": to_data(item)}
+    if isinstance(item, PyEnum):
+        return {"mode": item.value}
+    if isinstance(item, tuple):
+        return [_pack(inner) for inner in item]
+    return item
+
+
+def _unpack(item: Any) -> Any:
+    if isinstance(item, dict):
+        return from_data(item["t"]) if "t" in item else StackMode(item["mode"])
+    if isinstance(item, list):
+        return tuple(_unpack(inner) for inner in item)
+    return item

@@ -1,0 +1,293 @@
+"""Types that only the language's functions produce: stacks, what prints as a name, aggregations.
+
+As for :mod:`pytrace.core.types.values`, which see.
+"""
+
+from __future__ import annotations
+
+from enum import Enum as PyEnum
+from typing import ClassVar
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.types.values import Type
+
+# ---------------------------------------------------------------------------------------------- stacks, names
+
+
+class StackMode(PyEnum):
+    """How a stack prints."""
+
+    BPFTRACE = "bpftrace"
+    PERF = "perf"
+    RAW = "raw"
+    BUILD_ID = "build_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack(Type):
+    """A kernel or user stack of at most *limit* frames.
+
+    Layout: ``i32`` count of frames (or a negative errno), ``u32`` process id (0 for kernel stacks), then *limit*
+    frames: ``u64`` addresses, innermost first, or for build_id mode ``struct bpf_stack_build_id`` (32 bytes).
+    """
+
+    user: bool
+    limit: int = 127
+    mode: StackMode = StackMode.BPFTRACE
+    tag: ClassVar[str] = "stack"
+    header: ClassVar[int] = 8
+
+    @property
+    def frame_size(self) -> int:
+        """Bytes of one frame."""
+        return 32 if self.mode is StackMode.BUILD_ID else 8
+
+    @property
+    def size(self) -> int:
+        return self.header + self.frame_size * self.limit
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return "ustack" if self.user else "kstack"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed(Type):
+    """A type whose size does not depend on parameters."""
+
+    _size: ClassVar[int] = 8
+    _align: ClassVar[int] = 8
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def align(self) -> int:
+        return self._align
+
+    def __str__(self) -> str:
+        return self.tag
+
+
+@dataclass(frozen=True, slots=True)
+class KSym(_Fixed):
+    """A kernel address (``u64``) that prints as a symbol."""
+
+    tag: ClassVar[str] = "ksym_t"
+
+
+@dataclass(frozen=True, slots=True)
+class USym(_Fixed):
+    """``u64`` user address, ``u32`` process id, ``u32`` zero; prints as a symbol of that process."""
+
+    tag: ClassVar[str] = "usym_t"
+    _size: ClassVar[int] = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Inet(_Fixed):
+    """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused ones zero)."""
+
+    tag: ClassVar[str] = "inet"
+    _size: ClassVar[int] = 20
+    _align: ClassVar[int] = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Mac(_Fixed):
+    """Six bytes of hardware address."""
+
+    tag: ClassVar[str] = "macaddr_t"
+    _size: ClassVar[int] = 6
+    _align: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp(_Fixed):
+    """``u64`` nanoseconds, ``u32`` index of the format in the string table, ``u32`` clock (0 boot, 1 tai, 2 sw_tai)."""
+
+    tag: ClassVar[str] = "timestamp"
+    _size: ClassVar[int] = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Username(_Fixed):
+    """``u64`` user id that prints as the user's name."""
+
+    tag: ClassVar[str] = "username"
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupPath(_Fixed):
+    """``u64`` cgroup id, ``u32`` index of the filter in the string table, ``u32`` zero; prints as the path."""
+
+    tag: ClassVar[str] = "cgroup_path_t"
+    _size: ClassVar[int] = 16
+
+
+# ---------------------------------------------------------------------------------------------- aggregations
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregate(Type):
+    @property
+    def aggregate(self) -> bool:
+        return True
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return f"{self.tag}_t"
+
+
+@dataclass(frozen=True, slots=True)
+class Count(_Aggregate):
+    """``u64`` per CPU; merged by adding."""
+
+    tag: ClassVar[str] = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Signed(_Aggregate):
+    """Aggregations whose numbers may be signed."""
+
+    signed: bool = True
+    either: bool = False
+    """While types are inferred: of constants that are not negative, which take the sign of their company."""
+
+    def __str__(self) -> str:
+        return f"{'' if self.signed else 'u'}{self.tag}_t"
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Signed):
+    """64-bit sum per CPU; merged by adding."""
+
+    tag: ClassVar[str] = "sum"
+
+
+class _Pair(Signed):
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        return 16
+
+
+@dataclass(frozen=True, slots=True)
+class Avg(_Pair):
+    """64-bit total, ``u64`` count; merged by adding both, prints total / count."""
+
+    tag: ClassVar[str] = "avg"
+
+
+@dataclass(frozen=True, slots=True)
+class Stats(_Pair):
+    """64-bit total, ``u64`` count; merged by adding both, prints count, average and total."""
+
+    tag: ClassVar[str] = "stats"
+
+
+class _Extreme(_Pair):
+    """``u64`` rank of the best value, ``u64`` set flag; a CPU whose flag is 0 does not count.
+
+    The rank is the value with the bits of :attr:`mask` turned over, so that the greater rank is the better value and
+    zeroed memory has the least: an update is one step of "take the greater", in which nothing can come between.
+    """
+
+    __slots__ = ()
+    least: ClassVar[bool] = False
+
+    @property
+    def mask(self) -> int:
+        """What turns a value, as 64 bits, into its rank and back."""
+        return (((1 << 64) - 1) * self.least) ^ ((1 << 63) * self.signed)
+
+    def rank(self, value: int) -> int:
+        """The rank of a value."""
+        return (value ^ self.mask) & ((1 << 64) - 1)
+
+    def value(self, rank: int) -> int:
+        """The value of a rank."""
+        found = rank ^ self.mask
+        return found - (1 << 64) if self.signed and found >> 63 else found
+
+
+@dataclass(frozen=True, slots=True)
+class Min(_Extreme):
+    """The least value."""
+
+    tag: ClassVar[str] = "min"
+    least: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Max(_Extreme):
+    """The greatest value."""
+
+    tag: ClassVar[str] = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Hist(_Aggregate):
+    """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in the reference."""
+
+    bits: int = 0
+    tag: ClassVar[str] = "hist"
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are (the highest number is that of 2**63)."""
+        return ((63 - self.bits + 1) << self.bits) + (1 << self.bits) + 1
+
+    @property
+    def size(self) -> int:
+        return 8 * self.buckets
+
+
+@dataclass(frozen=True, slots=True)
+class LHist(_Aggregate):
+    """Linear histogram: ``u64`` counts of below, each step, and above."""
+
+    low: int = 0
+    high: int = 0
+    step: int = 1
+    tag: ClassVar[str] = "lhist"
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are, the two open ones included."""
+        return (self.high - self.low) // self.step + 2
+
+    @property
+    def size(self) -> int:
+        return 8 * self.buckets
+
+
+@dataclass(frozen=True, slots=True)
+class TSeries(_Aggregate):
+    """Ring of *count* intervals of *interval* nanoseconds.
+
+    Each: ``u64`` epoch (interval number plus 1; 0 for never used), 64-bit value, ``u64`` meta (samples for avg, time
+    of the sample in ns for the last value kept when *reduce* is empty).
+    """
+
+    interval: int = 1
+    count: int = 1
+    reduce: str = ""
+    signed: bool = True
+    tag: ClassVar[str] = "tseries"
+
+    @property
+    def size(self) -> int:
+        return 24 * self.count

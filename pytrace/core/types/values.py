@@ -1,0 +1,422 @@
+"""Types that C has as well: scalars, and what lies in memory. Modules outside of the types take them from ``types``.
+
+A type says how a value lies in memory, in BPF maps, ring buffer events and on the BPF stack alike. All sizes are bytes,
+all integers are little or big endian as the machine is.
+
+Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in registers; all others live in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum as PyEnum
+from typing import Any, ClassVar, cast
+
+from pytrace.base.fast_dataclass import dataclass
+
+
+class AddressSpace(PyEnum):
+    """Which memory a pointer points into, and so which helper reads through it."""
+
+    NONE = "none"
+    """Not known: treated as the probe's default space when dereferenced."""
+    KERNEL = "kernel"
+    USER = "user"
+    BPF = "bpf"
+    """Memory of the program itself (stack, map value, context): plain loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """Base of all value types."""
+
+    tag: ClassVar[str] = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes that a value takes in memory."""
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def align(self) -> int:
+        """Alignment of a value in memory."""
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def scalar(self) -> bool:
+        """True when a value fits a register."""
+        return False
+
+    @property
+    def aggregate(self) -> bool:
+        """True for count(), sum() … hist(): types that only map values have."""
+        return False
+
+
+# ---------------------------------------------------------------------------------------------- scalars
+
+
+@dataclass(frozen=True, slots=True)
+class Void(Type):
+    """No value: the type of a call that is made for its effect."""
+
+    tag: ClassVar[str] = "void"
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
+    def align(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Bool(Type):
+    """true or false, one byte."""
+
+    tag: ClassVar[str] = "bool"
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def align(self) -> int:
+        return 1
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "bool"
+
+
+@dataclass(frozen=True, slots=True)
+class Int(Type):
+    """An integer of 1, 2, 4 or 8 bytes (16 only as a struct member)."""
+
+    width: int
+    signed: bool
+    tag: ClassVar[str] = "int"
+
+    @property
+    def size(self) -> int:
+        return self.width
+
+    @property
+    def align(self) -> int:
+        return self.width
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    @property
+    def low(self) -> int:
+        """The least value."""
+        return -(1 << (8 * self.width - 1)) if self.signed else 0
+
+    @property
+    def high(self) -> int:
+        """The greatest value."""
+        return (1 << (8 * self.width - int(self.signed))) - 1
+
+    def __str__(self) -> str:
+        return f"{'' if self.signed else 'u'}int{8 * self.width}"
+
+
+@dataclass(frozen=True, slots=True)
+class Enum(Type):
+    """A C enumeration; values print as member names."""
+
+    name: str
+    width: int
+    signed: bool
+    members: tuple[tuple[str, int], ...]
+    tag: ClassVar[str] = "enum"
+
+    @property
+    def size(self) -> int:
+        return self.width
+
+    @property
+    def align(self) -> int:
+        return self.width
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    @property
+    def integer(self) -> Int:
+        """The integer type that carries the values."""
+        return Int(self.width, self.signed)
+
+    def __str__(self) -> str:
+        return f"enum {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer(Type):
+    """An address of a *target* in *space*.
+
+    *trusted* marks a pointer that the verifier knows by BTF (``curtask``, fentry arguments), which plain loads may
+    follow.  It takes no part in comparing types.
+    """
+
+    target: Type
+    space: AddressSpace = AddressSpace.NONE
+    trusted: bool = False
+    tag: ClassVar[str] = "pointer"
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.target} *" if not isinstance(self.target, Pointer) else f"{self.target}*"
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+@dataclass(frozen=True, slots=True)
+class String(Type):
+    """Up to *capacity* bytes; ends at the first NUL or, when cut, without one."""
+
+    capacity: int
+    tag: ClassVar[str] = "string"
+
+    @property
+    def size(self) -> int:
+        return self.capacity
+
+    @property
+    def align(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return f"string[{self.capacity}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer(Type):
+    """A 4-byte length and up to *capacity* bytes."""
+
+    capacity: int
+    tag: ClassVar[str] = "buffer"
+    header: ClassVar[int] = 4
+
+    @property
+    def size(self) -> int:
+        return self.header + self.capacity
+
+    @property
+    def align(self) -> int:
+        return 4
+
+    def __str__(self) -> str:
+        return f"buffer[{self.capacity}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Array(Type):
+    """*count* elements, one after another."""
+
+    element: Type
+    count: int
+    tag: ClassVar[str] = "array"
+
+    @property
+    def size(self) -> int:
+        return self.element.size * self.count
+
+    @property
+    def align(self) -> int:
+        return self.element.align
+
+    def __str__(self) -> str:
+        return f"{self.element}[{self.count}]"
+
+
+def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
+    at, align, found = 0, 1, []
+    for member in members:
+        size, step = _extent(member)
+        at = (at + step - 1) // step * step
+        found.append(at)
+        at += size
+        align = max(align, step)
+    return tuple(found), (at + align - 1) // align * align, align
+
+
+def _extent(kind: Type) -> tuple[int, int]:
+    """Size and alignment, found in one descent: asked apart, each level of nested tuples would double the work."""
+    if isinstance(kind, Tuple | Record):
+        return _offsets(kind.members)[1:]
+    return kind.size, max(1, kind.align)
+
+
+class _Members(Type):
+    """Members one after another, laid out as a C struct would be; padding is zero."""
+
+    __slots__ = ()
+    members: tuple[Type, ...]
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each member starts."""
+        return _offsets(self.members)[0]
+
+    @property
+    def size(self) -> int:
+        return _offsets(self.members)[1]
+
+    @property
+    def align(self) -> int:
+        return _offsets(self.members)[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple(_Members):
+    """Unnamed members."""
+
+    members: tuple[Type, ...]
+    tag: ClassVar[str] = "tuple"
+
+    def __str__(self) -> str:
+        inner = ",".join(str(member) for member in self.members)
+        return f"({inner}{',' if len(self.members) == 1 else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Record(_Members):
+    """Named members in order, laid out as a :class:`Tuple` of them."""
+
+    names: tuple[str, ...]
+    members: tuple[Type, ...]
+    tag: ClassVar[str] = "record"
+
+    def __str__(self) -> str:
+        return "(" + ",".join(f"{name}={member}" for name, member in zip(self.names, self.members, strict=True)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A member of a struct or union.
+
+    *offset* is in bytes from the start of the struct.  For a bitfield, *bit_size* is its width and *bit_offset* the
+    distance in bits from byte *offset* (least significant bit first on little endian machines); *type* is then
+    the integer type of the result.  An anonymous struct or union member has an empty name.
+    """
+
+    name: str
+    type: Type
+    offset: int
+    bit_offset: int = 0
+    bit_size: int = 0
+
+
+class Struct(Type):
+    """A C struct or union.  Fields are loaded on first use, so types may refer to each other.
+
+    Two structs are equal when kind, name, origin and size are; *origin* tells where the definition comes from
+    (``vmlinux``, a module, ``script``, a context), and is a unique text for anonymous ones.
+    """
+
+    __slots__ = ("_align", "_fields", "_load", "_size", "kind", "name", "origin")
+    tag: ClassVar[str] = "struct"
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        size: int,
+        load: Callable[[], tuple[Field, ...]] | tuple[Field, ...],
+        *,
+        origin: str = "",
+        align: int | None = None,
+    ) -> None:
+        # The frozen dataclass base forbids plain assignment.
+        put = object.__setattr__
+        put(self, "kind", kind)
+        put(self, "name", name)
+        put(self, "_size", size)
+        put(self, "origin", origin)
+        put(self, "_align", align)
+        put(self, "_fields", load if isinstance(load, tuple) else None)
+        put(self, "_load", load)
+
+    kind: str
+    name: str
+    origin: str
+    _size: int
+    _align: int | None
+    _fields: tuple[Field, ...] | None
+    _load: Any
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def align(self) -> int:
+        if self._align is None:
+            found = max((field.type.align for field in self.fields), default=1)
+            object.__setattr__(self, "_align", found)
+        return cast(int, self._align)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Members in declaration order, anonymous ones included as such."""
+        if self._fields is None:
+            object.__setattr__(self, "_fields", self._load())
+        return cast("tuple[Field, ...]", self._fields)
+
+    def find(self, name: str) -> Field | None:
+        """The member *name*, also inside anonymous members, with its offset from the start of this struct."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+            if not field.name and isinstance(field.type, Struct):
+                inner = field.type.find(name)
+                if inner is not None:
+                    at = field.offset + inner.offset
+                    return Field(inner.name, inner.type, at, inner.bit_offset, inner.bit_size)
+        return None
+
+    def names(self) -> Iterator[str]:
+        """All names that :meth:`find` knows."""
+        for field in self.fields:
+            if field.name:
+                yield field.name
+            elif isinstance(field.type, Struct):
+                yield from field.type.names()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Struct) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str, str, int]:
+        return (self.kind, self.name, self.origin, self._size)
+
+    def __repr__(self) -> str:
+        return f"Struct({self.kind} {self.name!r}, size={self._size})"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else f"{self.kind} {{…}}"

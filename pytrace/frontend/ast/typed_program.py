@@ -1,0 +1,406 @@
+"""What the front end hands to the code generator: a program in which everything is known and legal.
+
+The trees in here have been expanded: macros and parameters are substituted, constant conditions decided, and each
+:class:`ProbeUnit` owns its nodes (a body that serves several contexts was copied), so a node has exactly one type.
+The code generator asks no question about legality; what it does not find in a table is a bug (``InternalError``).
+
+What the generator does by these tables
+=======================================
+
+**Constants first.** A node in ``constants`` is that value of type ``types[node]``; nothing below it is looked at (it
+may have no types). ``bytes`` are strings without NUL (``types[node]`` is ``String``), or the bytes of an ``Array``
+(``pton``). Enum members are constants of type ``Enum``. ``sizeof``, ``offsetof``, ``comptime``, compile-time builtins
+and folded arithmetic are constants.
+
+**Decided branches.** When the condition of an ``If`` or ``Ternary`` is in ``constants``, only the branch that it
+selects is typed and may be generated. The same for ``&&``/``||`` whose left side decides: then the whole node is a
+constant. Nodes in ``dead`` (statements and trailing values that cannot be reached) are not typed and must not be
+generated; so a block may end early.
+
+**Trailing values.** ``Block.value`` is the value where the block is used as a value (body of a ``BlockExpr`` or
+``If`` whose own type is not ``Void``); else it is evaluated for its effect and thrown away. ``types`` of a
+``BlockExpr`` or ``If`` used as a statement is ``VOID``. An ``If``/``Ternary`` as a value converts the chosen branch
+to its own type.
+
+**Conversions are implicit.** ``types[e]`` is the type that *e* has by itself. Wherever it goes into a typed slot
+(variable: ``VariableInfo.type``; map key or value: ``MapInfo``; event argument: ``EventSpec.args``; parameter or
+result of a function; branch of a conditional; member of a tuple or record of such a slot) the generator converts:
+integers and bools are extended by the signedness of the source or truncated; enums count as integers; strings are
+copied and padded with NUL or cut; tuples go member by member, records **by name** (order may differ); pointers as
+they are; arrays of the same size as they are. A type that needs another conversion has been refused. A key of several
+expressions is a tuple of them.
+
+**Aggregates.** ``types`` of a map reference that is read is what reading gives: count, sum, avg, min, max give
+``INT64`` or ``UINT64`` (merge over all CPUs), stats gives ``Stats`` (merged, one copy; only printed).
+``MapInfo.value`` holds the aggregate itself. An update is ``Assign(map, "=", Call)`` with the aggregate's row in
+``calls`` and its parameters in the map's value type and in ``static``.
+
+**Integers.** Arithmetic and comparison first extend both operands to 64 bits, each by its own signedness (bool, enum
+and pointer as unsigned); the result is 64 bits wide (``types[node]``: ``INT64`` or ``UINT64``; ``BOOL`` for
+comparisons and logic). ``static[node]["signed"]`` says for ``/ % >> < > <= >=`` (and their assignment forms) whether
+the operation is signed. Signed ``/`` and ``%`` truncate as in C; division by zero reports and gives 1. Shifts use the
+count modulo 64. Compound assignment and ``++ --`` do the same in 64 bits and store into the slot; ``types[Unary ++]``
+is the slot's type. Pointer ± integer scales by ``target.size`` (void and incomplete types: 1), also in ``+=``,
+``++``, ``Index``.
+
+**Comparisons** ``== !=`` of strings go up to the first NUL or the smaller capacity; of tuples and records member by
+member; of arrays by bytes. A condition (``if``, ``?:``, ``!``, ``&&``, ``||``, ``while``) is an integer, bool, enum
+or pointer: true when not 0.
+
+**Pointers.** ``types[e].space`` tells how to read through it: BPF plain loads (null-checked where the pointer comes
+from a map), KERNEL and USER probe reads, NONE the probe kind's ``space``; ``trusted`` ones may be followed by plain
+loads. ``&$x`` points into BPF memory, as do ``&@m`` (the value of an unkeyed map) and ``&@m[k]`` (null when there is
+no such key).
+
+**Field and index.** ``fields[node]``. A member of type ``char[N]`` has ``types[node] == String(N)`` while
+``FieldPath.type`` stays the array; a bitfield has its integer type. An ``Index`` has a base that is an array,
+pointer, string (gives ``UINT8``) or tuple (constant index); for an array, ``static[node]["check"]`` is True when the
+index must be checked at run time (report ``array_bounds``; the value is then zero).
+
+**Casts.** Between scalars; integer → array (bytes of the integer, least significant first on little endian) and array
+→ integer of the same size; string → array (cut or NUL-padded); anything → its own type; aggregate map → integer (the
+read above).
+
+**typeinfo.** ``types[TypeInfo]`` is a ``Record`` of an integer and two strings; ``static[node]["record"]`` is a
+``RecordLiteral`` of constants to generate in its place, ``static[node]["values"]`` these constants. A ``FieldAccess``
+of it is a constant.
+
+**static, by builtin** (``static[node]`` of the ``Call`` or ``Identifier``)
+
+- ``argN``: ``index``. ``nsecs``: ``clock`` (boot, monotonic, tai, sw_tai). ``pid``/``tid``: ``namespace``
+  (``tracer``, ``init``).
+- ``kstack``, ``ustack``, ``dw_ustack``: everything is in the type ``Stack``.
+- ``hist``: ``bits``; ``lhist``: ``low high step``; ``tseries``: ``interval count reduce`` (also in the map's value
+  type).
+- ``delete``, ``find``, ``has_key``, ``len``: ``map`` (name; absent for ``len`` of a stack) and ``keys`` (the key
+  expressions as of a ``MapIndex``; empty for an unkeyed map). ``find`` writes the variable of its third argument.
+- ``str``: capacity in the type; a length argument is evaluated (``args[1]``). ``buf``: capacity in the type;
+  ``length`` when it is constant.
+- ``strncmp``, ``memcmp``: ``length``. ``path``: capacity in the type. ``reg``: ``register``.
+- ``strftime``: ``format`` (index in ``strings``), ``clock`` (0 boot, 1 tai, 2 sw_tai). ``cgroup_path``: ``filter``
+  (index in ``strings``).
+- ``signal``, ``signal_thread``: ``signal`` when constant. ``uaddr``: ``symbol``, ``path``, ``address`` (virtual, in
+  the file). ``percpu_kaddr``: ``symbol``, ``address``.
+- ``ntop``: ``family`` (2, 10 or None: by the first argument); ``address`` is the expression. ``debugf``: ``format``.
+- ``strerror``, ``signal_name``, ``syscall_name``: nothing; type ``String(64)``.
+- ``print`` and the other asynchronous ones: ``events[node]`` and ``event_arguments[node]``; nothing in ``static``.
+  ``join``: argument 0 is the ``char **``; ``skboutput``: the expressions skb, length, offset (the event's own
+  arguments are made by the generator); a ``print`` of ``args`` has the ``Identifier`` as argument, of type
+  ``ProbeContext.args_type``.
+- ``exit`` sends its event and ends the program.
+- ``assert``, ``container_of`` and what else is written in the language is expanded before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.diagnostics import cut_line
+from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.manifest import Target
+from pytrace.core.probes import ProbeKind
+from pytrace.core.source import Span, expansion_chain
+from pytrace.core.types import INT32, Struct, Type
+from pytrace.frontend.ast import nodes
+
+Constant = int | bool | bytes
+
+
+# ---------------------------------------------------------------------------------------------- probe contexts
+
+
+@dataclass(frozen=True, slots=True)
+class ContextField:
+    """An argument that lies in the context at a byte offset (tracepoint records, iterator contexts)."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataLoc:
+    """A ``__data_loc`` (or, *relative*, ``__rel_loc``) field: offset and length of the data, at a byte offset."""
+
+    offset: int
+    relative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Element *index* of the ``u64`` array that is the context (fentry, fexit, raw tracepoints)."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Function argument *index* by the calling convention, from ``pt_regs``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnValue:
+    """The function's result, from ``pt_regs``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterLocation:
+    """A value in a register (*dereference* False) or in memory at register + offset; from DWARF or a USDT note.
+
+    *size* and *signed* say how wide the value is there. *register* is a ``pt_regs`` name (``ax``, ``r12``, ``sp`` …),
+    *index* a second register times *scale*; register empty with dereference False means the constant *offset*.
+    """
+
+    register: str
+    offset: int = 0
+    dereference: bool = False
+    size: int = 8
+    signed: bool = False
+    index: str = ""
+    scale: int = 1
+
+
+Place = ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeArgument:
+    """One member of ``args``."""
+
+    name: str
+    type: Type
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeContext:
+    """What ``args``, ``argN``, ``retval`` and ``ctx`` mean in a unit.
+
+    *args_type* is the struct that ``args`` as a whole prints as (None where there is no ``args``); its fields have
+    the names
+    of *arguments*. *positional* are the places of ``arg0`` … for USDT probes (else derived from the kind).
+    """
+
+    arguments: tuple[ProbeArgument, ...] = ()
+    args_type: Struct | None = None
+    result: ProbeArgument | None = None
+    positional: tuple[RegisterLocation, ...] = ()
+    ctx_type: Type | None = None
+    slots: int = 0
+    """Number of ``u64`` arguments in a :class:`Slot` context."""
+    missing: tuple[str, ...] = ()
+    """Why there is no ``args``, as hints."""
+
+    def argument(self, name: str) -> ProbeArgument | None:
+        """The member of ``args`` of that name."""
+        return next((item for item in self.arguments if item.name == name), None)
+
+
+KPROBE_SESSION = "kprobe_session"
+"""The multi link of units that are entry and return of the same functions."""
+SESSION_IS_RETURN = "bpf_session_is_return"
+"""The kernel's function that tells programs of sessions where they are (kernel/trace/bpf_trace.c)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeUnit:
+    """One BPF program: a body in one context, attached to one or more targets.
+
+    *body* contains the predicate already (as an ``if``). *symbol* is unique and a valid C name. *index* counts the
+    script's probe blocks in source order (several units may come from one block).
+    """
+
+    symbol: str
+    index: int
+    kind: ProbeKind
+    targets: tuple[Target, ...]
+    context: ProbeContext
+    body: nodes.Block
+    span: Span
+    multi: str = ""
+    part_of: str = ""
+    """The unit whose program holds this one's code too: of a session the return, in the program of the entry."""
+    pid_filter: int | None = None
+    """Process id that an injected ``-p`` filter compares with; 0 when only loading an ahead-of-time file tells it."""
+    follow: bool = False
+    """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the program is an iterator that others read, and not the tracer."""
+        return any(target.details.get("pin") for target in self.targets)
+
+
+# ---------------------------------------------------------------------------------------------- resources
+
+
+@dataclass(slots=True, eq=False)
+class VariableInfo:
+    """A scratch variable: one for each declaration (scope), shared by all nodes that mean it."""
+
+    name: str
+    type: Type
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class MapInfo:
+    """A map of the script. *kind* as in :class:`pytrace.core.manifest.MapSpec`."""
+
+    name: str
+    key: Type | None
+    value: Type
+    kind: str
+    max_entries: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionInfo:
+    """A user function after checking."""
+
+    name: str
+    symbol: str
+    parameters: tuple[VariableInfo, ...]
+    result: Type
+    body: nodes.Block
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedFunction:
+    """A function of imported C: what calls of it give and take, as far as scripts have such types."""
+
+    name: str
+    parameters: tuple[tuple[str, Type], ...]
+    result: Type
+    span: Span
+    """The import."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """How a field access reads: what kind of base it has, and where the field lies in it.
+
+    *how* is ``pointer`` (base is a pointer to struct; follow it), ``memory`` (base is a struct value in memory),
+    ``record`` (member *index* of a record), ``argument`` (member of ``args``: see *argument*).
+    """
+
+    how: str
+    type: Type
+    offset: int = 0
+    bit_offset: int = 0
+    bit_size: int = 0
+    index: int = 0
+    argument: ProbeArgument | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTime:
+    """A value that an ahead-of-time file gets each time it is loaded: *what* it is and its particulars.
+
+    ``parameter`` (name, form, default, skip), ``kaddr`` (symbol), ``cgroup`` (path), ``cpus``, ``child``; the
+    generator adds others (``codegen.aot.load_time_values``).
+    """
+
+    what: str
+    parts: tuple[str, ...] = ()
+    now: int = 0
+    """What it is on the machine that compiles."""
+
+
+@dataclass(slots=True, eq=False)
+class CheckedProgram:
+    """The result of the front end.
+
+    - *types*: the type of every expression that is evaluated.
+    - *constants*: expressions whose value is known; the code generator does not look below them.
+    - *loaded*: expressions whose value is put into the program when it is loaded (only in ahead-of-time files).
+    - *variables*: for each ``Variable`` node (declarations and uses) what it means.
+    - *fields*: for each ``FieldAccess``.
+    - *calls*: for each ``Call``, and each ``Identifier`` that names a builtin, the row, or the function.
+    - *events*: for each node that sends an event, its spec (its arguments are in *event_arguments*).
+    - *event_arguments*: the expressions evaluated into the event, in layout order.
+    - *runtime_events*: specs for run-time errors, made on demand by :meth:`report`.
+    - *dead*: statements and trailing values that are never reached, and compile-time calls that have done their work.
+    - *discarded*: calls of ``delete()`` whose result nothing uses: a missing key is reported when it happens.
+    - *static*: other compile-time facts of a call by node (literal parameters of hist, modes of stacks …), by row.
+    """
+
+    units: list[ProbeUnit] = field(default_factory=list)
+    functions: list[FunctionInfo] = field(default_factory=list)
+    maps: dict[str, MapInfo] = field(default_factory=dict)
+    types: dict[nodes.Expr, Type] = field(default_factory=dict)
+    constants: dict[nodes.Expr, Constant] = field(default_factory=dict)
+    loaded: dict[nodes.Expr, LoadTime] = field(default_factory=dict)
+    variables: dict[nodes.Variable, VariableInfo] = field(default_factory=dict)
+    fields: dict[nodes.FieldAccess, FieldPath] = field(default_factory=dict)
+    calls: dict[nodes.Expr, Builtin | FunctionInfo | ImportedFunction] = field(default_factory=dict)
+    events: dict[nodes.Node, EventSpec] = field(default_factory=dict)
+    event_arguments: dict[nodes.Node, tuple[nodes.Expr, ...]] = field(default_factory=dict)
+    runtime_events: dict[tuple[nodes.Node, str, tuple[tuple[str, Any], ...]], EventSpec] = field(default_factory=dict)
+    dead: set[nodes.Node] = field(default_factory=set)
+    discarded: set[nodes.Node] = field(default_factory=set)
+    static: dict[nodes.Node, Mapping[str, Any]] = field(default_factory=dict)
+    event_list: list[EventSpec] = field(default_factory=list)
+    """All specs; a spec's id is its index."""
+    strings: list[str] = field(default_factory=list)
+    objects: list[bytes] = field(default_factory=list)
+    """Imported BPF object files."""
+    config: dict[str, Any] = field(default_factory=dict)
+    sources: list[Any] = field(default_factory=list)
+    """Every :class:`~pytrace.core.source.Source`, the script first."""
+
+    def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: dict[str, Any]) -> EventSpec:
+        """Make a new event of *kind* for the place of *node* and give it an id."""
+        place, expansion = locate(node.span)
+        spec = EventSpec(len(self.event_list), kind, args, static, place, expansion)
+        self.event_list.append(spec)
+        return spec
+
+    def report(self, node: nodes.Node, kind: str, **static: Any) -> EventSpec:
+        """The ``runtime_error`` or ``helper_error`` event for a failure at *node*; the same one when asked again.
+
+        ``report(node, "runtime_error", kind=…)`` is written ``report(node, "runtime_error", error=…)``: see
+        *static* in
+        :mod:`pytrace.core.event_layout` (``error`` there becomes the key ``kind``).
+        """
+        if "error" in static:
+            static["kind"] = static.pop("error")
+        key = (node, kind, tuple(sorted(static.items())))
+        found = self.runtime_events.get(key)
+        if found is None:
+            args: tuple[Type, ...] = (INT32,) if kind == "helper_error" else ()
+            found = self.runtime_events[key] = self.send(node, kind, args, dict(static))
+        return found
+
+
+LIBRARY_PREFIX = "stdlib/"
+"""Names of the sources of library macros start with this."""
+
+
+def location(span: Span) -> Location:
+    """The span as a place that the runtime can name."""
+    first, last = span.first, span.last
+    end = last.column if last.line == first.line else first.column
+    text, start, _ = cut_line(span.source.line(first.line), first.column - 1, max(first.column, end) - 1)
+    return Location(span.source.name, first.line, first.column, end, text, first.column - 1 - start)
+
+
+def user_span(span: Span) -> Span:
+    """*span*, or for a place inside the library the call in the user's script that brought it in."""
+    chain = (span, *expansion_chain(span))
+    return next((item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)), span)
+
+
+def locate(span: Span) -> tuple[Location, tuple[Location, ...]]:
+    """The place of *span* in the user's script and the macro calls around it, innermost first.
+
+    Places inside the library are left out: what happens there happened at the call.
+    """
+    chain = (span, *expansion_chain(span))
+    outside = [item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)] or list(chain)
+    return location(outside[0]), tuple(location(item) for item in outside[1:])

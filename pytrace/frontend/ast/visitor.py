@@ -1,0 +1,145 @@
+"""Going over trees, changing them, copying them, comparing them.
+
+Nothing here recurses, so a deep tree is no problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from pytrace.base.fast_dataclass import fields
+from pytrace.frontend.ast import nodes
+
+N = TypeVar("N", bound=nodes.Node)
+
+_PLAIN = frozenset({"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]"})
+
+
+_children: dict[type[nodes.Node], tuple[str, ...]] = {}
+_compared: dict[type[nodes.Node], tuple[str, ...]] = {}
+
+
+def child_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
+    """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
+    found = _children.get(kind)
+    if found is None:
+        found = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+    return found
+
+
+def children(node: nodes.Node) -> list[nodes.Node]:
+    """The nodes directly below *node*, in source order."""
+    found: list[nodes.Node] = []
+    for name in child_fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, nodes.Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(item for item in value if isinstance(item, nodes.Node))
+    return found
+
+
+def walk(node: nodes.Node) -> Iterator[nodes.Node]:
+    """*node* and all nodes below it, each before its children, in source order."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(children(current)))
+
+
+def deeper_than(node: nodes.Node, levels: int) -> nodes.Node | None:
+    """A node more than *levels* below *node*, if there is one."""
+    waiting = [(node, 0)]
+    while waiting:
+        current, level = waiting.pop()
+        if level > levels:
+            return current
+        waiting.extend((child, level + 1) for child in children(current))
+    return None
+
+
+def rebuild(node: nodes.Node, function: Callable[[nodes.Node], nodes.Node]) -> nodes.Node:
+    """The tree with every node replaced by what *function* gives for it, from the leaves up.
+
+    *function* gets a node whose children are rebuilt already and returns its replacement, or the node itself. A node
+    that changes nowhere is not copied: the result shares it with the old tree.
+    """
+    return _build(node, lambda old, below: function(_with_children(old, below)))
+
+
+def copy(node: N) -> N:
+    """A copy in which every node is fresh; spans are kept."""
+    result = _build(node, _fresh)
+    assert isinstance(result, type(node))
+    return result
+
+
+def same(left: nodes.Node, right: nodes.Node) -> bool:
+    """Whether two trees are equal but for their spans (and for how numbers, arrows and block brackets were written)."""
+    waiting: list[tuple[Any, Any]] = [(left, right)]
+    while waiting:
+        one, other = waiting.pop()
+        if isinstance(one, nodes.Node):
+            if type(one) is not type(other):
+                return False
+            waiting.extend((getattr(one, name), getattr(other, name)) for name in _compared_fields(type(one)))
+        elif isinstance(one, tuple):
+            if not isinstance(other, tuple) or len(one) != len(other):
+                return False
+            waiting.extend(zip(one, other, strict=True))
+        elif one != other or type(one) is not type(other):
+            return False
+    return True
+
+
+_SPELLING = {("IntLiteral", "text"), ("Block", "angle")}
+
+
+def _compared_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
+    found = _compared.get(kind)
+    if found is None:
+        found = _compared[kind] = tuple(
+            item.name
+            for item in fields(kind)
+            if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
+        )
+    return found
+
+
+def _build(node: nodes.Node, make: Callable[[nodes.Node, list[nodes.Node]], nodes.Node]) -> nodes.Node:
+    """Call *make* with each node and the results for its children, children first; the result for *node*."""
+    done: list[nodes.Node] = []
+    waiting: list[tuple[nodes.Node, int]] = [(node, -1)]
+    while waiting:
+        current, count = waiting.pop()
+        if count < 0:
+            below = children(current)
+            waiting.append((current, len(below)))
+            waiting.extend((child, -1) for child in reversed(below))
+            continue
+        results = done[len(done) - count :]
+        del done[len(done) - count :]
+        done.append(make(current, results))
+    return done[0]
+
+
+def _with_children(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
+    if all(new is old for new, old in zip(below, children(node), strict=True)):
+        return node
+    return _fresh(node, below)
+
+
+def _fresh(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
+    """A new node like *node* over the children *below*."""
+    kind = type(node)
+    values = {name: getattr(node, name) for name in (item.name for item in fields(kind))}
+    following = iter(below)
+    for name in child_fields(kind):
+        value = values[name]
+        if isinstance(value, nodes.Node):
+            values[name] = next(following)
+        elif isinstance(value, tuple):
+            values[name] = tuple(next(following) if isinstance(item, nodes.Node) else item for item in value)
+    return kind(**values)

@@ -1,0 +1,295 @@
+"""Attach points: from ``provider:part:part`` to the programs of a script.
+
+Each attach point is split (``points``), checked and expanded by its provider (``providers``); the places
+of one block are grouped into units (``units``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics, did_you_mean
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import Target
+from pytrace.core.probes import PROBE_KINDS, ProbeKind, known_kind, probe_kind
+from pytrace.core.source import Source, Span
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
+from pytrace.frontend.attach import programs, sessions
+from pytrace.frontend.attach.points import body_uses
+from pytrace.frontend.attach.points import parts as points
+from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.providers.base import matches_pattern
+from pytrace.frontend.attach.providers.table import PROVIDERS, Match, Scope
+from pytrace.frontend.c.definitions import Definitions
+
+REMOVED = {
+    "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",
+}
+"""Providers of former versions, and what to say about them."""
+
+ONLY_IN_MODE = {"test": ("test", "--test"), "bench": ("bench", "--bench")}
+"""Kinds that run in one mode only: the mode, and the option that switches it on."""
+
+
+def expand(
+    program: nodes.Program,
+    options: CompileOptions,
+    kernel: KernelInfo,
+    definitions: Definitions,
+    config: Config,
+    diagnostics: Diagnostics,
+) -> list[ProbeUnit]:
+    """The programs of *program*, in source order, with everything that they attach to."""
+    del definitions
+    scope = Scope(options, kernel, config, diagnostics)
+    wanted = _filter(options, program, diagnostics)
+    found: list[ProbeUnit] = []
+    dropped = False
+    for index, probe in enumerate(program.probes):
+        matches = places(probe, scope)
+        kept = [item for item in matches if _runs(item.kind, options) and wanted(item)]
+        dropped = dropped or len(kept) < len(matches)
+        if kept:
+            used = body_uses.of([probe.predicate, probe.body])
+            found.extend(programs.build(probe, index, len(found), kept, used, scope))
+    if not diagnostics.failed:
+        _check_limits(found, scope)
+        _check_some(found, program, options, diagnostics, dropped=dropped)
+    return sessions.pair(found, scope)
+
+
+def match(pattern: str, options: CompileOptions, kernel: KernelInfo, config: Config | None = None) -> list[Match]:
+    """The probes that a listing pattern stands for (a comma list of attach points or single patterns), by kind.
+
+    Patterns may stand in every part, the provider included. A single part that is no provider is looked for in every
+    kind that the kernel offers. What cannot be understood matches nothing.
+    """
+    source = Source("pattern", pattern)
+    diagnostics = Diagnostics()
+    scope = Scope(options, kernel, config if config is not None else Config(), diagnostics, listing=True)
+    found: dict[tuple[str, str], Match] = {}
+    for start, end in _commas(pattern):
+        text = pattern[start:end]
+        stripped = text.strip()
+        span = Span(source, start + text.find(stripped), end)
+        parts = points.split_text(stripped, span, options.positional, diagnostics) if stripped else None
+        for item in _listed(parts, span, scope) if parts else ():
+            found.setdefault((item.kind.name, item.probe), item)
+    order = {row.name: at for at, row in enumerate(PROBE_KINDS)}
+    return sorted(found.values(), key=lambda item: order[item.kind.name])
+
+
+def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
+    """The places that the attach points of one block stand for."""
+    matches: list[Match] = []
+    kinds: list[tuple[ProbeKind, Span]] = []
+    for attach_point in probe.attach_points:
+        parts = points.split(attach_point, scope.options.positional, scope.diagnostics, ahead=scope.options.ahead)
+        if parts is None:
+            continue
+        wanted = _points(parts, attach_point.span, scope)
+        kinds.extend((point.kind, point.span) for point in wanted)
+        matches.extend(_places(wanted, parts, attach_point.span, scope))
+    scope.end_block(attached=bool(matches))
+    for kind, span in kinds:
+        if kind.name == "iter" and len(kinds) > 1:
+            scope.error("an iter probe stands alone in its block", span, ["give it a block of its own"])
+            return []
+    return matches
+
+
+def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
+    """What one attach point stands for; a pattern as provider must find something in one of the kinds."""
+    scope.quiet = parts[0].wild
+    found = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
+    scope.quiet = False
+    if parts[0].wild and wanted and not found:
+        kinds = ", ".join(point.kind.name for point in wanted)
+        scope.unmatched(f"nothing matches this in any of {kinds}", span)
+    return found
+
+
+def _points(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
+    """The attach point for each kind that its provider names; empty after an error."""
+    first = parts[0]
+    if first.wild:
+        return _any_provider(parts, span, scope)
+    kind = probe_kind(first.text)
+    if kind is not None:
+        return [Point(kind, first, parts[1:], span)]
+    if first.text.lower() in REMOVED:
+        scope.error(REMOVED[first.text.lower()], first.span)
+    elif len(parts) == 1:
+        hints = did_you_mean(first.text.lower(), _names()) or (
+            f"a probe is written provider:what, for example kprobe:{first.text or 'vfs_read'}",
+        )
+        scope.error(f"there is no probe {first.text!r}", first.span, hints)
+    else:
+        scope.error(f"there is no provider {first.text!r}", first.span, did_you_mean(first.text.lower(), _names()))
+    return []
+
+
+def _names() -> list[str]:
+    return [name for row in PROBE_KINDS for name in (row.name, *(alias for alias in row.aliases if len(alias) > 2))]
+
+
+def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
+    """A pattern as provider: all kernel kinds, or the user ones with ``-p`` or a path, whose shape fits."""
+    user = scope.options.pid is not None or (len(parts) > 1 and "/" in parts[1].text)
+    found = [
+        Point(row, parts[0], parts[1:], span)
+        for row in PROBE_KINDS
+        if row.wildcards and row.user == user and _named(parts[0].text, row)
+    ]
+    found = [point for point in found if PROVIDERS[point.kind.name].fit(point)]
+    if not found:
+        scope.error(f"no kind of probe matches {parts[0].text!r} with these parts", span)
+    return found
+
+
+def _named(pattern: str, row: ProbeKind) -> bool:
+    return any(matches_pattern(pattern.lower(), name) for name in (row.name, *row.aliases))
+
+
+def _runs(kind: ProbeKind, options: CompileOptions) -> bool:
+    mode = ONLY_IN_MODE.get(kind.name)
+    return mode is None or options.mode in (mode[0], "list")
+
+
+class _Wanted:
+    """``--probe-filter``: a regular expression that the full name must contain."""
+
+    def __init__(self, pattern: re.Pattern[str] | None) -> None:
+        self.pattern = pattern
+
+    def __call__(self, item: Match) -> bool:
+        return self.pattern is None or item.kind.name in ("begin", "end") or bool(self.pattern.search(item.probe))
+
+
+def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> _Wanted:
+    if options.probe_filter is None:
+        return _Wanted(None)
+    try:
+        return _Wanted(re.compile(options.probe_filter))
+    except re.error as problem:
+        diagnostics.error(f"--probe-filter is not a regular expression: {problem}", program.span)
+        return _Wanted(None)
+
+
+def _check_limits(found: list[ProbeUnit], scope: Scope) -> None:
+    if scope.options.mode == "list":
+        return
+    count = sum(len(unit.targets) for unit in found)
+    limits: Sequence[tuple[str, int, int, str]] = (
+        ("max_probes", count, scope.config.max_probes, "probes"),
+        ("max_bpf_progs", len(found), scope.config.max_bpf_progs, "BPF programs"),
+    )
+    for key, number, most, what in limits:
+        if number > most:
+            span = max(found, key=lambda unit: len(unit.targets)).span
+            hints = [f"config = {{ {key} = {number} }} or PYTRACE_{key.upper()}={number} raises the limit"]
+            scope.diagnostics.error(f"the script needs {number} {what}; the limit is {most}", span, hints=hints)
+
+
+def _check_some(
+    found: list[ProbeUnit], program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics, *, dropped: bool
+) -> None:
+    """Report when nothing is left to attach."""
+    wanted = options.probe_filter
+    if wanted is not None and all(unit.kind.name in ("begin", "end") for unit in found):
+        diagnostics.error(f"no probe matches --probe-filter {wanted!r}", program.span)
+        return
+    if found or options.mode == "list":
+        return
+    hints = [
+        f"{option} runs the {name} probes"
+        for name, (_, option) in ONLY_IN_MODE.items()
+        if dropped and any(_starts(item, name) for probe in program.probes for item in probe.attach_points)
+    ]
+    span = program.probes[0].head if program.probes else program.span
+    diagnostics.error("there are no probes to attach", span, hints=hints)
+
+
+def _starts(point: nodes.AttachPoint, name: str) -> bool:
+    return point.text.lower().startswith(f"{name}:")
+
+
+# ---------------------------------------------------------------------------------------------- left out
+
+
+def left_out(
+    program: nodes.Program, present: list[ProbeUnit], options: CompileOptions, kernel: KernelInfo, config: Config
+) -> list[ProbeUnit]:
+    """Units of the probe blocks of which nothing is attached, as far as can be told what they would see."""
+    scope = Scope(options, kernel, config, Diagnostics())
+    blocks = {unit.index for unit in present}
+    found: list[ProbeUnit] = []
+    for index, probe in enumerate(program.probes):
+        if index in blocks:
+            continue
+        matches = places(probe, scope)
+        if matches:
+            used = body_uses.of([probe.predicate, probe.body])
+            found.extend(programs.build(probe, index, len(found), matches, used, scope))
+        else:
+            found.extend(_unplaced(probe, index))
+    return found
+
+
+def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
+    """A unit of a block whose places do not exist: of what it would see, only what its kind says is known."""
+    for point in probe.attach_points:
+        kind = probe_kind(point.text.partition(":")[0].strip())
+        if kind is not None:
+            target = Target(point.text, 0, {})
+            return [ProbeUnit("", index, kind, (target,), ProbeContext(), programs.body_of(probe), probe.head)]
+    return []
+
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def _commas(text: str) -> list[tuple[int, int]]:
+    """Ranges of *text* between commas that are neither quoted nor in parentheses or angle brackets (C++ names)."""
+    found, start, depth, quoted = [], 0, 0, False
+    for at, character in enumerate(text):
+        if character == '"':
+            quoted = not quoted
+        elif character in "(<":
+            depth += 1
+        elif character in ")>":
+            depth -= 1
+        elif character == "," and depth <= 0 and not quoted:
+            found.append((start, at))
+            start = at + 1
+    found.append((start, len(text)))
+    return found
+
+
+KERNEL_KINDS = ("kprobe", "tracepoint", "software", "hardware", "fentry", "iter", "rawtracepoint")
+"""What a listing without provider covers."""
+
+
+def _listed(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
+    first = parts[0]
+    kind = probe_kind(first.text)
+    if kind is not None:
+        rest = parts[1:] if len(parts) > 1 else (Part("*", span, ":"),)
+        return PROVIDERS[kind.name].expand(Point(kind, first, rest, span), scope)
+    found: list[Match] = []
+    if len(parts) == 1:
+        found.extend(
+            item
+            for name in KERNEL_KINDS
+            for item in PROVIDERS[name].expand(Point(known_kind(name), first, parts, span), scope)
+        )
+        return found
+    for row in PROBE_KINDS:
+        point = Point(row, first, parts[1:], span)
+        if first.wild and not row.special and _named(first.text, row) and PROVIDERS[row.name].fit(point):
+            found.extend(PROVIDERS[row.name].expand(point, scope))
+    return found

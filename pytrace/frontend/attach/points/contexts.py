@@ -1,0 +1,208 @@
+"""Contexts: what ``args``, ``retval`` and ``ctx`` are in a probe, from tracepoint formats and BTF prototypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytrace.core.kernel_info import FunctionPrototype, KernelInfo, TracepointField, UserParameter
+from pytrace.core.types import (
+    UINT64,
+    VOID,
+    AddressSpace,
+    Array,
+    Bool,
+    Enum,
+    Field,
+    Int,
+    Pointer,
+    String,
+    Struct,
+    Type,
+    Void,
+)
+from pytrace.frontend.ast.typed_program import (
+    Argument,
+    ContextField,
+    DataLoc,
+    Place,
+    ProbeArgument,
+    ProbeContext,
+    RegisterLocation,
+    ReturnValue,
+    Slot,
+)
+
+COMMON_FIELDS_END = 8
+"""Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
+
+SLOT = 8
+"""Bytes of one element of a :class:`Slot` context."""
+
+
+def tracepoint(category: str, event: str, fields: Iterable[TracepointField], max_strlen: int) -> ProbeContext:
+    """The context of a tracepoint, from the fields of its format."""
+    arguments = tuple(
+        ProbeArgument(item.name, _field_type(item, max_strlen), _field_place(item))
+        for item in fields
+        if item.offset >= COMMON_FIELDS_END
+    )
+    return ProbeContext(arguments, args_struct(f"tracepoint:{category}:{event}", arguments))
+
+
+def _field_place(item: TracepointField) -> Place:
+    return DataLoc(item.offset, item.relative) if item.data_loc else ContextField(item.offset)
+
+
+def _field_type(item: TracepointField, max_strlen: int) -> Type:
+    if not item.data_loc:
+        return kernel_strings(item.type)
+    element = item.type
+    while isinstance(element, Array | Pointer):
+        element = element.element if isinstance(element, Array) else element.target
+    if isinstance(element, String) or (isinstance(element, Int) and element.width == 1 and element.signed):
+        return String(max_strlen)
+    # The number of elements is known at run time only: the data is reached through a pointer to the first one.
+    return Pointer(element, AddressSpace.KERNEL)
+
+
+def kernel_strings(kind: Type) -> Type:
+    """*kind*, or a string of the same size for an array of ``char``."""
+    if isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1 and kind.element.signed:
+        return String(kind.count)
+    return kind
+
+
+def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool = True) -> ProbeContext:
+    """The context of a fentry, fexit or raw tracepoint program: a ``u64`` (more for a struct) for each argument.
+
+    *known* says that the verifier lets a program follow pointer arguments without a check for null.
+    """
+    arguments: list[ProbeArgument] = []
+    at = 0
+    for index, (parameter, kind) in enumerate(prototype.parameters):
+        arguments.append(
+            ProbeArgument(parameter or f"arg{index}", trusted(kind) if known else in_space(kind), Slot(at))
+        )
+        at += max(1, (kind.size + SLOT - 1) // SLOT)
+    result = None
+    if returns and not isinstance(prototype.result, Void):
+        result = ProbeArgument("retval", trusted(prototype.result), Slot(at))
+    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=_words(), slots=at)
+
+
+def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
+    """The context of a kprobe at a function's first instruction; *prototype* None gives no ``args``.
+
+    Struct arguments end the list: where they lie depends on the calling convention.
+    """
+    arguments: list[ProbeArgument] = []
+    for index, (parameter, kind) in enumerate(prototype.parameters if prototype is not None else ()):
+        if not kind.scalar:
+            break
+        arguments.append(ProbeArgument(parameter or f"arg{index}", in_space(kind), Argument(index)))
+    members = args_struct(name, arguments) if arguments else None
+    return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel))
+
+
+def returning(prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
+    """The context of a kretprobe.
+
+    ``retval`` has the function's type when that is a number. Pointers stay plain numbers, as scripts compare and
+    store them together with ``argN``.
+    """
+    result = None
+    if prototype is not None and isinstance(prototype.result, Int | Bool | Enum):
+        result = ProbeArgument("retval", prototype.result, ReturnValue())
+    return ProbeContext(result=result, ctx_type=registers(kernel))
+
+
+def user_entry(
+    name: str, parameters: Sequence[UserParameter] | None, kernel: KernelInfo, missing: Iterable[str] = ()
+) -> ProbeContext:
+    """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
+    arguments = tuple(
+        ProbeArgument(item.name, in_space(item.type, AddressSpace.USER), location(item)) for item in parameters or ()
+    )
+    members = None if parameters is None else args_struct(name, arguments)
+    return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing))
+
+
+def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
+    """The context of a uretprobe: ``retval`` has the type that DWARF says when that is a number (as for kretprobes)."""
+    found = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
+    return ProbeContext(result=found, ctx_type=registers(kernel))
+
+
+def location(parameter: UserParameter) -> RegisterLocation:
+    """Where a DWARF parameter is: ``di``, or ``sp+16`` for memory."""
+    text = parameter.location
+    for sign in "+-":
+        register, found, offset = text.partition(sign)
+        if found:
+            return RegisterLocation(register, int(f"{sign}{offset}", 0), True, *_width(parameter.type))
+    return RegisterLocation(text, 0, False, *_width(parameter.type))
+
+
+def _width(kind: Type) -> tuple[int, bool]:
+    """Size and sign of a parameter in its register; a struct is read through its address."""
+    return (kind.size if kind.scalar else 8, isinstance(kind, Int | Enum) and kind.signed)
+
+
+def iterator(context: Struct) -> ProbeContext:
+    """The context of an iterator: ``ctx`` points to ``struct bpf_iter__TYPE``."""
+    return ProbeContext(ctx_type=Pointer(context, AddressSpace.BPF))
+
+
+def registers(kernel: KernelInfo) -> Type:
+    """The type of ``ctx`` where it is the registers."""
+    found = kernel.struct("struct", "pt_regs")
+    return Pointer(found if found is not None else VOID, AddressSpace.BPF)
+
+
+def perf_event(kernel: KernelInfo) -> Type:
+    """The type of ``ctx`` in perf event programs: ``struct bpf_perf_event_data`` (uapi/linux/bpf_perf_event.h)."""
+    found = kernel.struct("struct", "bpf_perf_event_data")
+    regs = kernel.struct("struct", "pt_regs")
+    if found is None and regs is not None:
+        # Not in the kernel's BTF when no kernel code uses it; its layout is part of the ABI.
+        members = (
+            Field("regs", regs, 0),
+            Field("sample_period", UINT64, regs.size),
+            Field("addr", UINT64, regs.size + 8),
+        )
+        found = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", align=8)
+    return Pointer(found if found is not None else VOID, AddressSpace.BPF)
+
+
+def _words() -> Type:
+    return Pointer(UINT64, AddressSpace.BPF)
+
+
+def trusted(kind: Type) -> Type:
+    """*kind* as an argument that the verifier knows by BTF: a pointer to a kernel object may be followed directly."""
+    if not isinstance(kind, Pointer):
+        return kind
+    if kind.space is AddressSpace.USER or not isinstance(kind.target, Struct):
+        return in_space(kind)
+    return Pointer(kind.target, AddressSpace.KERNEL, trusted=True)
+
+
+def in_space(kind: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
+    """*kind*, a pointer without a space put into *space*."""
+    if isinstance(kind, Pointer) and kind.space is AddressSpace.NONE:
+        return Pointer(kind.target, space, kind.trusted)
+    return kind
+
+
+def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
+    """The type of ``args`` as a whole: its members in order, each at its natural place."""
+    fields: list[Field] = []
+    at, align = 0, 1
+    for item in arguments:
+        step = max(1, item.type.align)
+        at = (at + step - 1) // step * step
+        fields.append(Field(item.name, item.type, at))
+        at += item.type.size
+        align = max(align, step)
+    size = (at + align - 1) // align * align
+    return Struct("struct", f"args({name})", size, tuple(fields), origin=f"args:{name}", align=align)

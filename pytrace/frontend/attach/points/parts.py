@@ -1,0 +1,164 @@
+"""Splitting the text of an attach point into its parts.
+
+``provider:part:part`` or ``uprobe:path@file:line``: parts are split at ``:`` and ``@`` outside quotes; ``"…"`` quotes
+any part of the text, with ``\\`` before a quote or backslash; ``$N`` is replaced by a positional parameter, whose text
+may hold several parts with ``:`` between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.probes import ProbeKind
+from pytrace.core.source import Span
+from pytrace.frontend.ast import nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: its *text* (quotes and parameters resolved), where it is, and the separator *before* it."""
+
+    text: str
+    span: Span
+    before: str = ""
+    quoted: bool = False
+    plus: int = -1
+    """Where the first ``+`` outside of quotes is in *text*; -1 without one."""
+
+    @property
+    def wild(self) -> bool:
+        """Whether the part is a pattern. (A ``[…]`` pair marks a pattern too, but is matched as it stands.)"""
+        return "*" in self.text
+
+    @property
+    def number(self) -> bool:
+        """Whether the part starts as a number does."""
+        return self.text[:1].isdigit() or (self.text[:1] == "-" and self.text[1:2].isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An attach point whose provider is known. *written* is the provider as the script has it."""
+
+    kind: ProbeKind
+    written: Part
+    parts: tuple[Part, ...]
+    span: Span
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The parts without their places."""
+        return tuple(part.text for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        """The probe name as written, with the full name of the provider."""
+        return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
+
+
+_TOKEN = re.compile(
+    r"""(?P<quoted>"(?:[^"\\]|\\.)*")
+    | \$(?P<parameter>[0-9]+)
+    | (?P<bad>["$])
+    | (?P<separator>[:@])
+    | (?P<plain>[^"$:@]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def split(
+    point: nodes.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
+) -> tuple[Part, ...] | None:
+    """The parts of *point*, the provider first; None after an error was reported."""
+    return split_text(point.text, _text_span(point), parameters, diagnostics, ahead=ahead)
+
+
+def split_text(
+    text: str, span: Span, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
+) -> tuple[Part, ...] | None:
+    """The parts of *text*, whose first character is at the start of *span*."""
+    parts = _Parts(span)
+    for found in _TOKEN.finditer(text):
+        if found["separator"]:
+            parts.end(found["separator"], found.start(), found.end())
+        elif found["quoted"]:
+            parts.quote(re.sub(r"\\(.)", r"\1", found["quoted"][1:-1], flags=re.DOTALL))
+        elif found["parameter"]:
+            value = _parameter(found["parameter"], parameters)
+            if value is None:
+                where = _within(span, found.start(), found.end())
+                given = f"{len(parameters)} parameter{'' if len(parameters) == 1 else 's'}"
+                hint = "give it with --aot, which fixes attach points" if ahead else f"the script was given {given}"
+                diagnostics.error(f"{found.group()} in an attach point has no value", where, hints=[hint])
+                return None
+            for at, piece in enumerate(value.split(":")):
+                if at:
+                    parts.end(":", found.end(), found.start())
+                parts.plain(piece)
+        elif found["bad"]:
+            _report_bad(found["bad"], _within(span, found.start(), found.end()), diagnostics)
+            return None
+        else:
+            parts.plain(found["plain"])
+    parts.end("", len(text), len(text))
+    return tuple(parts.done)
+
+
+class _Parts:
+    """The parts of one attach point, as its text is read."""
+
+    def __init__(self, span: Span) -> None:
+        self.done: list[Part] = []
+        self._span = span
+        self._text, self._start, self._before = "", 0, ""
+        self._quoted, self._plus = False, -1
+
+    def plain(self, text: str) -> None:
+        """Text outside of quotes."""
+        plus = text.find("+")
+        if plus >= 0 and self._plus < 0:
+            self._plus = len(self._text) + plus
+        self._text += text
+
+    def quote(self, text: str) -> None:
+        """What stands between quotes."""
+        self._text += text
+        self._quoted = True
+
+    def end(self, separator: str, end: int, following: int) -> None:
+        """A part ends before offset *end*; the next one starts at offset *following*, behind *separator*."""
+        where = _within(self._span, self._start, end)
+        self.done.append(Part(self._text, where, self._before, self._quoted, self._plus))
+        self._text, self._start, self._before = "", following, separator
+        self._quoted, self._plus = False, -1
+
+
+def _parameter(digits: str, parameters: Sequence[str]) -> str | None:
+    number = int(digits[-10:]) if not digits[:-10].strip("0") else 0
+    return parameters[number - 1] if 1 <= number <= len(parameters) else None
+
+
+def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
+    if character == '"':
+        diagnostics.error("this quote is not closed", span)
+    else:
+        diagnostics.error(
+            "'$' in an attach point must be followed by the number of a parameter",
+            span,
+            hints=["put the part in double quotes to use the character as it is"],
+        )
+
+
+def _text_span(point: nodes.AttachPoint) -> Span:
+    """The span of the text proper: the node's may start earlier, with ``name=``."""
+    at = point.span.text.find(point.text)
+    if at < 0:
+        return point.span
+    return Span(point.span.source, point.span.start + at, point.span.start + at + len(point.text))
+
+
+def _within(span: Span, start: int, end: int) -> Span:
+    return Span(span.source, min(span.start + start, span.end), min(span.start + max(end, start + 1), span.end))

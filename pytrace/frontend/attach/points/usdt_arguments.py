@@ -1,0 +1,175 @@
+"""Argument texts of USDT notes: where each argument is at the probe's address.
+
+A note has one word for each argument, ``SIZE@OPERAND``: SIZE in bytes, negative for a signed value; OPERAND in the
+assembler's syntax of the machine (https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container
+
+from pytrace.base.lazy_regex import late
+from pytrace.frontend.ast.typed_program import RegisterLocation
+
+_X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
+
+
+def _x86_names() -> dict[str, str]:
+    """Register names of the assembler and their ``pt_regs`` names (without ``ah`` …, which do not start at bit 0)."""
+    found = {"rip": "ip"}
+    for base in _X86_BASES:
+        low = f"{base[0]}l" if base[1] == "x" else f"{base}l"
+        found.update({f"r{base}": base, f"e{base}": base, base: base, low: base})
+    for number in range(8, 16):
+        found.update({f"r{number}{suffix}": f"r{number}" for suffix in ("", "d", "w", "b")})
+    return found
+
+
+_X86 = _x86_names()
+
+_NUMBER = r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
+_X86_REGISTER = late(r"%([a-z0-9]+)")
+_X86_CONSTANT = late(rf"\$({_NUMBER})")
+_X86_MEMORY = late(
+    rf"""(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
+    (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<behind>(?:{_NUMBER})?))?
+    \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)""",
+    re.VERBOSE,
+)
+
+
+class BadArgumentError(ValueError):
+    """An operand that is not understood."""
+
+
+def locations(
+    text: str,
+    machine: str,
+    symbol: Callable[[str], int | None],
+    address: int = 0,
+    *,
+    wanted: Container[int] | None = None,
+) -> tuple[RegisterLocation, ...]:
+    """Places of all arguments of a note's argument *text*.
+
+    *symbol* gives the virtual address of a name for operands such as ``sym+4(%rip)``, which are relative to the probe's
+    *address*. Of arguments that are not *wanted* (None: all are) the place may be wrong.
+
+    Raises:
+        BadArgumentError: a wanted operand is not understood.
+    """
+    read = _OPERANDS.get(machine)
+    if read is None:
+        raise BadArgumentError(f"USDT arguments of {machine} are not understood")
+    found = []
+    for number, word in enumerate(_words(text)):
+        size, at, operand = word.partition("@")
+        if not at:
+            size, operand = "8", word
+        try:
+            width = _size(size, word)
+            found.append(read(operand.strip(), abs(width), width < 0, symbol, address))
+        except BadArgumentError:
+            if wanted is None or number in wanted:
+                raise
+            found.append(RegisterLocation(""))
+    return tuple(found)
+
+
+_WORD = late(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
+
+
+def _words(text: str) -> list[str]:
+    """The arguments; blanks inside brackets belong to an operand."""
+    return _WORD.findall(text)
+
+
+def _size(text: str, word: str) -> int:
+    # ``-8f`` marks a floating point value; its bits are given as they are.
+    try:
+        width = int(text.removesuffix("f"))
+    except ValueError:
+        raise BadArgumentError(f"{word!r} has no size that is understood") from None
+    if abs(width) not in (1, 2, 4, 8):
+        raise BadArgumentError(f"{word!r} has a size of {abs(width)} bytes")
+    return width
+
+
+def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | None], address: int) -> RegisterLocation:
+    found = _X86_CONSTANT.fullmatch(operand)
+    if found:
+        return RegisterLocation("", int(found[1], 0), size=size, signed=signed)
+    found = _X86_REGISTER.fullmatch(operand)
+    if found:
+        return RegisterLocation(_x86_register(found[1], operand), size=size, signed=signed)
+    found = _X86_MEMORY.fullmatch(operand)
+    if found is None:
+        raise BadArgumentError(f"operand {operand!r} is not understood")
+    offset = _sum(found["offset"])
+    base = _x86_register(found["base"], operand) if found["base"] else ""
+    if found["symbol"]:
+        offset += _sum(found["behind"]) + _relative(found["symbol"], found["behind"], base, symbol, address)
+    index = _x86_register(found["index"], operand) if found["index"] else ""
+    return RegisterLocation(base, offset, True, size, signed, index, int(found["scale"] or 1))
+
+
+def _relative(name: str, behind: str, base: str, symbol: Callable[[str], int | None], address: int) -> int:
+    """Distance of a symbol from the probe's address: both move together when the binary is loaded."""
+    plain = name.removesuffix(behind).lstrip("+-")
+    found = symbol(plain.partition("@")[0])
+    if found is None:
+        raise BadArgumentError(f"the binary has no symbol {plain!r}")
+    if base != "ip":
+        raise BadArgumentError(f"symbol {plain!r} is not relative to the program counter")
+    return found - address
+
+
+def _x86_register(name: str, operand: str) -> str:
+    if name not in _X86:
+        raise BadArgumentError(f"operand {operand!r} names register {name!r}, which cannot be read")
+    return _X86[name]
+
+
+def _sum(text: str) -> int:
+    """Value of ``8``, ``-24`` or ``4+16-8``."""
+    return sum(int(part, 0) for part in re.findall(_NUMBER, text or ""))
+
+
+_ARM_MEMORY = late(
+    rf"\[\s*(?P<base>[a-z0-9]+)\s*(?:,\s*(?:#?(?P<offset>{_NUMBER})"
+    r"|(?P<index>[a-z0-9]+)\s*(?:,\s*(?:lsl|sxtw|uxtw|sxtx)\s*(?:#?(?P<shift>[0-9]+))?)?))?\s*\]"
+)
+_ARM_REGISTER = late(r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)")
+_ARM_SPECIAL = {"sp": "sp", "wsp": "sp", "lr": "r30", "fp": "r29"}
+
+
+def _arm64(
+    operand: str, size: int, signed: bool, symbol: Callable[[str], int | None], address: int
+) -> RegisterLocation:
+    del symbol, address
+    constant = operand.removeprefix("#")
+    if re.fullmatch(_NUMBER, constant):
+        return RegisterLocation("", int(constant, 0), size=size, signed=signed)
+    if operand in ("xzr", "wzr"):
+        return RegisterLocation("", 0, size=size, signed=signed)
+    if _ARM_REGISTER.fullmatch(operand):
+        return RegisterLocation(_arm_register(operand), size=size, signed=signed)
+    found = _ARM_MEMORY.fullmatch(operand)
+    if found is None:
+        raise BadArgumentError(f"operand {operand!r} is not understood")
+    index = _arm_register(found["index"]) if found["index"] else ""
+    offset = int(found["offset"] or "0", 0)
+    return RegisterLocation(
+        _arm_register(found["base"]), offset, True, size, signed, index, 1 << int(found["shift"] or 0)
+    )
+
+
+def _arm_register(name: str) -> str:
+    """``x3`` and ``w3`` as ``r3``."""
+    if not _ARM_REGISTER.fullmatch(name):
+        raise BadArgumentError(f"register {name!r} cannot be read")
+    return _ARM_SPECIAL.get(name, f"r{name[1:]}")
+
+
+_OPERANDS = {"x86_64": _x86, "aarch64": _arm64}

@@ -1,0 +1,133 @@
+"""From the places that a probe block attaches to, to the programs that serve them.
+
+Places that see the same context share one program, and are told apart by their cookie; each program has its own copy
+of the body, so that a node has one type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.manifest import Target
+from pytrace.core.probes import PidFilter, ProbeKind
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.providers.table import PROVIDERS, Match, Scope
+
+
+@dataclass(slots=True)
+class _Group:
+    context: ProbeContext
+    matches: list[Match] = field(default_factory=list)
+
+
+def build(
+    probe: nodes.Probe, index: int, first: int, matches: list[Match], uses: Uses, scope: Scope
+) -> list[ProbeUnit]:
+    """The units of one block; *first* is the number of the first of them in the script."""
+    injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
+    follow = scope.options.follow and any(_checked_when_following(item.kind, scope) for item in matches)
+    body = body_of(probe)
+    units: list[ProbeUnit] = []
+    for group in _groups(matches, uses, scope):
+        kind = group.matches[0].kind
+        targets = tuple(Target(item.probe, at, dict(item.details)) for at, item in enumerate(group.matches))
+        units.append(
+            ProbeUnit(
+                symbol=_symbol(group.matches, first + len(units)),
+                index=index,
+                kind=kind,
+                targets=targets,
+                context=group.context,
+                body=visitor.copy(body) if units else body,
+                span=probe.head,
+                multi=PROVIDERS[kind.name].multi(group.matches, scope),
+                # One kind in the list that the program must filter filters the whole block.
+                pid_filter=_pid_filter(scope) if injected else None,
+                follow=follow,
+            )
+        )
+    return units
+
+
+def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
+    """The groups in order of their first match."""
+    found: dict[Hashable, _Group] = {}
+    # A program that serves several places tells them apart by the cookie.
+    shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
+    for at, match in enumerate(_distinct(matches)):
+        provider = PROVIDERS[match.kind.name]
+        context = provider.context(match, uses, scope)
+        # uaddr() tells from the one place of its program where the binary is loaded.
+        single = provider.single or not shared or (match.kind.user and "uaddr" in uses)
+        key = (match.kind.name, at if single else _layout(context, uses), provider.apart(match))
+        found.setdefault(key, _Group(context)).matches.append(match)
+    yield from found.values()
+
+
+def _distinct(matches: list[Match]) -> Iterator[Match]:
+    """Each place once, unless it was written twice without a pattern."""
+    seen: set[str] = set()
+    for match in matches:
+        key = f"{match.probe} {sorted(match.details.items())}"
+        if key in seen and match.wild:
+            continue
+        seen.add(key)
+        yield match
+
+
+def _layout(context: ProbeContext, uses: Uses) -> Hashable:
+    """What of *context* a body that *uses* so much can tell from another one."""
+    arguments: Hashable = ()
+    if uses.whole:
+        arguments = context.arguments
+    elif uses.fields:
+        arguments = tuple(item for item in context.arguments if item.name in uses.fields)
+    places = dict(enumerate(context.positional))
+    positional = tuple(places.get(number) for number in uses.positional)
+    return (arguments, positional, context.result if "retval" in uses else None)
+
+
+def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
+    """Whether programs have to look for followed processes.
+
+    Perf events of the process of ``-c`` are inherited by all that it forks.  Of those of ``-p`` nobody can tell which
+    of its living descendants have inherited one, so they are events of all processes.
+    """
+    if kind.pid_filter is PidFilter.INJECTED:
+        return True
+    runs_already = scope.options.pid is not None or scope.options.ahead
+    return kind.pid_filter is PidFilter.ATTACH and (kind.user or runs_already)
+
+
+def _pid_filter(scope: Scope) -> int | None:
+    """The process of ``-p``; that of each run of an ahead-of-time file is known only then."""
+    return scope.options.pid or (0 if scope.options.ahead else None)
+
+
+def body_of(probe: nodes.Probe) -> nodes.Block:
+    """The block's body, the predicate as an ``if`` around it."""
+    body = probe.body
+    if probe.predicate is None:
+        return body
+    if body.value is not None:
+        last = nodes.ExprStmt(body.value.span, body.value)
+        body = nodes.Block(body.span, (*body.statements, last), None, body.angle)
+    chosen = nodes.If(probe.predicate.span, probe.predicate, body, None)
+    return nodes.Block(body.span, (nodes.ExprStmt(chosen.span, chosen),))
+
+
+_NOT_C = re.compile(r"\W+", re.ASCII)
+_SYMBOL_LENGTH = 60
+
+
+def _symbol(matches: list[Match], number: int) -> str:
+    """A C name that says what the program serves; the number makes it unique."""
+    kind, first = matches[0].kind, matches[0].probe
+    place = first.rpartition(":")[2] if kind.user else first.partition(":")[2]
+    name = _NOT_C.sub("_", place)[-_SYMBOL_LENGTH:]
+    middle = f"_{name}" if name and len(matches) == 1 else ""
+    return f"{kind.name}{middle}_{number}"

@@ -1,0 +1,72 @@
+"""Which binaries the target of a uprobe or USDT probe means."""
+
+from __future__ import annotations
+
+import shlex
+
+from pytrace.core.source import Span
+from pytrace.frontend.attach.points.parts import Part
+from pytrace.frontend.attach.providers.base import Scope
+
+GLOB = frozenset("*?[")
+
+
+def is_glob(text: str) -> bool:
+    """Whether a target is a pattern for files."""
+    return bool(GLOB & set(text))
+
+
+def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
+    """Paths of the binaries that *target* names; None means the program of ``-p``. Empty after a message."""
+    pid = scope.options.pid
+    if target is None or not target.text:
+        if pid is None:
+            scope.error("a path is missing", span, ["only with -p PID it may be left out"])
+            return []
+        found = scope.kernel.binaries(f"/proc/{pid}/exe", pid)
+        if not found:
+            scope.missing(f"the program of process {pid} cannot be found", span)
+        return found
+    found = scope.kernel.binaries(target.text, pid, _command(scope)) if "\0" not in target.text else []
+    if not found:
+        _missing(target, scope)
+        return []
+    glob = is_glob(target.text)
+    if len(found) > 1 and not glob:
+        others = ", ".join(found[1:])
+        if not scope.listing:
+            scope.diagnostics.warn(
+                f"{target.text!r} names several files; {found[0]} is used, not {others}", target.span
+            )
+        found = found[:1]
+    if scope.options.unsafe:
+        return found
+    usable = [path for path in found if scope.kernel.executable(path)]
+    if not usable and not glob:
+        scope.missing(f"{found[0]} is not an executable ELF file", target.span, ["--unsafe attaches to any file"])
+    return usable
+
+
+def _command(scope: Scope) -> str:
+    """The program of ``-c``, which does not run yet."""
+    try:
+        words = shlex.split(scope.options.child_command)
+    except ValueError:
+        # The session says what is wrong with the command.
+        return ""
+    return words[0] if words else ""
+
+
+def _missing(target: Part, scope: Scope) -> None:
+    text = target.text
+    if is_glob(text):
+        what = "no process maps a file that matches" if text == "*" else "no file matches"
+        scope.unmatched(f"{what} {text!r}", target.span)
+    elif "/" in text:
+        scope.missing(f"there is no file {text!r}", target.span)
+    else:
+        scope.missing(
+            f"there is no program {text!r} on PATH and no such library",
+            target.span,
+            ["a path with '/' is taken as it is"],
+        )

@@ -1,0 +1,71 @@
+"""software and hardware: perf's counted events."""
+
+from __future__ import annotations
+
+from pytrace.core.numbers import parse_integer
+from pytrace.core.perf_events import PerfEvent
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Point
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest, number_of
+
+MOST_PERIOD = 2**63 - 1
+
+
+class Counter(Provider):
+    """``kind:EVENT[:COUNT]``: fires at every COUNT-th event."""
+
+    shape = "{0}:EVENT or {0}:EVENT:COUNT"
+
+    def __init__(self, events: tuple[PerfEvent, ...], feature: str = "") -> None:
+        self.events = events
+        self.feature = feature
+        self.names = {name: row for row in events for name in (row.name, row.alias) if name}
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if scope.listing and parts:
+            return [
+                Match(point.kind, f"{point.kind.name}:{name}:", {}, point.span)
+                for name in sorted(self.names)
+                if matches_pattern(parts[0].text, name)
+            ]
+        if not 1 <= len(parts) <= 2 or not parts[0].text:
+            return self.bad_shape(point, scope)
+        if parts[0].wild:
+            scope.error(f"{point.kind.name} events take no pattern", parts[0].span)
+            return []
+        event = self.names.get(parts[0].text.lower())
+        if event is None:
+            hints = nearest(parts[0].text.lower(), self.names) or [f"events are {', '.join(sorted(self.names))}"]
+            scope.error(f"there is no {point.kind.name} event {parts[0].text!r}", parts[0].span, hints)
+            return []
+        return self._event(point, event, scope)
+
+    def _event(self, point: Point, event: PerfEvent, scope: Scope) -> list[Match]:
+        period, behind = event.period, ""
+        if len(point.parts) == 2 and point.parts[1].text:
+            number = number_of(point.parts[1], scope, "the count", parse_integer)
+            if number is None:
+                return []
+            if not 1 <= number <= MOST_PERIOD:
+                scope.error("the count must be positive", point.parts[1].span)
+                return []
+            period, behind = number, f":{number}"
+        if self.feature and scope.attaching and not scope.feature(self.feature):
+            hints = ["software:cpu-clock and profile probes work without counters"]
+            scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
+            return []
+        if scope.options.mode == "list":
+            # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
+            behind = ":"
+        details = {"event": event.name, "config": event.config, "period": period}
+        return [Match(point.kind, f"{point.kind.name}:{point.parts[0].text}{behind}", details, point.span)]
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del match
+        return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)

@@ -1,0 +1,277 @@
+"""kprobe and kretprobe: kernel functions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from pytrace.base.lazy_regex import late
+from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
+from pytrace.core.numbers import parse_integer
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
+
+UNTRACEABLE = {
+    "blacklisted": "the kernel has it on its blacklist",
+    "inlined": "the compiler put its code into its callers",
+    "notrace": "it is marked notrace",
+    "excluded": "tracing it is known to hang the machine or to have no effect",
+}
+"""What :meth:`KernelInfo.untraceable_reason` means."""
+
+LARGEST_OFFSET = 2**31
+
+SUGGEST_FROM = 3
+"""Letters of a misspelt name that its suggestions share, so that not every kernel function is compared."""
+
+
+def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
+    """Function name and offset of ``fn+off`` (offset 0 without one); None after an error."""
+    if part.plus < 0:
+        return part.text, 0
+    name, text = part.text[: part.plus], part.text[part.plus + 1 :]
+    offset = parse_integer(text.strip())
+    if offset is None or offset < 0:
+        scope.error(f"the offset behind '+' must be a number, not {text!r}", part.span)
+        return None
+    if offset >= LARGEST_OFFSET:
+        scope.error(f"offset {text} is larger than any function", part.span)
+        return None
+    return name.strip(), offset
+
+
+def function_hints(name: str, scope: Scope, form: str) -> list[str]:
+    """Functions that a misspelt name may have meant."""
+    known = {item.name for item in scope.kernel.kernel_functions(f"{name[:SUGGEST_FROM]}*")}
+    hints = nearest(name, known, form)
+    if not hints and len(name) > SUGGEST_FROM:
+        hints = nearest(name, {item.name for item in scope.kernel.kernel_functions(f"*{name[-6:]}")}, form)
+    return hints
+
+
+def known_module(module: Part, target: Part, scope: Scope) -> bool:
+    """Whether a module qualifier in front of *target* names a loaded module; reports when not."""
+    name, modules = module.text, scope.kernel.modules()
+    if module.wild or name == "vmlinux" or name in modules:
+        return True
+    message, hints = f"kernel module {name!r} is not loaded", nearest(name, modules)
+    state = scope.kernel.module_state(name)
+    if state == "installed":
+        hints = [f"modprobe {name} loads it"]
+    elif state == "built in":
+        message = f"{name!r} is no module of this kernel but built into it"
+        hints = ["leave the module out, or write vmlinux"]
+    elif state == "absent":
+        message += ", and none of that name is installed"
+    report = scope.unmatched if target.wild else scope.missing
+    report(message, module.span, hints)
+    return False
+
+
+def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> tuple[str, list[str]]:
+    """What to say about a function that the kernel does not have; *form* makes an attach point of another name."""
+    if module is not None and module.text != "vmlinux" and not module.wild:
+        return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
+    if scope.kernel.untraceable_reason(name) == "variable":
+        return f"{name!r} is a variable of the kernel and no function", []
+    hints = in_unloaded_module(name, scope) or function_hints(name, scope, form)
+    return f"there is no kernel function {name!r}: the kernel has no symbol of that name", hints
+
+
+def in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
+    """A hint that names the modules in which a function may be, if they are not loaded."""
+    modules, sure = scope.kernel.unloaded_modules(pattern)
+    if not modules:
+        return []
+    names = " or ".join(modules)
+    first = f"it is in module {names}" if sure else f"it may be in module {names}"
+    return [f"{first}, which is not loaded (modprobe {modules[0]})"]
+
+
+class KernelProbe(Provider):
+    """``kprobe:[MODULE:]FUNCTION[+OFFSET]`` or an address; kretprobe without offset."""
+
+    shape = "{0}:FUNCTION or {0}:MODULE:FUNCTION"
+
+    def __init__(self, *, offsets: bool) -> None:
+        self.offsets = offsets
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if not 1 <= len(point.parts) <= 2 or not all(part.text for part in point.parts):
+            return self.bad_shape(point, scope)
+        if scope.attaching and not self._possible(point, scope):
+            return []
+        target = point.parts[-1]
+        if target.number and not target.quoted:
+            return self._address(point, target, scope)
+        module = point.parts[0] if len(point.parts) == 2 else None
+        if module is not None and not known_module(module, target, scope):
+            return []
+        if target.wild:
+            return self._pattern(point, module, target, scope)
+        return self._exact(point, module, target, scope)
+
+    def _possible(self, point: Point, scope: Scope) -> bool:
+        if scope.kernel.feature("kprobe"):
+            return True
+        scope.missing(
+            f"{point.kind.name} is not possible: this kernel was built without kprobes (CONFIG_KPROBE_EVENTS)",
+            point.span,
+            self._instead(point.parts[-1].text.partition("+")[0], scope),
+        )
+        return False
+
+    def _instead(self, name: str, scope: Scope) -> list[str]:
+        """Hints for a kernel without kprobes."""
+        if scope.kernel.feature("fentry"):
+            provider = "fexit" if not self.offsets else "fentry"
+            return [f"{provider}:{name} traces the same function"]
+        hints = ["tracepoint, rawtracepoint, uprobe, usdt and profile probes work here"]
+        if "*" in name or not name:
+            return hints
+        reason = scope.kernel.untraceable_reason(name)
+        if reason == "missing":
+            hints.append(f"it has no function {name!r} either")
+            hints.extend(in_unloaded_module(name, scope) or function_hints(name, scope, "{}"))
+        events = _related_events(name, self.offsets, scope)
+        hints.extend(f"{event} may tell what you want to know" for event in events)
+        return hints
+
+    def _address(self, point: Point, part: Part, scope: Scope) -> list[Match]:
+        if len(point.parts) != 1:
+            scope.error("an address takes no module", part.span)
+            return []
+        address = number_of(part, scope, "the address", parse_integer)
+        if address is None:
+            return []
+        if not scope.options.unsafe:
+            scope.error(
+                f"a {point.kind.name} at an address cannot be checked", part.span, ["--unsafe allows it all the same"]
+            )
+            return []
+        return [Match(point.kind, f"{point.kind.name}:{address}", {"address": address}, point.span)]
+
+    def _pattern(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
+        if "+" in part.text:
+            scope.error("a pattern takes no offset", part.span)
+            return []
+        found = [
+            item
+            for item in scope.kernel.kernel_functions(part.text, module.text if module is not None else "")
+            # Pieces that the compiler cut out of a function do not follow its calling convention.
+            if ".part." not in item.name
+        ]
+        if not found:
+            hints = in_unloaded_module(part.text, scope) if module is None else []
+            scope.unmatched(f"no function that can be traced matches {part.text}", point.span, hints)
+        return [self._match(point, item, 0, module, wild=True) for item in found]
+
+    def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
+        split = split_offset(part, scope)
+        if split is None:
+            return []
+        name, offset = split
+        if offset and not self.offsets:
+            scope.error(f"{point.kind.name} takes no offset: a function returns as a whole", part.span)
+            return []
+        owner = module.text if module is not None else ""
+        found = scope.kernel.kernel_functions(name, owner)
+        if not found:
+            return self._untraceable(point, name, offset, module, scope)
+        owners = sorted({item.module or "vmlinux" for item in found})
+        if len(owners) > 1:
+            hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
+            scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
+            return []
+        if not self._inside(part, name, offset, owner, scope):
+            return []
+        return [self._match(point, found[0], offset, module)]
+
+    def _inside(self, part: Part, name: str, offset: int, module: str, scope: Scope) -> bool:
+        if not offset or scope.options.unsafe:
+            return True
+        size = scope.kernel.kernel_function_size(name, module)
+        if size is not None and offset >= size:
+            scope.error(f"offset {offset} is outside function {name!r}, which has {size} bytes", part.span)
+            return False
+        return True
+
+    def _untraceable(self, point: Point, name: str, offset: int, module: Part | None, scope: Scope) -> list[Match]:
+        if scope.options.unsafe:
+            owner = module.text if module is not None else ""
+            return [self._match(point, KernelFunction(name, owner), offset, module)]
+        reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name))
+        if reason is not None:
+            message = f"kernel function {name!r} cannot be traced: {reason}"
+            scope.missing(message, point.span, ["--unsafe tries it all the same"])
+            return []
+        message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
+        report = scope.unmatched if module is not None and module.wild else scope.missing
+        report(message, point.span, hints)
+        return []
+
+    def _match(
+        self, point: Point, item: KernelFunction, offset: int, module: Part | None, *, wild: bool = False
+    ) -> Match:
+        owner = (item.module or "vmlinux") if module is not None else ""
+        where = f"{owner}:" if owner else ""
+        behind = f"+{offset}" if offset else ""
+        details: dict[str, Any] = {
+            "function": item.name,
+            "module": "" if item.module == "vmlinux" else item.module,
+            "offset": offset,
+        }
+        name = f"{point.kind.name}:{where}{item.name}{behind}"
+        return Match(point.kind, name, details, point.span, item, wild or (module is not None and module.wild))
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        prototype = None
+        if isinstance(match.subject, KernelFunction) and (uses.args or (match.kind.returns and "retval" in uses)):
+            prototype = _prototype(match.subject, scope)
+        if match.kind.returns:
+            return contexts.returning(prototype, scope.kernel)
+        if match.details.get("offset"):
+            # Past the first instruction the arguments may be anywhere.
+            prototype = None
+        return contexts.entry(match.probe, prototype, scope.kernel)
+
+    def apart(self, match: Match) -> Hashable:
+        # What a multi link cannot take (offsets) or takes by address (functions of named modules) must not keep the
+        # others from sharing one.
+        return (_whole(match), match.details.get("module", ""))
+
+    def multi(self, matches: list[Match], scope: Scope) -> str:
+        if len(matches) < 2 or not scope.feature("kprobe_multi"):
+            return ""
+        return "kprobe_multi" if all(_whole(item) for item in matches) else ""
+
+
+def _whole(match: Match) -> bool:
+    """Whether a match is the start of a named function."""
+    return "function" in match.details and not match.details["offset"]
+
+
+_SYSCALL = late(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
+_AROUND = late(r"^(?:__|do_|vfs_|ksys_|sys_)+")
+
+
+def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:
+    """Tracepoints that are near a function by name."""
+    call = _SYSCALL.fullmatch(name)
+    found: list[tuple[str, str]] = []
+    if call is not None:
+        found = scope.kernel.tracepoints("syscalls", f"sys_{'enter' if entry else 'exit'}_{call['name']}*")
+    stem = _AROUND.sub("", name)
+    if not found and len(stem) > 5:
+        found = scope.kernel.tracepoints("*", f"*{stem}")
+    return [f"tracepoint:{category}:{event}" for category, event in found[:2]]
+
+
+def _prototype(function: KernelFunction, scope: Scope) -> FunctionPrototype | None:
+    return scope.kernel.function(function.name, function.module)

@@ -1,0 +1,53 @@
+"""iter: walks over kernel objects."""
+
+from __future__ import annotations
+
+import posixpath
+
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Point
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
+
+BPF_FILE_SYSTEM = "/sys/fs/bpf"
+
+
+class Iterator(Provider):
+    """``iter:TYPE[:PIN]``; a pin is a path, relative ones below ``/sys/fs/bpf``."""
+
+    single = True
+    shape = "{0}:TYPE or {0}:TYPE:PIN"
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if not 1 <= len(point.parts) <= 2 or not point.parts[0].text:
+            return self.bad_shape(point, scope)
+        known = scope.kernel.iterators()
+        name = point.parts[0]
+        if scope.listing:
+            return [
+                Match(point.kind, f"{point.kind.name}:{item}", {"iterator": item, "pin": ""}, point.span, item)
+                for item in sorted(known)
+                if matches_pattern(name.text, item)
+            ]
+        if name.wild:
+            scope.error("iter takes no pattern", name.span, [f"iterators are {', '.join(sorted(known))}"])
+            return []
+        if not known:
+            scope.missing("this kernel has no BPF iterators (they need BTF)", point.span)
+            return []
+        if name.text not in known:
+            hints = nearest(name.text, known, "iter:{}") or [f"iterators are {', '.join(sorted(known))}"]
+            scope.missing(f"there is no iterator {name.text!r}", name.span, hints)
+            return []
+        pin = point.parts[1].text if len(point.parts) == 2 else ""
+        behind = f":{pin}" if pin else ""
+        details = {"iterator": name.text, "pin": posixpath.join(BPF_FILE_SYSTEM, pin) if pin else ""}
+        return [Match(point.kind, f"{point.kind.name}:{name.text}{behind}", details, point.span, name.text)]
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del uses
+        return contexts.iterator(scope.kernel.iterators()[match.subject])

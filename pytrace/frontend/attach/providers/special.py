@@ -1,0 +1,84 @@
+"""begin, end, self, test and bench: probes that the tracer runs by itself."""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import Note
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Point
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern
+
+SIGNALS = ("SIGUSR1",)
+"""Signals that ``self:signal`` takes."""
+
+
+class _Special(Provider):
+    single = True  # Nothing is attached, so no cookie could tell places apart: each is a program that is run.
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del match, uses, scope
+        return ProbeContext()
+
+
+class Plain(_Special):
+    """begin and end."""
+
+    shape = "{}, without anything after it"
+
+    def fit(self, point: Point) -> bool:
+        return not point.parts
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if point.parts and not scope.listing:
+            return self.bad_shape(point, scope)
+        return [Match(point.kind, point.kind.name, {}, point.span)]
+
+
+class Self(_Special):
+    """``self:signal:SIGUSR1``."""
+
+    shape = "{}:signal:SIGUSR1"
+
+    def fit(self, point: Point) -> bool:
+        return len(point.parts) == 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if scope.listing:
+            pattern = point.parts[-1].text if point.parts else "*"
+            return [
+                Match(point.kind, f"self:signal:{name}", {"signal": name}, point.span)
+                for name in SIGNALS
+                if matches_pattern(pattern, name)
+            ]
+        if len(point.parts) != 2 or point.parts[0].text.lower() != "signal":
+            return self.bad_shape(point, scope)
+        signal = point.parts[1]
+        if signal.text.upper() not in SIGNALS:
+            scope.error(
+                f"self:signal cannot wait for {signal.text!r}", signal.span, [f"it takes {' or '.join(SIGNALS)}"]
+            )
+            return []
+        name = signal.text.upper()
+        return [Match(point.kind, f"self:signal:{name}", {"signal": name}, point.span)]
+
+
+class Named(_Special):
+    """``test:NAME`` and ``bench:NAME``; a name may be used once."""
+
+    shape = "{}:NAME"
+
+    def fit(self, point: Point) -> bool:
+        return len(point.parts) == 1
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if len(point.parts) != 1 or not point.parts[0].text:
+            return self.bad_shape(point, scope)
+        name = point.parts[0].text
+        first = scope.names.setdefault((point.kind.name, name), point.parts[0].span)
+        if first != point.parts[0].span:
+            note = Note("the first one is here", first)
+            scope.diagnostics.error(
+                f"there is a {point.kind.name} named {name!r} already", point.parts[0].span, notes=[note]
+            )
+            return []
+        return [Match(point.kind, point.name, {"name": name}, point.span)]

@@ -1,0 +1,163 @@
+"""tracepoint and rawtracepoint: the kernel's static trace points."""
+
+from __future__ import annotations
+
+from pytrace.core.source import Span
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
+
+
+class Tracepoint(Provider):
+    """``tracepoint:CATEGORY:EVENT``; a pattern alone means any category."""
+
+    shape = "{}:CATEGORY:EVENT"
+
+    def fit(self, point: Point) -> bool:
+        return len(point.parts) == 2 or (len(point.parts) == 1 and point.parts[0].wild)
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if len(parts) == 1 and (parts[0].wild or scope.listing):
+            category, event = Part("*", parts[0].span), parts[0]
+        elif len(parts) == 2 and all(part.text for part in parts):
+            category, event = parts
+        else:
+            return self._bad(point, scope)
+        wild = category.wild or event.wild
+        found = scope.kernel.tracepoints(category.text, event.text)
+        if not found:
+            self._missing(point, category, event, scope)
+        return [
+            Match(
+                point.kind,
+                f"{point.kind.name}:{group}:{name}",
+                {"category": group, "event": name},
+                point.span,
+                (group, name),
+                wild,
+            )
+            for group, name in found
+        ]
+
+    def _bad(self, point: Point, scope: Scope) -> list[Match]:
+        if len(point.parts) == 1 and point.parts[0].text:
+            event = point.parts[0].text
+            known = [f"tracepoint:{group}:{name}" for group, name in scope.kernel.tracepoints("*", event)]
+            if known:
+                scope.error(f"tracepoint {event!r} needs its category", point.span, [f"write {' or '.join(known)}"])
+                return []
+        return self.bad_shape(point, scope)
+
+    def _missing(self, point: Point, category: Part, event: Part, scope: Scope) -> None:
+        if scope.listing:
+            return
+        if category.wild or event.wild:
+            scope.unmatched(f"no tracepoint matches {category.text}:{event.text}", point.span)
+            return
+        events = [name for _, name in scope.kernel.tracepoints(category.text, "*")]
+        if events:
+            hints = nearest(event.text, events, f"tracepoint:{category.text}:{{}}")
+            message = f"there is no event {event.text!r} in tracepoint category {category.text!r}"
+            scope.missing(message, point.span, hints)
+            return
+        groups = dict.fromkeys(group for group, _ in scope.kernel.tracepoints("*", "*"))
+        elsewhere = [group for group, _ in scope.kernel.tracepoints("*", event.text)]
+        hints = nearest(category.text, [*elsewhere, *groups], f"tracepoint:{{}}:{event.text}")
+        if elsewhere and not hints:
+            hints = [f"there is tracepoint:{elsewhere[0]}:{event.text}"]
+        if not groups:
+            hints = ["no tracepoints are visible: is tracefs mounted (mount -t tracefs tracefs /sys/kernel/tracing)?"]
+        scope.missing(f"there is no tracepoint category {category.text!r}", point.span, hints)
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        if not uses.args:
+            return ProbeContext()
+        fields = scope.kernel.tracepoint_fields(*match.subject)
+        if fields is None:
+            scope.error(f"the format of {match.probe} cannot be read, so args is not known", match.span)
+            return ProbeContext()
+        category, event = match.subject
+        return contexts.tracepoint(category, event, fields, scope.config.max_strlen)
+
+
+# fmt: off
+NEVER_NULL = frozenset({
+    "sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking", "sched_migrate_task", "sched_process_exec",
+    "sched_process_exit", "sched_process_fork", "sched_process_free", "sched_stat_runtime", "sched_stat_wait",
+    "sched_stat_sleep", "sched_stat_iowait", "sched_stat_blocked", "task_newtask", "task_rename", "sys_enter",
+    "sys_exit", "block_rq_issue", "block_rq_complete", "block_rq_insert", "net_dev_queue", "net_dev_start_xmit",
+    "net_dev_xmit", "netif_rx", "netif_receive_skb", "consume_skb", "inet_sock_set_state", "irq_handler_entry",
+    "irq_handler_exit", "hrtimer_start", "hrtimer_expire_entry", "hrtimer_expire_exit", "hrtimer_cancel",
+    "workqueue_execute_start", "workqueue_execute_end",
+})
+# fmt: on
+"""Raw tracepoints whose pointer arguments the verifier never takes as possibly null.
+
+The kernel keeps a list of those that may be (``raw_tp_null_args`` in kernel/bpf/btf.c), which changes from version to
+version; where it does not matter much for speed, arguments are read through helpers, which always works.
+"""
+
+
+class RawTracepoint(Provider):
+    """``rawtracepoint:[MODULE:]EVENT``, typed by BTF."""
+
+    single = True
+    shape = "{0}:EVENT or {0}:MODULE:EVENT"
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if not 1 <= len(point.parts) <= 2 or not all(part.text for part in point.parts):
+            return self.bad_shape(point, scope)
+        if not scope.kernel.has_btf:
+            hints = ["tracepoint probes work without type information"]
+            scope.missing("rawtracepoint needs a kernel with BTF (CONFIG_DEBUG_INFO_BTF)", point.span, hints)
+            return []
+        event = point.parts[-1]
+        module = point.parts[0].text if len(point.parts) == 2 else "*"
+        found = self._find(module, event.text, scope)
+        if len(found) > 1 and len(point.parts) == 1 and not event.wild:
+            # The same event in several modules: the kernel proper is meant.
+            found = [item for item in found if item[0] == "vmlinux"] or found[:1]
+        if not found:
+            self._missing(point.span, module, event, scope)
+        return [
+            Match(
+                point.kind,
+                f"{point.kind.name}:{owner}:{name}",
+                {"event": name, "module": owner},
+                point.span,
+                name,
+                event.wild or "*" in module,
+            )
+            for owner, name in found
+        ]
+
+    def _find(self, module: str, event: str, scope: Scope) -> list[tuple[str, str]]:
+        return [item for item in scope.kernel.raw_tracepoints(event) if matches_pattern(module, item[0])]
+
+    def _missing(self, span: Span, module: str, event: Part, scope: Scope) -> None:
+        if scope.listing:
+            return
+        where = "" if module == "*" else f" in module {module}"
+        if event.wild or ("*" in module and module != "*"):
+            scope.unmatched(f"no raw tracepoint matches {event.text}{where}", span)
+            return
+        elsewhere = [owner for owner, _ in scope.kernel.raw_tracepoints(event.text)]
+        hints = [f"there is rawtracepoint:{owner}:{event.text}" for owner in elsewhere[:3]]
+        if not hints:
+            known = [name for _, name in scope.kernel.raw_tracepoints("*")]
+            hints = nearest(event.text, known, "rawtracepoint:{}")
+        scope.missing(f"there is no raw tracepoint {event.text!r}{where}", span, hints)
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del uses
+        prototype = scope.kernel.raw_tracepoint_prototype(match.subject)
+        if prototype is None:
+            scope.missing(f"BTF does not describe the arguments of {match.probe}", match.span)
+            return ProbeContext()
+        return contexts.slots(match.probe, prototype, returns=False, known=match.subject in NEVER_NULL)

@@ -1,0 +1,173 @@
+"""fentry and fexit: kernel functions and BPF programs with typed arguments."""
+
+from __future__ import annotations
+
+from pytrace.core.kernel_info import FunctionPrototype
+from pytrace.core.numbers import parse_integer
+from pytrace.core.types import Struct
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
+from pytrace.frontend.attach.providers.functions import (
+    UNTRACEABLE,
+    absent_function,
+    function_hints,
+    in_unloaded_module,
+    known_module,
+)
+
+RECURSIVE = frozenset(
+    {"_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore", "queued_spin_lock_slowpath"}
+)
+"""Functions that BPF helpers and maps call themselves."""
+
+LARGEST_STRUCT = 16
+"""Bytes of a struct argument that a trampoline can pass (arch/x86/net/bpf_jit_comp.c)."""
+
+
+class Trampoline(Provider):
+    """``fentry:[MODULE:]FUNCTION`` and ``fentry:bpf:[ID:]PROGRAM``."""
+
+    single = True
+    shape = "{0}:FUNCTION, {0}:MODULE:FUNCTION, {0}:bpf:PROGRAM or {0}:bpf:ID:PROGRAM"
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        bpf = len(parts) > 1 and parts[0].text == "bpf"
+        if not 1 <= len(parts) <= (3 if bpf else 2) or not all(part.text for part in parts):
+            return self.bad_shape(point, scope)
+        if scope.attaching and not self._possible(point, scope):
+            return []
+        if bpf:
+            return self._programs(point, scope)
+        module = parts[0] if len(parts) == 2 else None
+        if module is not None and not known_module(module, parts[-1], scope):
+            return []
+        if parts[-1].wild or (module is not None and module.wild):
+            return self._pattern(point, module, parts[-1], scope)
+        return self._exact(point, module, parts[-1], scope)
+
+    def _possible(self, point: Point, scope: Scope) -> bool:
+        if not scope.kernel.has_btf:
+            missing = "this kernel has no type information (CONFIG_DEBUG_INFO_BTF)"
+        elif not scope.kernel.feature("fentry"):
+            missing = "this kernel cannot attach BPF trampolines to functions (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)"
+        else:
+            return True
+        provider = "kretprobe" if point.kind.returns else "kprobe"
+        if scope.kernel.feature("kprobe"):
+            hints = [f"{provider}:{point.parts[-1].text} traces the same function"]
+        else:
+            hints = ["there are no kprobes either; tracepoint and rawtracepoint probes work here"]
+        scope.missing(f"{point.kind.name} is not possible: {missing}", point.span, hints)
+        return False
+
+    def _pattern(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
+        owner = module.text if module is not None else ""
+        known = {(item.module or "vmlinux", item.name) for item in scope.kernel.kernel_functions(part.text, owner)}
+        found = [
+            item
+            for item in scope.kernel.function_prototypes(part.text, owner)
+            if (item.module, item.name) in known and _refused(item) is None
+        ]
+        if not found:
+            hints = in_unloaded_module(part.text, scope) if module is None else []
+            message = f"no function that can be traced and has type information matches {part.text}"
+            scope.unmatched(message, point.span, hints)
+        return [self._match(point, item, wild=True) for item in found]
+
+    def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
+        name = part.text
+        owner = module.text if module is not None else ""
+        found = scope.kernel.function_prototypes(name, owner)
+        if not found:
+            self._undescribed(point, name, module, scope)
+            return []
+        owners = sorted({item.module for item in found})
+        if len(owners) > 1:
+            hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
+            scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
+            return []
+        refused = _refused(found[0])
+        if refused is not None:
+            scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
+            return []
+        if not scope.listing and not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
+            reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
+            message = f"kernel function {name!r} cannot be traced: {reason}"
+            scope.missing(message, point.span, ["--unsafe tries it all the same"])
+            return []
+        if name in RECURSIVE and not scope.listing:
+            scope.diagnostics.warn(
+                f"{name} is called by BPF itself; events while the probe runs on a CPU are left out", point.span
+            )
+        return [self._match(point, found[0])]
+
+    def _undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
+        """Report a function of which there is no type information."""
+        form = f"{point.kind.name}:{{}}"
+        reason = scope.kernel.untraceable_reason(name)
+        if scope.kernel.kernel_functions(name, module.text if module is not None else ""):
+            message = f"BTF does not describe function {name!r}"
+            hints = function_hints(name, scope, form)
+            if scope.kernel.feature("kprobe"):
+                hints = [f"kprobe:{name} needs no type information"]
+        elif reason in UNTRACEABLE:
+            message, hints = f"kernel function {name!r} cannot be traced: {UNTRACEABLE[reason]}", []
+        else:
+            message, hints = absent_function(name, module, scope, form)
+        scope.missing(message, point.span, hints)
+
+    def _match(self, point: Point, item: FunctionPrototype, *, wild: bool = False) -> Match:
+        details = {"function": item.name, "module": item.module}
+        name = f"{point.kind.name}:{item.module}:{item.name}"
+        return Match(point.kind, name, details, point.span, item, wild)
+
+    def _programs(self, point: Point, scope: Scope) -> list[Match]:
+        name = point.parts[-1]
+        wanted: int | None = None
+        if len(point.parts) == 3 and not point.parts[1].wild:
+            wanted = number_of(point.parts[1], scope, "the program id", parse_integer)
+            if wanted is None:
+                return []
+        loaded = scope.kernel.bpf_programs(name.text)
+        found = [(number, function) for number, function in loaded if wanted in (None, number)]
+        if not found:
+            names = [function for _, function in scope.kernel.bpf_programs("*")]
+            which = f" with id {wanted}" if wanted is not None else ""
+            hints = [] if name.wild else nearest(name.text, names, f"{point.kind.name}:bpf:{{}}")
+            report = scope.unmatched if name.wild or point.parts[1].wild else scope.missing
+            report(f"no BPF program {name.text!r}{which} is loaded", point.span, hints)
+        matches = [
+            Match(
+                point.kind,
+                f"{point.kind.name}:bpf:{number}:{function}",
+                {"program_id": number, "function": function},
+                point.span,
+                None,
+                name.wild,
+            )
+            for number, function in found
+        ]
+        many = len(found) > 1 or any(part.wild for part in point.parts[1:])
+        return by_pattern(matches) if many else matches
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del uses, scope
+        if not isinstance(match.subject, FunctionPrototype):
+            return ProbeContext()
+        return contexts.slots(match.probe, match.subject, returns=match.kind.returns)
+
+
+def _refused(prototype: FunctionPrototype) -> str | None:
+    """Why the kernel would refuse a trampoline on a function, None when it would not."""
+    if prototype.variadic:
+        return "it takes a variable number of arguments"
+    if any(isinstance(kind, Struct) and kind.size > LARGEST_STRUCT for _, kind in prototype.parameters):
+        return "it takes a large struct by value"
+    return None

@@ -1,0 +1,274 @@
+"""uprobe and uretprobe: functions, offsets, addresses and source lines of user programs."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.numbers import parse_integer
+from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts, instruction_starts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.providers import binaries
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
+from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
+
+LONGEST = 16
+"""Bytes that surely hold an instruction."""
+LINES_NEAR = 10
+"""How far from a source line without code one with code is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a match is about, for its context: a function of a binary, entered (offset 0) or not."""
+
+    path: str
+    symbol: str
+    offset: int = 0
+
+
+class UserProbe(Provider):
+    """``uprobe:BINARY:FUNCTION[+OFFSET]``, ``:ADDRESS``, ``:cpp:NAME`` and ``uprobe:BINARY@FILE:LINE[:COLUMN]``."""
+
+    shape = "{0}:BINARY:FUNCTION, {0}:BINARY:cpp:FUNCTION (uprobe also FUNCTION+OFFSET, ADDRESS and BINARY@FILE:LINE)"
+
+    def __init__(self, *, offsets: bool) -> None:
+        self.offsets = offsets
+
+    def fit(self, point: Point) -> bool:
+        return 2 <= len(point.parts) <= 3
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if any(part.before == "@" for part in parts):
+            return self._line(point, scope)
+        target: Part | None = parts[0] if len(parts) > 1 else None
+        if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
+            return self.bad_shape(point, scope)
+        if len(parts) == 1 and scope.options.pid is None:
+            if scope.listing:
+                return []
+            scope.error(
+                f"{point.kind.name} needs a binary",
+                point.span,
+                ["for example uprobe:libc:malloc; -p PID means its program"],
+            )
+            return []
+        found: list[Match] = []
+        paths = binaries.resolve(target, point.span, scope)
+        many = target is not None and binaries.is_glob(target.text)
+        for path in paths:
+            found.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
+        if many and paths and not found:
+            message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
+            scope.unmatched(message, point.span)
+        return by_pattern(found) if many else found
+
+    def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
+        part = point.parts[-1]
+        try:
+            if cpp:
+                return self._cpp(point, path, part, scope, quiet=quiet)
+            if part.number and not part.quoted:
+                return self._address(point, path, part, scope)
+            if part.wild:
+                return self._pattern(point, path, part, scope, quiet=quiet)
+            return self._exact(point, path, part, scope, quiet=quiet)
+        except TraceError as error:
+            # Damaged, or (with --unsafe) no ELF file at all.
+            hints = [f"a probe can be put at an offset of the file: {point.kind.name}:{path}:0xOFFSET, with --unsafe"]
+            if not quiet:
+                scope.missing(error.message, point.span, hints if self.offsets else ())
+            return []
+
+    def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+        symbols = scope.kernel.user_symbols(path, part.text)
+        if not symbols and not quiet:
+            scope.unmatched(f"no function of {path} matches {part.text!r}", point.span)
+        return [
+            self._match(point, path, symbol, f"{point.kind.name}:{path}:{symbol.name}", wild=True) for symbol in symbols
+        ]
+
+    def _exact(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+        split = split_offset(part, scope)
+        if split is None:
+            return []
+        name, offset = split
+        if offset and not self.offsets:
+            scope.error(f"{point.kind.name} takes no offset: a function returns as a whole", part.span)
+            return []
+        symbols = scope.kernel.user_symbols(path, name)
+        if not symbols:
+            if not quiet:
+                self._no_symbol(point, path, name, scope)
+            return []
+        symbol = symbols[0]
+        if not symbol.size and not scope.options.unsafe:
+            message = f"where {name!r} ends is not known: the symbol table has no size for it"
+            scope.error(message, part.span, ["--unsafe attaches all the same, which may crash what is no function"])
+            return []
+        if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
+            message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
+            scope.error(message, part.span, ["--unsafe attaches all the same"])
+            return []
+        if offset and not self._at_instruction(path, symbol, offset, part, scope):
+            return []
+        behind = f"+{offset}" if offset else ""
+        return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{behind}", offset)]
+
+    def _at_instruction(self, path: str, symbol: UserSymbol, offset: int, part: Part, scope: Scope) -> bool:
+        """Whether an instruction starts *offset* bytes into a function: a breakpoint elsewhere would destroy code."""
+        if scope.options.unsafe:
+            return True
+        code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST))
+        problem = f"no instruction starts at offset {offset} of function {symbol.name!r}"
+        hints = ["--unsafe attaches all the same, which may crash the program"]
+        before = 0
+        try:
+            for start in instruction_starts.starts(code, scope.kernel.arch):
+                if start >= offset:
+                    if start == offset:
+                        return True
+                    hints.insert(0, f"instructions start at {symbol.name}+{before} and {symbol.name}+{start}")
+                    break
+                before = start
+        except instruction_starts.BadCodeError as error:
+            problem = f"the code of function {symbol.name!r} cannot be checked: {error}"
+        scope.error(problem, part.span, hints)
+        return False
+
+    def _no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
+        known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
+        hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
+        overloads = scope.kernel.cpp_symbols(path, name)
+        if overloads:
+            hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
+        elif not hints and not scope.kernel.user_symbols(path, "*"):
+            hints = ["the file has no symbols: a probe can be put at an address, with --unsafe"]
+        hints = [*_of_libc(point, path, name, scope), *hints]
+        scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
+
+    def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+        found = scope.kernel.cpp_symbols(path, part.text)
+        if not found and not quiet:
+            known = {name.partition("(")[0] for _, name in scope.kernel.cpp_symbols(path, "*")}
+            hints = nearest(part.text, known, f"{point.kind.name}:{path}:cpp:{{}}")
+            report = scope.unmatched if part.wild else scope.missing
+            report(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
+        wild = part.wild or len(found) > 1
+        return [
+            self._match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted(name)}", wild=wild)
+            for symbol, name in found
+        ]
+
+    def _address(self, point: Point, path: str, part: Part, scope: Scope) -> list[Match]:
+        if not self.offsets:
+            scope.error(f"{point.kind.name} needs a function: an address does not return", part.span)
+            return []
+        address = number_of(part, scope, "the address", parse_integer)
+        if address is None:
+            return []
+        if scope.options.unsafe and not scope.kernel.executable(path):
+            # The kernel takes any file.
+            return [self._at_offset(point, path, address)]
+        offset = scope.kernel.user_offset(path, address)
+        if offset is None and scope.options.unsafe and 0 <= address < 2**63:
+            offset = address
+        if offset is None:
+            message = f"{path} has nothing at address {address:#x}"
+            scope.missing(message, part.span, ["--unsafe takes the number as a file offset"])
+            return []
+        covering = [
+            item for item in scope.kernel.user_symbols(path, "*") if item.address <= address < item.address + item.size
+        ]
+        if not covering and not scope.options.unsafe:
+            message = f"no function of {path} that the symbol table knows has code at address {address:#x}"
+            scope.error(message, part.span, ["--unsafe attaches all the same, which may crash the program"])
+            return []
+        if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
+            return []
+        return [self._at_offset(point, path, address, offset)]
+
+    def _at_offset(self, point: Point, path: str, address: int, offset: int | None = None) -> Match:
+        details = {"path": path, "offset": address if offset is None else offset, "symbol": ""}
+        return Match(point.kind, f"{point.kind.name}:{path}:{address}", details, point.span, Place(path, "", 1))
+
+    def _line(self, point: Point, scope: Scope) -> list[Match]:
+        """``BINARY@FILE:LINE[:COLUMN]``; with ``-p`` BINARY may be empty."""
+        parts = point.parts
+        if len(parts) not in (3, 4) or parts[1].before != "@" or any(p.before == "@" for p in parts[2:]):
+            return self.bad_shape(point, scope)
+        if not self.offsets:
+            scope.error(f"{point.kind.name} cannot be put at a source line: only functions return", point.span)
+            return []
+        if any(part.wild for part in parts):
+            scope.error("a probe at a source line takes no pattern", point.span)
+            return []
+        line = number_of(parts[2], scope, "the line", parse_integer)
+        column = number_of(parts[3], scope, "the column", parse_integer) if len(parts) == 4 else None
+        if line is None or (len(parts) == 4 and column is None):
+            return []
+        found: list[Match] = []
+        for path in binaries.resolve(parts[0], point.span, scope):
+            symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
+            if not symbols:
+                where = f"{parts[1].text}:{line}" + (f":{column}" if column is not None else "")
+                hints = scope.kernel.user_debug_problems(path) or _lines_near(path, parts[1].text, line, scope)
+                scope.missing(f"{path} has no code of {where}", point.span, hints)
+            name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
+            for symbol in symbols:
+                details = {"path": path, "offset": symbol.offset, "symbol": ""}
+                found.append(Match(point.kind, name, details, point.span, Place(path, symbol.name, 1)))
+        return found
+
+    def _match(
+        self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
+    ) -> Match:
+        details = {"path": path, "offset": symbol.offset + offset, "symbol": symbol.name}
+        return Match(point.kind, name, details, point.span, Place(path, symbol.name, offset), wild)
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        place = match.subject
+        if match.kind.returns and "retval" in uses:
+            result = scope.kernel.user_result(place.path, place.symbol)
+            if result is None:
+                for problem in scope.kernel.user_debug_problems(place.path):
+                    scope.diagnostics.warn(f"{problem}, so the type of retval is not known", match.span)
+            return contexts.user_returning(result, scope.kernel)
+        if match.kind.returns or place.offset or not uses.args:
+            return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
+        parameters = scope.kernel.user_parameters(place.path, place.symbol)
+        missing: list[str] = []
+        if parameters is None:
+            missing = scope.kernel.user_debug_problems(place.path) or [
+                f"{place.path} has no debug information about {place.symbol} (gcc -g; --debuginfo for separate files)"
+            ]
+        return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
+
+    def multi(self, matches: list[Match], scope: Scope) -> str:
+        return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
+
+
+def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
+    """A hint for functions such as malloc, which programs call and do not have."""
+    libraries = scope.kernel.binaries("libc", None)
+    if path in libraries or not any(scope.kernel.user_symbols(library, name) for library in libraries):
+        return []
+    return [f"the C library has it: {point.kind.name}:libc:{name}"]
+
+
+def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
+    """What to do about a source line without code."""
+    around = sorted(range(max(1, line - LINES_NEAR), line + LINES_NEAR + 1), key=lambda number: abs(number - line))
+    found = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
+    if found:
+        lines = "lines" if len(found) > 1 else "line"
+        return [f"the nearest {lines} with code: {', '.join(str(number) for number in sorted(found))}"]
+    return ["the binary needs debug information of that line (gcc -g), in it or in a separate file (--debuginfo)"]
+
+
+def _quoted(name: str) -> str:
+    """A C++ name as an attach point must write it."""
+    return f'"{name}"' if any(character in name for character in ':@" ,(<*') else name

@@ -1,0 +1,59 @@
+"""Entry and return of a function by one program: kprobe sessions.
+
+A kprobe and a kretprobe block on the same functions each cost a program, a link and a hook. Where the kernel has
+sessions (6.10, ``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program asks whether the function is entered or
+left.
+
+Kernels before 6.14 keep what they must know of a running call in a pool of two entries for each processor and function
+of the link, and leave out entry and return of a call for which it has no room. A function that sleeps fills that of a
+link of its own at once; the pool of a link on many functions has room enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
+from pytrace.frontend.attach.providers.table import Scope
+
+ROOM = 16
+"""From so many functions on, the pool of one link has room for the calls that run at one time."""
+
+
+def pair(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
+    """The units, with those that are exactly one kprobe and one kretprobe on the same functions marked as a session."""
+    if not any(unit.kind.name == "kretprobe" for unit in units) or not _possible(scope):
+        return units
+    least = ROOM if _has_pool(scope) else 1
+    entries, returns = _by_functions(units, "kprobe"), _by_functions(units, "kretprobe")
+    replaced: dict[str, ProbeUnit] = {}
+    for functions, found in entries.items():
+        left = returns.get(functions, [])
+        if len(found) == 1 and len(left) == 1 and len(found[0].targets) >= least:
+            entry, leaving = found[0], left[0]
+            replaced[entry.symbol] = replace(entry, multi=KPROBE_SESSION)
+            replaced[leaving.symbol] = replace(leaving, multi=KPROBE_SESSION, part_of=entry.symbol)
+    return [replaced.get(unit.symbol, unit) for unit in units]
+
+
+def _possible(scope: Scope) -> bool:
+    return scope.attaching and scope.feature(KPROBE_SESSION) and scope.kernel.function(SESSION_IS_RETURN) is not None
+
+
+def _has_pool(scope: Scope) -> bool:
+    probe = scope.kernel.struct("struct", "fprobe")
+    return probe is not None and any(member.name == "rethook" for member in probe.fields)
+
+
+def _by_functions(units: list[ProbeUnit], kind: str) -> dict[Hashable, list[ProbeUnit]]:
+    """Units of a kind by what they are on, if all of it is whole functions that are known by name."""
+    found: dict[Hashable, list[ProbeUnit]] = {}
+    for unit in units:
+        if unit.kind.name != kind:
+            continue
+        if all("function" in target.details and not target.details["offset"] for target in unit.targets):
+            # In order, as the places of a program are told apart by their numbers.
+            places = tuple((target.details["module"], target.details["function"]) for target in unit.targets)
+            found.setdefault(places, []).append(unit)
+    return found

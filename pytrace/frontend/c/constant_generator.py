@@ -1,0 +1,298 @@
+"""The text of ``constant_tables`` from the headers of kernels.
+
+Values of the interface to programs (``uapi``) hold for all kernels: what any of the given kernels has is taken. Of the
+kernel's own constants only those are taken that all of them have, with the same value. What differs is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.kernel_info import KernelHeaders
+from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
+
+MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
+
+USER: tuple[tuple[str, str], ...] = (
+    ("linux/errno.h", r"E[A-Z0-9]+"),
+    ("linux/fcntl.h", r"O_\w+|F_\w+|AT_\w+|DN_\w+|LOCK_\w+|FD_CLOEXEC"),
+    ("linux/stat.h", r"S_I\w+|STATX_\w+"),
+    ("linux/fs.h", r"RENAME_\w+|SEEK_\w+|FS_\w+_FL|RWF_\w+|BLOCK_SIZE\w*"),
+    ("linux/mount.h", r"MS_\w+|MNT_\w+|MOVE_MOUNT_\w+|MOUNT_ATTR_\w+"),
+    ("linux/limits.h", r"\w+_MAX|NGROUPS_MAX"),
+    ("linux/magic.h", r"\w+_MAGIC\w*"),
+    ("linux/sched.h", r"CLONE_\w+|SCHED_\w+"),
+    ("linux/signal.h", r"SIG[A-Z0-9_]+|(?:SA|SI|SS|ILL|FPE|SEGV|BUS|TRAP|CLD|POLL)_\w+"),
+    ("linux/mman.h", r"PROT_\w+|MAP_\w+|MADV_\w+|MCL_\w+|MS_\w+|MREMAP_\w+|MLOCK_\w+"),
+    ("linux/memfd.h", r"MFD_\w+"),
+    ("linux/mempolicy.h", r"MPOL_\w+"),
+    ("linux/futex.h", r"FUTEX_\w+"),
+    ("linux/capability.h", r"CAP_\w+"),
+    ("linux/poll.h", r"POLL\w+"),
+    ("linux/eventpoll.h", r"EPOLL\w+|EP_\w+"),
+    ("linux/inotify.h", r"IN_\w+"),
+    ("linux/fanotify.h", r"FAN_\w+"),
+    ("linux/ioprio.h", r"IOPRIO_\w+"),
+    ("linux/resource.h", r"RLIMIT_\w+|RUSAGE_\w+|PRIO_\w+|RLIM64?_INFINITY"),
+    ("linux/time.h", r"CLOCK_\w+|ITIMER_\w+|TIMER_\w+"),
+    ("linux/wait.h", r"W[A-Z]+|__W\w+|P_\w+"),
+    ("linux/prctl.h", r"PR_\w+"),
+    ("linux/ptrace.h", r"PTRACE_\w+"),
+    ("linux/seccomp.h", r"SECCOMP_\w+"),
+    ("linux/reboot.h", r"LINUX_REBOOT_\w+"),
+    ("linux/personality.h", r"PER_\w+|ADDR_\w+|READ_IMPLIES_EXEC|MMAP_PAGE_ZERO|UNAME26"),
+    ("linux/membarrier.h", r"MEMBARRIER_\w+"),
+    ("linux/io_uring.h", r"IORING_\w+|IOSQE_\w+"),
+    ("linux/elf-em.h", r"EM_\w+"),
+    ("linux/elf.h", r"PT_\w+|ET_\w+"),
+    ("linux/xattr.h", r"XATTR_\w+"),
+    ("linux/netlink.h", r"NETLINK_\w+|NLM\w+"),
+    ("linux/rtnetlink.h", r"RTM_\w+|RTN_\w+|RTPROT_\w+|RT_\w+|RTMGRP_\w+"),
+    ("linux/net.h", r"NPROTO|SYS_\w+|SS_\w+|__SO_\w+"),
+    ("linux/socket.h", r"_K_SS_\w+|SOCK_\w+"),
+    ("asm/socket.h", r"SO_\w+|SOL_SOCKET|SCM_\w+|SIOC\w+"),
+    ("linux/in.h", r"IPPROTO_\w+|INADDR_\w+|IP_\w+|IPPORT_\w+|MCAST_\w+"),
+    ("linux/in6.h", r"IPPROTO_\w+|IPV6_\w+|IN6ADDR_\w+"),
+    ("linux/in_route.h", r"RTCF_\w+"),
+    ("linux/ip.h", r"IPTOS_\w+|IPOPT_\w+|IPVERSION|MAXTTL|IPDEFTTL"),
+    ("linux/icmp.h", r"ICMP_\w+"),
+    ("linux/icmpv6.h", r"ICMPV6_\w+"),
+    ("linux/igmp.h", r"IGMP\w+"),
+    ("linux/tcp.h", r"TCP_\w+|TCPOPT_\w+|TCPI_\w+|TCP\w*_FLAG_\w+"),
+    ("linux/udp.h", r"UDP_\w+"),
+    ("linux/vm_sockets.h", r"VMADDR_\w+|SO_VM_\w+"),
+    ("linux/if.h", r"IFF_\w+|IFNAMSIZ|IFALIASZ"),
+    ("linux/if_arp.h", r"ARPHRD_\w+|ARPOP_\w+|ATF_\w+"),
+    ("linux/if_ether.h", r"ETH_\w+"),
+    ("linux/if_link.h", r"XDP_\w+"),
+    ("linux/if_packet.h", r"PACKET_\w+"),
+    ("linux/netfilter.h", r"NF_\w+|NFPROTO_\w+"),
+    ("linux/netfilter/nf_conntrack_common.h", r"IPS_\w+|IP_CT_\w+|IPCT_\w+"),
+    ("linux/pkt_cls.h", r"TC_ACT_\w+|TC_H_\w+"),
+    ("linux/neighbour.h", r"NUD_\w+|NTF_\w+"),
+    ("linux/sockios.h", r"SIOC\w+"),
+    ("linux/virtio_ids.h", r"VIRTIO_ID_\w+"),
+    ("linux/major.h", r"\w+_MAJOR"),
+    ("linux/param.h", r"USER_HZ"),
+)
+"""Headers of the interface to programs, and which names of each are taken."""
+
+KERNEL: tuple[tuple[str, str], ...] = (
+    ("linux/sched.h", r"TASK_\w+|__TASK_\w+|EXIT_\w+|PF_\w+|TNF_\w+|MAX_SCHEDULE_TIMEOUT"),
+    ("linux/sched/prio.h", r"MAX_\w*PRIO|DEFAULT_PRIO|NICE_WIDTH|MIN_NICE|MAX_NICE"),
+    ("linux/sched/signal.h", r"SIGNAL_\w+"),
+    ("linux/socket.h", r"AF_\w+|PF_\w+|SOL_\w+|MSG_\w+|SOMAXCONN|SCM_\w+"),
+    ("linux/net.h", r"SOCK_\w+|SS_\w+|SOCKWQ_\w+|SOCK_\w+|SHUT_\w+"),
+    ("net/sock.h", r"SOCK_\w+|SK_\w+|SOCKWQ_\w+"),
+    ("net/tcp_states.h", r"TCP_\w+|TCPF_\w+"),
+    ("net/tcp.h", r"TCPHDR_\w+|TCP_NAGLE_\w+"),
+    ("net/dst.h", r"DST_\w+"),
+    ("linux/skbuff.h", r"CHECKSUM_\w+|SKB_GSO_\w+|PACKET_\w+"),
+    ("linux/netdevice.h", r"NETDEV_\w+|NET_RX_\w+|NET_XMIT_\w+|NAPI_\w+|RX_HANDLER_\w+"),
+    ("linux/errno.h", r"E[A-Z0-9]+"),
+    ("linux/err.h", r"MAX_ERRNO"),
+    ("linux/fs.h", r"FMODE_\w+|MAY_\w+|IOCB_\w+|SB_\w+|S_[A-Z]+|ATTR_\w+|I_[A-Z_]+|RW_MASK|READA?|WRITE"),
+    ("linux/namei.h", r"LOOKUP_\w+|LAST_\w+"),
+    ("linux/dcache.h", r"DCACHE_\w+"),
+    ("linux/stat.h", r"S_I\w+"),
+    ("linux/gfp.h", r"_*GFP_\w+"),
+    ("linux/mm.h", r"VM_\w+|FAULT_FLAG_\w+|FOLL_\w+|VM_FAULT_\w+"),
+    ("linux/blk_types.h", r"REQ_\w+|BLK_STS_\w+|BIO_\w+"),
+    ("linux/blk-mq.h", r"RQF_\w+|MQ_RQ_\w+|BLK_MQ_\w+"),
+    ("linux/blkdev.h", r"QUEUE_FLAG_\w+|SECTOR_\w+"),
+    ("linux/kdev_t.h", r"MINORBITS|MINORMASK"),
+    ("linux/interrupt.h", r"\w+_SOFTIRQ|IRQF_\w+"),
+    ("linux/irqreturn.h", r"IRQ_\w+"),
+    ("linux/preempt.h", r"\w+_(?:BITS|SHIFT|MASK|OFFSET)"),
+    ("linux/workqueue.h", r"WQ_\w+|WORK_\w+"),
+    ("linux/time64.h", r"\w+_PER_\w+"),
+    ("linux/cgroup-defs.h", r"CGRP_\w+|CSS_\w+"),
+    ("linux/wait.h", r"WQ_FLAG_\w+"),
+    ("linux/kthread.h", r"KTHREAD_\w+"),
+    ("asm/page.h", r"PAGE_SIZE|PAGE_SHIFT"),
+    ("linux/bio.h", r"BIO_MAX_\w+"),
+    ("linux/inet.h", r"INET6?_ADDRSTRLEN"),
+    ("net/ip.h", r"IP_(?:CE|DF|MF|OFFSET)"),
+    ("linux/sizes.h", r"SZ_\w+"),
+    ("linux/mmzone.h", r"MIGRATE_\w+"),
+    ("linux/reboot.h", r"SYS_\w+"),
+    ("linux/eventpoll.h", r"EPOLL\w+"),
+    ("linux/poll.h", r"POLL\w+|EPOLL\w+"),
+    (
+        "scsi/scsi_proto.h",
+        r"READ_\d+|WRITE_\d+|WRITE_SAME\w*|INQUIRY|READ_CAPACITY|SYNCHRONIZE_CACHE|TEST_UNIT_READY|UNMAP|SAM_STAT_\w+",
+    ),
+)
+"""Headers of the kernel's own, and which names of each are taken."""
+
+_MARKS = ("__force", "__bitwise", "__user", "__packed", "__attribute_const__")
+"""Words of the kernel's sources that its installation of headers takes out."""
+
+_PAGES = {
+    machine: {"PAGE_SIZE": None, "PAGE_SHIFT": None} for machine in ("aarch64", "loongarch64", "mips64", "ppc64le")
+}
+"""Machines on which the size of pages is an option of the kernel's build."""
+
+_CONFIGURED = re.compile(
+    r"CONFIG_\w+|__BITS_\w+|NFPROTO_NUMPROTO|"
+    # How the kernel was built decides, or the number of members that an enumeration has so far.
+    r"GFP_ZONE_\w+|__GFP_BITS_\w+|\w*GFP_NOLOCKDEP|\w+_(?:LAST|MAX_NR|NR)|NR_\w+|\w*POISON\w*|VM_(?:ARCH|PKEY|SHADOW|SAO|GROWSUP|MAPPED)\w*|"
+    r"PREEMPT_\w*|_?TIF_\w+|MMF_\w+|SOCK_DEBUG|PF_MAX|AF_MAX|WORK_\w*|QUEUE_FLAG_\w+|SECTION_\w+|MIGRATE_\w+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Values by name, and by machine what differs there; None says that the machine has no such name."""
+
+    values: Mapping[str, int]
+    machines: Mapping[str, Mapping[str, int | None]]
+
+
+def generate(kernels: list[KernelHeaders]) -> str:
+    """The text of the module, from the headers of several kernels, the oldest first."""
+    tables = collect(kernels)
+    lines = [
+        '"""Constants of the kernel\'s headers by name: written by scripts/generate-constants."""',
+        "",
+        "VALUES: dict[str, int] = {",
+        *(f'    "{name}": {_number(value)},' for name, value in sorted(tables.values.items())),
+        "}",
+        '"""What holds on all machines but for :data:`MACHINES`."""',
+        "",
+        "MACHINES: dict[str, dict[str, int | None]] = {",
+    ]
+    for machine, special in tables.machines.items():
+        lines.append(f'    "{machine}": {{')
+        lines.extend(f'        "{name}": {_number(value)},' for name, value in sorted(special.items()))
+        lines.append("    },")
+    lines.extend(["}", '"""What differs on a machine; None where it has no such name."""'])
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: int | None) -> str:
+    return str(value) if value is None or abs(value) < 4096 else hex(value)
+
+
+def collect(kernels: list[KernelHeaders]) -> Tables:
+    """The constants of several kernels, the oldest first."""
+    own = [own_constants(headers) for headers in kernels]
+    common = {name: value for name, value in own[0].items() if all(table.get(name) == value for table in own)}
+    of_user = {machine: _agreed([user_constants(headers, machine) for headers in kernels]) for machine in MACHINES}
+    of_first = of_user[MACHINES[0]]
+    # What the kernel itself says of a name counts: internal flags share names with those for programs.
+    private = {name for name, value in own[0].items() if of_first.get(name) != value}
+    values = {**of_first, **{name: common.get(name) for name in own[0]}}
+    machines: dict[str, dict[str, int | None]] = {}
+    for machine in MACHINES:
+        unknown = _PAGES.get(machine, {})
+        special = of_user[machine].items()
+        machines[machine] = {
+            name: value for name, value in special if name not in private and values.get(name) != value
+        }
+        lacking = (name for name in of_first if name not in of_user[machine] and name not in own[0])
+        machines[machine].update({**dict.fromkeys(lacking), **unknown})
+    return Tables({name: value for name, value in values.items() if value is not None}, machines)
+
+
+def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
+    """What any table has, and none has differently."""
+    found: dict[str, int] = {}
+    for table in reversed(tables):
+        found.update(table)
+    return {name: value for name, value in found.items() if all(table.get(name, value) == value for table in tables)}
+
+
+def own_constants(headers: KernelHeaders, names: Iterable[str] = ()) -> dict[str, int]:
+    """Constants of the kernel itself, as built for x86-64: those of the table, or just those *names* that it has."""
+    arguments = ["-target", "x86_64-linux-gnu", "-D__KERNEL__", '-DKBUILD_MODNAME="pytrace"']
+    for path in headers.included:
+        arguments.extend(("-include", path))
+    return _of_headers(headers.folders, KERNEL, arguments, list(names))
+
+
+def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = ()) -> dict[str, int]:
+    """Constants of the interface to programs of one machine: those of the table, or just those *names* that it has."""
+    source, arch = headers.trees[0], architecture(machine)
+    target = machine.replace("ppc64le", "powerpc64le")
+    arguments = ["-target", f"{target}-linux-gnu", *(f"-D{word}=" for word in _MARKS)]
+    with tempfile.TemporaryDirectory() as made:
+        _wrappers(source, arch, made)
+        folders = (f"{source}/arch/{arch}/include/uapi", made, f"{source}/include/uapi")
+        return _of_headers(folders, USER, arguments, list(names))
+
+
+def architecture(machine: str) -> str:
+    """Name of a machine's directory under ``arch``."""
+    names = {"x86_64": "x86", "aarch64": "arm64", "armv7l": "arm", "loongarch64": "loongarch", "mips64": "mips"}
+    return {**names, "ppc64le": "powerpc", "riscv64": "riscv", "s390x": "s390"}[machine]
+
+
+def _wrappers(source: str, arch: str, folder: str) -> None:
+    """The headers that the kernel's build makes for what a machine has from all machines' headers, and empty ones for
+    what its installation leaves out.
+    """
+    texts = dict.fromkeys(("linux/compiler.h", "linux/compiler_types.h", "sys/socket.h"), "")
+    for name in os.listdir(f"{source}/include/uapi/asm-generic"):
+        if not os.path.exists(f"{source}/arch/{arch}/include/uapi/asm/{name}"):
+            texts[f"asm/{name}"] = f"#include <asm-generic/{name}>\n"
+    for name, text in texts.items():
+        os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+        with open(f"{folder}/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _of_headers(
+    folders: tuple[str, ...], table: Iterable[tuple[str, str]], arguments: list[str], names: list[str]
+) -> dict[str, int]:
+    flags = ["-x", "c", "-w", "-ferror-limit=0", "-nostdinc", *arguments]
+    for folder in (BUILTIN_HEADERS, *folders):
+        flags.extend(("-isystem", folder))
+    there = [(header, wanted) for header, wanted in table if any(os.path.exists(f"{at}/{header}") for at in folders)]
+    if names:  # of all headers at once, which is quick, but does not tell which of them has a name
+        return _values("".join(f"#include <{header}>\n" for header, _ in there), names, flags)
+    found: dict[str, int] = {}
+    for header, wanted in there:
+        text = f"#include <{header}>\n"
+        asked = [name for name in _declared(_parsed(text, flags)) if re.fullmatch(wanted, name)]
+        found.update(_values(text, asked, flags))
+    return {name: value for name, value in found.items() if not _CONFIGURED.fullmatch(name)}
+
+
+def _values(text: str, names: list[str], flags: list[str]) -> dict[str, int]:
+    unit = _parsed(text + "".join(f"enum {{ {VALUE}{name} = ({name}) }};\n" for name in names), flags)
+    wrong = {item.location.line for item in unit.diagnostics if item.severity >= ERROR and _in_text(item.location)}
+    return {
+        member.spelling.removeprefix(VALUE): int(member.enum_value)
+        for cursor in unit.cursor.get_children()
+        if cursor.kind.name == "ENUM_DECL" and _in_text(cursor.location) and cursor.location.line not in wrong
+        for member in cursor.get_children()
+        if member.spelling.startswith(VALUE)
+    }
+
+
+def _parsed(text: str, flags: list[str]) -> Any:
+    from clang import cindex
+
+    options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
+    return cindex.Index.create().parse("main.c", args=flags, unsaved_files=[("main.c", text)], options=options)
+
+
+def _in_text(location: Any) -> bool:
+    return location.file is not None and str(location.file) == "main.c"
+
+
+def _declared(unit: Any) -> dict[str, None]:
+    """Names of all macros and enumerators."""
+    found: dict[str, None] = {}
+    for cursor in unit.cursor.get_children():
+        if cursor.kind.name == "MACRO_DEFINITION" and cursor.location.file is not None:
+            found[cursor.spelling] = None
+        elif cursor.kind.name == "ENUM_DECL":
+            found.update((item.spelling, None) for item in cursor.get_children())
+    return found

@@ -1,0 +1,360 @@
+"""From C declarations to value types: what libclang found in a script's C part, as :class:`Definitions` hold it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.source import Source, Span
+from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, Int, Pointer, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.c import translation_unit
+from pytrace.frontend.c.header_names import DeclaredNames
+from pytrace.frontend.c.translation_unit import Translation
+
+if TYPE_CHECKING:
+    from pytrace.frontend.c.definitions import Definitions
+
+ORIGIN = "script"
+"""Origin of types that are defined in C."""
+
+_DEFINE = re.compile(r"\s*#\s*define\s+(?P<name>[A-Za-z_]\w*)(?!\()(?P<body>(?:\s.*)?)\Z", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\r?\n", re.DOTALL)
+
+
+def read(
+    program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics, found: Definitions
+) -> None:
+    """Add the definitions of the C part of *program* to *found*."""
+    if not options.includes and _plain_macros(program, found):
+        return
+    translation = translation_unit.translate(program, options, kernel, diagnostics)
+    paths = dict.fromkeys(str(included.include) for included in translation.unit.get_includes())
+    found.kernel_files.extend(path for path in paths if translation.headers.holds(path))
+    found.files.extend(path for path in paths if not translation.headers.holds(path))
+    found.skipped = lambda relation: translation_unit.skipped_hints(translation, relation)
+    for problem in translation.problems:
+        diagnostics.warn(problem, program.span)
+    Reader(translation, found).run()
+
+
+def _plain_macros(program: nodes.Program, found: Definitions) -> bool:
+    """Read a C part of nothing but object-like macros without a C front end; False when there is more in it."""
+    defined = [_DEFINE.match(part.text) for part in program.c_parts]
+    if not all(defined):
+        return False
+    for part, match in zip(program.c_parts, defined, strict=True):
+        if match is not None:
+            body = _COMMENT.sub(" ", match["body"])
+            found.macros[match["name"]] = _macro(match["name"], body, part.span, None)
+    return True
+
+
+def _macro(
+    name: str, body: str, span: Span | None, evaluate: Callable[[str], nodes.Expr | None] | None
+) -> Callable[[], nodes.Expr | None]:
+    """What gives the expression of a macro: its text as an expression of the language, else what C makes of it."""
+
+    def parsed() -> nodes.Expr | None:
+        from pytrace.frontend.syntax import parser
+
+        if not body.strip():
+            return None
+        source = span.source if span is not None else None
+        text = Source(f"{source.name if source is not None else 'header'} (macro {name})", body.strip())
+        expression = parser.parse_expression(text, Diagnostics())
+        if evaluate is not None and (expression is None or _calls(body)):
+            return evaluate(name) or expression
+        return expression
+
+    return parsed
+
+
+def _calls(body: str) -> bool:
+    """Whether a macro's text may use another macro as a function."""
+    return re.search(r"[A-Za-z_]\w*\s*\(", body) is not None
+
+
+class Reader:
+    """Turns the declarations of one translation unit into types."""
+
+    def __init__(self, translation: Translation, found: Definitions) -> None:
+        from clang import cindex
+
+        self.translation = translation
+        self.found = found
+        self.kernel = translation.kernel
+        self.kinds = cindex.CursorKind
+        self.structs: dict[str, Struct] = {}
+        self.enums: dict[str, Enum] = {}
+        table = cindex.TypeKind
+        self.readers: dict[Any, Callable[[Any], Type]] = {
+            table.VOID: lambda _: VOID,
+            table.BOOL: lambda _: BOOL,
+            table.POINTER: self._pointer,
+            table.CONSTANTARRAY: lambda kind: Array(self.type(kind.element_type), kind.element_count),
+            table.INCOMPLETEARRAY: lambda kind: Array(self.type(kind.element_type), 0),
+            table.RECORD: lambda kind: self.record(kind.get_declaration()),
+            table.ENUM: lambda kind: self.enum(kind.get_declaration()),
+        }
+        signed = (table.CHAR_S, table.SCHAR, table.SHORT, table.INT, table.LONG, table.LONGLONG, table.INT128)
+        unsigned = (table.CHAR_U, table.UCHAR, table.USHORT, table.UINT, table.ULONG, table.ULONGLONG, table.UINT128)
+        self.readers.update({item: lambda kind: Int(kind.get_size(), True) for item in signed})
+        self.readers.update({item: lambda kind: Int(kind.get_size(), False) for item in unsigned})
+        self.keywords = {
+            self.kinds.STRUCT_DECL: "struct",
+            self.kinds.UNION_DECL: "union",
+            self.kinds.ENUM_DECL: "enum",
+            self.kinds.TYPEDEF_DECL: "typedef",
+        }
+        self.values: dict[str, int] = {}
+        """Values of macros, of those words of the script that are macros."""
+        self.functions = (table.FUNCTIONPROTO, table.FUNCTIONNOPROTO)
+
+    def run(self) -> None:
+        """Find all declarations; what system headers declare is read when it is asked for."""
+        kinds = self.kinds
+        handlers = {
+            kinds.STRUCT_DECL: self._struct,
+            kinds.UNION_DECL: self._struct,
+            kinds.ENUM_DECL: self._enum,
+            kinds.TYPEDEF_DECL: self._typedef,
+        }
+        macro = kinds.MACRO_DEFINITION
+        self.found.headers = declared = DeclaredNames(self)
+        for cursor in self.translation.unit.cursor.get_children():
+            kind = cursor.kind
+            if kind == macro:
+                declared.add_macro(cursor.spelling, cursor)
+            elif kind in handlers:
+                place = cursor.location
+                if place.is_in_system_header:
+                    self._note(cursor, declared)
+                elif place.file is not None and str(place.file) != translation_unit.PRELUDE:
+                    handlers[kind](cursor)
+
+    def _note(self, cursor: Any, declared: DeclaredNames) -> None:
+        name = self.name(cursor)
+        if cursor.is_definition() and (name or cursor.kind == self.kinds.ENUM_DECL):
+            declared.add_type(self.keywords[cursor.kind], name, cursor)
+
+    @staticmethod
+    def name(cursor: Any) -> str:
+        """Name of a declaration, empty for one without."""
+        return "" if _unnamed(cursor) else str(cursor.spelling)
+
+    def inner(self, cursor: Any) -> Iterator[tuple[str, Any]]:
+        """Definitions inside a struct or union."""
+        for item in cursor.get_children():
+            keyword = self.keywords.get(item.kind)
+            if keyword is not None and item.is_definition():
+                yield keyword, item
+
+    # ---- declarations
+
+    def _struct(self, cursor: Any) -> None:
+        if cursor.is_definition() and not _unnamed(cursor):
+            struct = self.record(cursor)
+            if isinstance(struct, Struct):
+                self.found.structs[struct.kind, struct.name] = struct
+        for inner in cursor.get_children():
+            # C has no scopes inside a struct: what is declared there is declared everywhere.
+            if inner.kind in (self.kinds.STRUCT_DECL, self.kinds.UNION_DECL):
+                self._struct(inner)
+            elif inner.kind == self.kinds.ENUM_DECL:
+                self._enum(inner)
+
+    def _enum(self, cursor: Any) -> None:
+        if not cursor.is_definition():
+            return
+        enum = self.enum(cursor)
+        if isinstance(enum, Enum):
+            if enum.name:
+                self.found.enums[enum.name] = enum
+            for name, value in enum.members:
+                if name.startswith(translation_unit.VALUE):
+                    self._value(name.removeprefix(translation_unit.VALUE), value)
+                else:
+                    self.found.enumerators[name] = (enum, value)
+
+    def _value(self, name: str, value: int) -> None:
+        if name not in self.translation.refused:
+            self.values[name] = value
+
+    def _typedef(self, cursor: Any) -> None:
+        self.found.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
+
+    def define(self, cursor: Any) -> Callable[[], nodes.Expr | None] | None:
+        """What gives the expression of a macro; None for macros with parameters and for the compiler's own."""
+        tokens = list(cursor.get_tokens())
+        if len(tokens) < 2 or cursor.location.file is None:
+            return None
+        first, second = tokens[0].extent, tokens[1].extent
+        if tokens[1].spelling == "(" and second.start.offset == first.end.offset:
+            return None
+        name = cursor.spelling
+        if cursor.location.is_in_system_header and name in self.values:
+            return lambda: _literal(name, self.values[name])
+        body = " ".join(token.spelling for token in tokens[1:])
+        return _macro(name, body, None, self._evaluate)
+
+    def _evaluate(self, name: str) -> nodes.Expr | None:
+        """The value that C gives a macro: an integer or a string; None when it has none."""
+        if name in self.values:
+            return _literal(name, self.values[name])
+        for ending, read in (
+            (f"enum {{ __pytrace_value = ({name}) }};\n", _integer),
+            (f"static const char __pytrace_text[] = {name};\n", _string),
+        ):
+            unit = self.translation.parse(ending)
+            wrong = (item for item in unit.diagnostics if item.severity >= translation_unit.ERROR)
+            if any(not self.translation.system(str(item.location.file)) for item in wrong):
+                continue
+            last = list(unit.cursor.get_children())[-1]
+            value = read(last)
+            if value is not None:
+                return _literal(name, value)
+        return None
+
+    # ---- types
+
+    def type(self, kind: Any) -> Type:
+        """The value type of a C type."""
+        declaration = kind.get_declaration()
+        if declaration.kind == self.kinds.TYPEDEF_DECL:
+            if declaration.spelling in self.translation.declared or self._of_kernel(declaration):
+                known = self.kernel.typedef(declaration.spelling)
+                if known is not None:
+                    return known
+            return self.type(declaration.underlying_typedef_type)
+        plain = kind.get_canonical()
+        read = self.readers.get(plain.kind)
+        if read is not None:
+            # Typedefs inside (of elements, of what is pointed to) must be seen: only the outermost layer is peeled off.
+            return read(kind if kind.kind == plain.kind else plain)
+        # Floating point and vector types: bytes that scripts can copy but not compute with.
+        return Array(UINT8, max(0, plain.get_size()))
+
+    def _of_kernel(self, cursor: Any) -> bool:
+        """Whether a declaration is in one of the kernel's headers."""
+        headers = self.translation.headers
+        return bool(headers.folders) and headers.holds(str(cursor.location.file))
+
+    def _pointer(self, kind: Any) -> Type:
+        target = kind.get_pointee()
+        if target.get_canonical().kind in self.functions:
+            return Pointer(VOID)
+        return Pointer(self.type(target))
+
+    def record(self, cursor: Any) -> Type:
+        """The type of a struct or union declaration."""
+        definition = cursor.get_definition()
+        keyword = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
+        name = "" if _unnamed(cursor) else cursor.spelling
+        if name and (definition is None or f"{keyword} {name}" in self.translation.declared):
+            known = self.kernel.struct(keyword, name)
+            return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, align=1)
+        if name and self._of_kernel(definition):
+            # BTF says how this kernel was built; the headers may be of another one.
+            known = self.kernel.struct(keyword, name)
+            if known is not None:
+                return known
+        usr = (definition or cursor).get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
+        if usr not in self.structs:
+            kind = definition.type
+            origin = ORIGIN if name else f"{ORIGIN}:{usr}"
+            self.structs[usr] = Struct(
+                keyword,
+                name,
+                kind.get_size(),
+                lambda: self._fields(kind),
+                origin=origin,
+                align=max(1, kind.get_align()),
+            )
+        return self.structs[usr]
+
+    def _fields(self, kind: Any) -> tuple[Field, ...]:
+        found = []
+        for cursor in kind.get_fields():
+            name = "" if "(" in cursor.spelling else cursor.spelling
+            bits = cursor.get_field_offsetof()
+            member = self.type(cursor.type)
+            if not cursor.is_bitfield():
+                found.append(Field(name, member, bits // 8))
+            elif name:
+                found.append(_bitfield(name, member, bits, cursor.get_bitfield_width()))
+        return tuple(found)
+
+    def enum(self, cursor: Any) -> Type:
+        """The type of an enum declaration."""
+        definition = cursor.get_definition() or cursor
+        name = "" if _unnamed(cursor) else cursor.spelling
+        if name and (
+            cursor.get_definition() is None
+            or f"enum {name}" in self.translation.declared
+            or self._of_kernel(definition)
+        ):
+            known = self.kernel.enum(name)
+            if known is not None:
+                return known
+        usr = f"{definition.get_usr()}@{definition.extent.start.offset}"
+        if usr not in self.enums:
+            members = tuple(
+                (item.spelling, item.enum_value)
+                for item in definition.get_children()
+                if item.kind == self.kinds.ENUM_CONSTANT_DECL
+            )
+            base = self.type(definition.enum_type)
+            signed = isinstance(base, Int) and base.signed
+            self.enums[usr] = Enum(name, max(1, definition.type.get_size()), signed, members)
+        return self.enums[usr]
+
+
+def _literal(name: str, value: int | bytes) -> nodes.Expr:
+    span = Span(Source(f"macro {name}", name), 0, len(name))
+    return nodes.IntLiteral(span, value) if isinstance(value, int) else nodes.StringLiteral(span, value)
+
+
+def _unnamed(cursor: Any) -> bool:
+    return not cursor.spelling or "(" in cursor.spelling or bool(cursor.is_anonymous())
+
+
+def _bitfield(name: str, member: Type, bits: int, width: int) -> Field:
+    """A bitfield within the storage unit of its type, or from its first byte where it crosses units (packed)."""
+    unit = max(1, member.size) * 8
+    offset = bits // unit * unit
+    if bits - offset + width > unit:
+        offset = bits // 8 * 8
+    return Field(name, member, offset // 8, bits - offset, width)
+
+
+def _integer(cursor: Any) -> int | None:
+    for item in cursor.get_children():
+        if item.spelling == "__pytrace_value":
+            return int(item.enum_value)
+    return None
+
+
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]+|.)", re.DOTALL)
+_SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"e": b"\x1b"}
+
+
+def _string(cursor: Any) -> bytes | None:
+    for item in cursor.get_children():
+        if item.kind.name == "STRING_LITERAL":
+            # libclang spells a concatenation as one literal.
+            return _ESCAPE.sub(_unescape, item.spelling.strip()[1:-1].encode())
+    return None
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    text = match[1]
+    if text[:1] == b"x":
+        return bytes([int(text[1:], 16) & 0xFF])
+    if text[:1].isdigit():
+        return bytes([int(text, 8) & 0xFF])
+    return _SIMPLE.get(text, text)

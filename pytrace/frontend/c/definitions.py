@@ -1,0 +1,128 @@
+"""C definitions of a script: types, enumerators and object-like macros, with the kernel's behind them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.types import Enum, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.expand import imports
+
+if TYPE_CHECKING:
+    from pytrace.frontend.c.header_names import DeclaredNames
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Names of C that a script may use: its own definitions, those of the kernel, those of the binaries it traces."""
+
+    kernel: KernelInfo
+    structs: dict[tuple[str, str], Struct] = field(default_factory=dict)
+    enums: dict[str, Enum] = field(default_factory=dict)
+    enumerators: dict[str, tuple[Enum, int]] = field(default_factory=dict)
+    typedefs: dict[str, Type] = field(default_factory=dict)
+    macros: dict[str, Callable[[], nodes.Expr | None]] = field(default_factory=dict)
+    """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
+    headers: DeclaredNames | None = None
+    """What headers declare, as far as they are the system's: the C library's before the kernel's BTF, which comes
+    before the kernel's own headers.
+    """
+    files: list[str] = field(default_factory=list)
+    """Headers that were read, other than the kernel's."""
+    kernel_files: list[str] = field(default_factory=list)
+    """Headers of the kernel that were read."""
+    skipped: Callable[[str], list[str]] = lambda _: []
+    """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
+    binaries: tuple[str, ...] = ()
+    """Files of user probes, whose DWARF has types."""
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        """The ``struct`` or ``union`` of that name."""
+        found = self.structs.get((kind, name)) or self._type(kind, name, self.kernel.struct(kind, name))
+        return found if isinstance(found, Struct) else None
+
+    def enum(self, name: str) -> Enum | None:
+        """The enumeration of that name."""
+        found = self.enums.get(name) or self._type("enum", name, self.kernel.enum(name))
+        return found if isinstance(found, Enum) else None
+
+    def _type(self, kind: str, name: str, of_btf: Type | None) -> Type | None:
+        """A type that the script does not define: of the C library, the kernel, or the binaries that are traced."""
+        return (
+            (self.headers and self.headers.library_type(kind, name))
+            or of_btf
+            or (self.headers and self.headers.any_type(kind, name))
+            or (self._of_binaries(kind, name) if kind != "typedef" else None)
+        )
+
+    def _of_binaries(self, kind: str, name: str) -> Type | None:
+        found = (self.kernel.user_type(path, kind, name) for path in self.binaries)
+        return next((item for item in found if item is not None), None)
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration that has a member of that name, and the member's value."""
+        found = self.enumerators.get(name)
+        if found is not None:
+            return found
+        declared = self.headers.enumerator(name) if self.headers is not None else None
+        of_btf = self.kernel.enumerator(name)
+        # One name may stand for several things in a kernel, of which the script included one.
+        return of_btf if declared is None or (of_btf is not None and of_btf[1] == declared[1]) else declared
+
+    def typedef(self, name: str) -> Type | None:
+        """What a typedef or a C base type stands for."""
+        return self.typedefs.get(name) or self._type("typedef", name, self.kernel.typedef(name))
+
+    def macro(self, name: str) -> nodes.Expr | None:
+        """The expression that an object-like macro stands for; names in it are not resolved."""
+        found = self.macros.get(name)
+        if found is not None:
+            return found()
+        return self.headers.macro(name) if self.headers is not None else None
+
+    def constant(self, name: str) -> int | None:
+        """The value of a macro of the kernel's headers that comes with pytrace; for names that nothing else defines."""
+        from pytrace.frontend.c import constants
+
+        return constants.value(name, self.kernel)
+
+    def names(self, kind: str) -> Iterable[str]:
+        """Names of all ``struct``, ``union``, ``enum``, ``typedef``, ``macro`` or ``constant`` definitions, for
+        suggestions.
+        """
+        if kind == "macro":
+            return [*self.macros, *(self.headers.macro_names() if self.headers is not None else ())]
+        if kind == "constant":
+            return self._constants()
+        own = [name for found, name in self.structs if found == kind]
+        own.extend(self.enums if kind == "enum" else self.typedefs if kind == "typedef" else ())
+        if self.headers is not None:
+            own.extend(self.headers.names(kind))
+        return [*own, *self.kernel.type_names(kind)]
+
+    def _constants(self) -> list[str]:
+        from pytrace.frontend.c import constants
+
+        declared = self.headers.enumerators() if self.headers is not None else ()
+        return [*self.names("macro"), *self.enumerators, *declared, *constants.names(self.kernel)]
+
+
+def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
+    """The definitions of the program's C part and of the headers that it and ``--include`` name."""
+    found = Definitions(kernel)
+    if program.c_parts or options.includes:
+        from pytrace.frontend.c import declarations
+
+        declarations.read(program, options, kernel, diagnostics, found)
+    for path in (*imports.files(program)[1:], *found.files):
+        if os.path.isabs(path):
+            kernel.depend_on_file(path)
+    if found.kernel_files:
+        kernel.depend_on_headers(found.kernel_files)
+    return found

@@ -1,0 +1,405 @@
+"""Running the C front end (libclang) over the C part of a script.
+
+The text is parsed again with what was missing added, until nothing is: headers that the machine does not have while BTF
+has the kernel's types become empty, and kernel types that the text uses without defining them are declared, with size
+and alignment from BTF.
+
+The kernel's own headers are searched where the script, or a header of its own, includes one of them. Scripts for user
+programs do not get them: the C library's headers and the kernel's define the same types differently.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
+from pytrace.core.source import Span
+from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.c import constants
+
+MAIN = "/pytrace/script.c"
+PRELUDE = "/pytrace/kernel.h"
+BUILTIN_HEADERS = os.path.join(os.path.dirname(__file__), "include")
+"""Headers that belong to a compiler and that the libclang package does not bring."""
+
+SYSTEM_HEADERS = ("/usr/local/include", "/usr/include")
+ROUNDS = 12
+"""How often at most the text is parsed again; each round adds everything that was found missing."""
+
+KERNEL_HEADER = re.compile(
+    r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"
+    r"keys|math-emu|media|memory|misc|mtd|pcmcia|ras|rv|soc|target|ufs|vdso|video)/"
+)
+"""Names of headers that only say what BTF says as well."""
+
+USER_API = re.compile(r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/")
+"""Names of headers of which the C library's packages have the part that is for programs."""
+
+VALUE = "__pytrace_value_"
+"""Start of the names of enumerators that have macros' values."""
+
+ERROR = 3
+"""``CXDiagnostic_Error`` of clang-c/CXDiagnostic.h."""
+
+KEEP_GOING = 0x200
+"""``CXTranslationUnit_KeepGoing`` of clang-c/Index.h: a missing header does not hide what comes after it."""
+
+_MISSING_HEADER = re.compile(r"'(?P<name>[^']+)' file not found")
+_INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>struct|union|enum) (?P<name>\w+)'")
+_UNKNOWN = re.compile(r"unknown type name '(?P<name>\w+)'|use of undeclared identifier '(?P<value>\w+)'")
+
+
+@dataclass(slots=True)
+class Piece:
+    """One part of the text: the line where it starts (1-based) and the span of the script that it stands for."""
+
+    line: int
+    text: str
+    span: Span
+
+
+@dataclass(slots=True)
+class Translation:
+    """The result: the translation unit, its pieces, and which names of it are the kernel's."""
+
+    kernel: KernelInfo
+    text: str = ""
+    pieces: list[Piece] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    headers: KernelHeaders = NO_HEADERS
+    """The kernel's headers, when the text includes any."""
+    words: tuple[str, ...] = ()
+    """Names of which the values are asked, should they be macros."""
+    refused: set[str] = field(default_factory=set)
+    """Those of the names that have no value that C can compute."""
+    missing_headers: list[str] = field(default_factory=list)
+    """Headers that are empty, as the machine does not have them."""
+    absent: list[str] = field(default_factory=list)
+    """Those of them that the script includes, not only other headers."""
+    partial: dict[str, str] = field(default_factory=dict)
+    """Kernel headers of which only the part for programs was read, and its path."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the directories that environment variables name."""
+    tolerated: list[str] = field(default_factory=list)
+    """What the front end could not read of system headers."""
+    declared: dict[str, str] = field(default_factory=dict)
+    """C declarations that were added, by what they declare (``struct x``, ``u64``)."""
+    unit: Any = None
+
+    def parse(self, behind: str = "") -> Any:
+        """The translation unit of the text as it is now, with *behind* after it."""
+        from clang import cindex
+
+        # The binding gives spellings back as UTF-8, so a byte that is none is no character of the text.
+        text = f"{self.text}{behind}".encode("utf-8", "replace").decode()
+        files = [(MAIN, f'#include "{PRELUDE}"\n{text}'), (PRELUDE, self.prelude())]
+        files.extend((os.path.join(BUILTIN_HEADERS, name), "") for name in self.missing_headers)
+        options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
+        if self.headers.folders:
+            options |= cindex.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES
+        return _index().parse(MAIN, args=self.arguments, unsaved_files=files, options=options)
+
+    def questions(self) -> str:
+        """C that asks for the values of :attr:`words`, each on three lines; the last line shows whether it was read."""
+        asked = "".join(f"#ifdef {word}\nenum {{ {VALUE}{word} = ({word}) }};\n#endif\n" for word in self.words)
+        return f"{asked}enum {{ {VALUE} }};\n" if asked else ""
+
+    @property
+    def lines(self) -> int:
+        """Lines of the main file that are the script's, the prelude's included."""
+        return 1 + self.text.count("\n")
+
+    def system(self, path: str) -> bool:
+        """Whether a file is a header that belongs to the system."""
+        return self.headers.holds(path) or path.startswith(SYSTEM_HEADERS)
+
+    def system_folders(self) -> tuple[str, ...]:
+        """Directories of headers for programs, the most particular first."""
+        return (f"/usr/include/{_machine(self.kernel)}-linux-gnu", *SYSTEM_HEADERS)
+
+    def prelude(self) -> str:
+        """What is declared before the script's own text."""
+        return "".join(f"{text}\n" for text in self.declared.values())
+
+    def span(self, line: int, column: int) -> Span:
+        """The script's characters at a position of the main file (1-based, the prelude's line not counted)."""
+        piece = next((item for item in reversed(self.pieces) if item.line <= line), self.pieces[0])
+        if piece.span.text.strip() != piece.text.strip():
+            return piece.span
+        lines = piece.text.split("\n")
+        at = sum(len(text) + 1 for text in lines[: line - piece.line]) + column - 1
+        start = min(piece.span.start + max(0, at), piece.span.end)
+        word = re.match(r"\w+|.", piece.span.source.text[start : piece.span.end])
+        return Span(piece.span.source, start, start + (word.end() if word is not None else 0))
+
+
+def translate(
+    program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
+) -> Translation:
+    """Parse the C part of *program*; what is wrong in it is reported at its place in the script."""
+    found = Translation(kernel)
+    line = 1
+    # A file of the working directory comes before a header of that name in the directories for headers.
+    files = [os.path.abspath(path) if os.path.exists(path) else path for path in options.includes]
+    parts = [(f'#include "{path}"', program.span) for path in files]
+    parts.extend((part.text, part.span) for part in program.c_parts)
+    for text, span in parts:
+        # A definition may stand without its semicolon at the end of a part; an empty declaration is harmless.
+        text = text if text.lstrip().startswith("#") or text.rstrip().endswith(";") else f"{text};"
+        found.pieces.append(Piece(line, text, span))
+        found.text += f"{text}\n"
+        line += text.count("\n") + 1
+    wrong = _with_headers(program, options, found)
+    _report(wrong, found, diagnostics)
+    return found
+
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)", re.MULTILINE)
+
+
+def _with_headers(program: nodes.Program, options: CompileOptions, found: Translation) -> list[Any]:
+    """Parse with the kernel's headers where the text includes any; what is wrong."""
+    named = [match["name"] for match in _INCLUDE.finditer(found.text)]
+    if not named:
+        return _rounds(options, found)
+    headers = found.kernel.headers()
+    if any(KERNEL_HEADER.match(name) for name in named):
+        found.problems = headers.problems
+    if not any(_holds(headers, name) for name in named):
+        wrong = _rounds(options, found)
+        asked = {*found.partial, *found.missing_headers, *_missing(wrong)}
+        if not any(_holds(headers, name) for name in asked):
+            return wrong
+        # A header of the script's own includes one of the kernel's.
+        found.missing_headers, found.absent, found.partial, found.declared = [], [], {}, {}
+    found.headers = headers
+    found.words = _words(program)
+    return _rounds(options, found)
+
+
+def _holds(headers: KernelHeaders, name: str) -> bool:
+    return any(os.path.isfile(f"{folder}/{name}") for folder in headers.folders)
+
+
+def _missing(wrong: list[Any]) -> list[str]:
+    matches = (_MISSING_HEADER.search(item.spelling) for item in wrong)
+    return [match["name"] for match in matches if match is not None]
+
+
+def _words(program: nodes.Program) -> tuple[str, ...]:
+    """Every word of the script and of what it imports."""
+    spans = (program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts))
+    texts = dict.fromkeys(span.source.text for span in spans)
+    return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
+
+
+def _rounds(options: CompileOptions, found: Translation) -> list[Any]:
+    """Parse until nothing can be added; what is wrong then."""
+    found.arguments = _arguments(options, found)
+    wrong: list[Any] = []
+    for _ in range(ROUNDS):
+        found.refused.clear()
+        found.unit = found.parse(found.questions())
+        wrong = [item for item in found.unit.diagnostics if item.severity >= ERROR and not _of_question(item, found)]
+        added = [_add(item, found) for item in wrong]
+        if not any(added) and not _spoiled(found):
+            break
+    _note_partial(found)
+    return wrong
+
+
+def _of_question(item: Any, found: Translation) -> bool:
+    """Whether a diagnostic is about one of the questions; the word asked about has no value then."""
+    place = item.location
+    if place.file is None or str(place.file) != MAIN or place.line <= found.lines:
+        return False
+    found.refused.update(found.words[(place.line - found.lines - 1) // 3 :][:1])
+    return True
+
+
+def _spoiled(found: Translation) -> bool:
+    """Whether the bracket of a macro swallowed the questions after it; its word is not asked again then."""
+    end = found.lines + 3 * len(found.words)
+    places = (item.location for item in found.unit.diagnostics if item.severity >= ERROR)
+    if not any(place.file is not None and str(place.file) == MAIN and place.line > end for place in places):
+        return False
+    found.words = tuple(word for word in found.words if word not in found.refused)
+    return True
+
+
+def _note_partial(found: Translation) -> None:
+    """Note which kernel headers the script includes that were found among those for programs only."""
+    if found.headers.folders:
+        return
+    for item in found.unit.get_includes():
+        path = os.path.normpath(str(item.include))
+        folder = next((folder for folder in found.system_folders() if path.startswith(f"{folder}/")), None)
+        if folder is not None and not found.system(str(item.location.file)):
+            name = os.path.relpath(path, folder)
+            if USER_API.match(name):
+                found.partial[name] = path
+
+
+@cache
+def _index() -> Any:
+    from clang import cindex
+
+    # Freed while the modules that its destructor uses are still there.
+    atexit.register(_index.cache_clear)
+    return cindex.Index.create()
+
+
+def _machine(kernel: KernelInfo) -> str:
+    return {"arm64": "aarch64"}.get(kernel.arch, kernel.arch)
+
+
+def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
+    kernel, headers = translation.kernel, translation.headers
+    found = ["-x", "c", "-std=gnu17", "-w", "-ferror-limit=0", "-nostdinc"]
+    found.extend(["-target", f"{_machine(kernel)}-linux-gnu", "-D__BPF_TRACING__", '-DKBUILD_MODNAME="pytrace"'])
+    if kernel.has_btf:
+        found.append("-DBPFTRACE_HAVE_BTF")
+    folders = list(options.include_directories)
+    for variable in ("CPATH", "C_INCLUDE_PATH"):
+        folders.extend(folder for folder in options.environment.get(variable, "").split(":") if folder)
+    found.extend(f"-I{folder}" for folder in folders)
+    if headers.folders:
+        found.append("-D__KERNEL__")
+        found.extend(f"-D{item}" for item in headers.defines)
+    *others, multiarch = translation.system_folders()[1:] + translation.system_folders()[:1]
+    for folder in (BUILTIN_HEADERS, *headers.folders, *others, multiarch):
+        found.extend(("-isystem", folder))
+    for path in headers.included:
+        found.extend(("-include", path))
+    return found
+
+
+def _add(item: Any, found: Translation) -> bool:
+    """Add what a diagnostic misses; False when it is a mistake of the script."""
+    text = item.spelling
+    header = _MISSING_HEADER.search(text)
+    if header is not None:
+        return _add_header(header["name"], str(item.location.file), found)
+    for name, declaration in _declarations(text, found.kernel):
+        if name not in found.declared:
+            found.declared[name] = declaration
+            return True
+    return False
+
+
+def _add_header(name: str, includer: str, found: Translation) -> bool:
+    """Take a header that is not there for empty, where BTF has the types; what a kernel header includes, too."""
+    inside = found.headers.holds(includer)
+    if name in found.missing_headers or not (inside or (found.kernel.has_btf and KERNEL_HEADER.match(name))):
+        return False
+    found.missing_headers.append(name)
+    if not found.system(includer):
+        found.absent.append(name)
+    return True
+
+
+def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
+    """What declares the kernel name that a diagnostic says is not known."""
+    incomplete = _INCOMPLETE.search(text)
+    if incomplete is not None:
+        kind, name = incomplete["kind"], incomplete["name"]
+        if kind == "enum":
+            enum = kernel.enum(name)
+            if enum is not None:
+                yield f"enum {name}", _enum(enum)
+            return
+        known = kernel.struct(kind, name)
+        if known is not None:
+            yield f"{kind} {name}", f"{kind} {name} {_opaque(known)};"
+        return
+    unknown = _UNKNOWN.search(text)
+    if unknown is None:
+        return
+    name = unknown["name"] or unknown["value"]
+    kind_of = kernel.typedef(name)
+    if kind_of is not None:
+        yield name, _typedef(name, kind_of)
+        return
+    member = kernel.enumerator(name)
+    constant = member[1] if member is not None else constants.value(name, kernel)
+    if constant is not None:
+        yield name, f"enum {{ {name} = {constant} }};"
+
+
+def _enum(enum: Enum) -> str:
+    members = ", ".join(f"{name} = {value}" for name, value in enum.members)
+    return f"enum {enum.name} {{ {members} }};"
+
+
+def _opaque(kind: Type) -> str:
+    return f"{{ _Alignas({max(1, kind.align)}) char __opaque[{kind.size}]; }}"
+
+
+_C_INTEGERS = {1: "char", 2: "short", 4: "int", 8: "long long", 16: "__int128"}
+
+
+def _typedef(name: str, kind: Type) -> str:
+    if isinstance(kind, Bool):
+        return f"typedef _Bool {name};"
+    if isinstance(kind, Int | Enum):
+        return f"typedef {'signed' if kind.signed else 'unsigned'} {_C_INTEGERS[kind.size]} {name};"
+    if isinstance(kind, Pointer):
+        return f"typedef void *{name};"
+    if isinstance(kind, Struct | Array):
+        return f"typedef struct {_opaque(kind)} {name};"
+    return f"typedef void {name};"
+
+
+def _report(wrong: list[Any], found: Translation, diagnostics: Diagnostics) -> None:
+    lost = [item for item in wrong if _MISSING_HEADER.search(item.spelling)]
+    for item in lost or wrong:  # what follows from a missing header says nothing
+        place = item.location
+        path = str(place.file) if place.file is not None else ""
+        inside = path == MAIN
+        where = "" if inside or not path else f"{path}:{place.line}: "
+        if found.headers.folders and found.system(path):
+            # Headers of other kernels and compilers: what can be read of them is used.
+            found.tolerated.append(f"{where}{item.spelling}")
+            continue
+        span = found.span(place.line - 1, place.column) if inside and found.pieces else found.pieces[0].span
+        header = _MISSING_HEADER.search(item.spelling)
+        if header is not None:
+            hints = ["-I DIR adds a directory in which headers are looked for"]
+            diagnostics.error(f"{where}there is no header {header['name']!r}", span, hints=hints)
+        else:
+            diagnostics.error(f"{where}C: {item.spelling}", span, hints=_reasons(item.spelling, found))
+
+
+def _reasons(message: str, found: Translation) -> list[str]:
+    """Why a name may be unknown, where a message says that one is."""
+    unknown = _UNKNOWN.search(message)
+    if unknown is None and _INCOMPLETE.search(message) is None:
+        return []
+    return skipped_hints(found, "a macro of" if unknown is not None and unknown["value"] else "defined in")
+
+
+def skipped_hints(found: Translation, relation: str) -> list[str]:
+    """Headers that were not read, which may be why a name is unknown; it may be *relation* (``a macro of``) them."""
+    hints = []
+    if found.absent:
+        verb = "is" if len(found.absent) == 1 else "are"
+        hints.append(f"it may be {relation} {_or(found.absent)}, which {verb} not installed")
+    if found.partial:
+        names, paths = _or(list(found.partial)), _or(list(found.partial.values()))
+        hints.append(f"it may be {relation} the kernel's {names}, which is not installed: {paths} is for programs")
+    if hints:
+        hints.append("install the headers of the running kernel, or set PYTRACE_KERNEL_SOURCE to their directory")
+    return hints + [f"this was not understood: {text}" for text in found.tolerated[:1]]
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"

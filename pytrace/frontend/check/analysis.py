@@ -1,0 +1,237 @@
+"""The last pass of the front end: scopes, types, checks, resources.
+
+See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.ast.typed_program`
+for what it gives.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pytrace.base.fast_dataclass import asdict
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.source import Source, Span
+from pytrace.core.types import INT64, VOID, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.attach.attach_points import left_out
+from pytrace.frontend.check.inference import removed_code
+from pytrace.frontend.check.inference.checker import Checker, Definitions
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, contains_unknown, settle
+from pytrace.frontend.check.inference.removed_code import look
+from pytrace.frontend.check.inference.resources import declare_map, finish_maps
+from pytrace.frontend.check.inference.scopes import Scope
+from pytrace.frontend.check.inference.slots import Slot, VariableState
+from pytrace.frontend.check.inference.tree_depth import run_deep
+from pytrace.frontend.check.inference.type_names import resolve
+from pytrace.frontend.check.print_and_clear import join_prints
+from pytrace.frontend.check.rules import imported_functions
+from pytrace.frontend.check.rules.statements import check_body
+
+MAX_PASSES = 60
+
+
+def analyse(
+    units: list[ProbeUnit],
+    program: nodes.Program,
+    options: CompileOptions,
+    kernel: KernelInfo,
+    definitions: Definitions,
+    config: Config,
+    diagnostics: Diagnostics,
+) -> CheckedProgram:
+    """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
+    traced = (target.details.get("path") for unit in units if unit.kind.user for target in unit.targets)
+    definitions.binaries = tuple(dict.fromkeys(path for path in traced if isinstance(path, str)))
+    checker = Checker(options, kernel, definitions, config, diagnostics)
+    return run_deep(lambda: _analyse(checker, units, program), checker.program, diagnostics, program.span)
+
+
+def _analyse(checker: Checker, units: list[ProbeUnit], program: nodes.Program) -> CheckedProgram:
+    checker.program.units = list(units)
+    imported_functions.read(checker, program)
+    functions = _functions(checker, program)
+    declarations = [item for item in program.items if isinstance(item, nodes.MapDecl)]
+    for _ in range(MAX_PASSES):
+        if not checker.begin_pass():
+            break
+        if checker.searching and checker.left_out is None:
+            checker.left_out = left_out(program, units, checker.options, checker.kernel, checker.config)
+        _check_all(checker, functions, declarations)
+    else:
+        checker.make_final()
+        _endless(checker)
+        return checker.program
+    checker.make_final()
+    _report_functions(checker, program)
+    _check_all(checker, functions, declarations)
+    return _finish(checker, program)
+
+
+def _endless(checker: Checker) -> None:
+    """Report the places whose types each pass makes larger: ``@a = (@a, 1)``."""
+    named = [(name, state.slots, state.span) for name, state in checker.maps.items()]
+    named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in checker.variables.values()]
+    # Types that contain each other may grow in turns.
+    growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
+    if not growing:
+        raise InternalError("type inference does not end")
+    for name, span in growing:
+        if span is not None:
+            checker.error(f"the type of {name} contains itself", span)
+
+
+# ---------------------------------------------------------------------------------------------- functions
+
+
+_Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
+
+
+def _functions(checker: Checker, program: nodes.Program) -> _Functions:
+    found: _Functions = []
+    for node in program.items:
+        if isinstance(node, nodes.Function) and node.name not in checker.functions:
+            info, states = _function(checker, node)
+            checker.functions[node.name] = info
+            found.append((info, node, states))
+    return found
+
+
+def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
+    states = []
+    for parameter in node.parameters:
+        kind = resolve(checker, parameter.type)
+        info = VariableInfo(parameter.variable.name, kind, parameter.span)
+        states.append(
+            VariableState(info.name, parameter.variable, Slot(fixed=kind), info, parameter.span, assigned=True)
+        )
+    result = resolve(checker, node.result) if node.result is not None else VOID
+    parameters = tuple(state.info for state in states)
+    return FunctionInfo(node.name, f"fn_{node.name}", parameters, result, node.body, node.head), states
+
+
+def _report_functions(checker: Checker, program: nodes.Program) -> None:
+    """What is wrong with the heads of functions."""
+    from pytrace.core.builtins import builtin
+
+    seen: dict[str, Span] = {}
+    for node in program.items:
+        if not isinstance(node, nodes.Function):
+            continue
+        if node.name in seen:
+            notes = [("first defined here", seen[node.name])]
+            checker.error(f"the function {node.name!r} is defined already", node.head, notes=notes)
+        if builtin(node.name) is not None:
+            checker.error(f"{node.name!r} is the name of a builtin", node.head)
+        seen.setdefault(node.name, node.head)
+        for parameter in node.parameters:
+            _check_passed(checker, resolve(checker, parameter.type), parameter.span, "a parameter")
+        if node.result is not None:
+            _check_passed(checker, resolve(checker, node.result), node.result.span, "a result")
+
+
+def _check_passed(checker: Checker, kind: Type, span: Span, what: str) -> None:
+    if not isinstance(kind, Unknown) and kind != VOID and not kind.scalar:
+        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {kind}", span)
+
+
+def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, states: list[VariableState]) -> None:
+    checker.function, checker.unit = info, None
+    checker.scope = Scope(None)
+    for state in states:
+        state.assigned = True
+        if state.name in checker.scope.names:
+            checker.error(f"${state.name} is a parameter already", state.span)
+        checker.scope.names[state.name] = state
+        checker.variables[state.node] = state
+        checker.bind(state.node, state)
+    with checker.block():
+        check_body(checker, node.body, wanted=False)
+    checker.function = None
+
+
+def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
+    """BPF programs have a stack of fixed depth, and the verifier refuses recursion."""
+    reported: set[frozenset[str]] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        for callee, span in calls.get(name, []):
+            if callee.name in path:
+                cycle = path[path.index(callee.name) :]
+                if frozenset(cycle) not in reported:
+                    reported.add(frozenset(cycle))
+                    chain = " → ".join((*cycle, callee.name))
+                    checker.error(f"a function cannot call itself: {chain}", span)
+            else:
+                visit(callee.name, (*path, callee.name))
+
+    for name in calls:
+        visit(name, (name,))
+
+
+# ---------------------------------------------------------------------------------------------- passes
+
+
+def _check_all(checker: Checker, functions: _Functions, declarations: list[nodes.MapDecl]) -> None:
+    checker.scope = Scope(None)
+    for declaration in declarations:
+        declare_map(checker, declaration)
+    called: dict[str, list[tuple[FunctionInfo, Span]]] = {}
+    for info, node, states in functions:
+        checker.callees = []
+        _check_function(checker, info, node, states)
+        called[info.name] = checker.callees
+    for unit in checker.program.units:
+        _check_unit(checker, unit)
+    for unit in checker.left_out or ():
+        look(checker, removed_code.left_out(unit.span), partial(_check_unit, checker, unit))
+    if checker.final:
+        _check_recursion(checker, called)
+
+
+def _check_unit(checker: Checker, unit: ProbeUnit) -> None:
+    checker.unit, checker.function = unit, None
+    checker.callees = []
+    checker.scope = Scope(None)
+    with checker.block():
+        check_body(checker, unit.body, wanted=False)
+    checker.unit = None
+
+
+def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
+    join_prints(checker.program)
+    checked = checker.program
+    finish_maps(checker)
+    for state in checker.variables.values():
+        kind = settle(state.slot.type)
+        state.info.type = INT64 if isinstance(kind, Unknown) else kind
+    for variable, info in checked.variables.items():
+        checked.types[variable] = info.type
+    if not checker.diagnostics.failed:
+        _check_complete(checker)
+    checked.types = {node: settle(kind) for node, kind in checked.types.items()}
+    checked.types.update(checker.retyped)
+    checked.functions = list(checker.functions.values())
+    checked.objects = [item.data for item in program.objects]
+    checked.config = asdict(checker.config)
+    checked.sources = _sources(program)
+    return checked
+
+
+def _check_complete(checker: Checker) -> None:
+    """Nothing may be unknown without an error that says why."""
+    for node, kind in checker.program.types.items():
+        if contains_unknown(kind) and node not in checker.program.constants and kind is UNKNOWN:
+            checker.error("the type of this cannot be found", node.span)
+            return
+
+
+def _sources(program: nodes.Program) -> list[Source]:
+    found = [program.span.source]
+    for item in program.items:
+        if item.span.source not in found:
+            found.append(item.span.source)
+    return found

@@ -1,0 +1,142 @@
+"""Map value functions: count() to tseries()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, literal_integer, unstable
+from pytrace.frontend.check.inference.conversions import (
+    INT64_MAX,
+    UNKNOWN,
+    Flexible,
+    Unknown,
+    integer_of,
+    is_integer,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+MAX_BITS = 5
+MAX_BUCKETS = 1000
+MAX_INTERVALS = 1_000_000
+REDUCERS = ("avg", "max", "min", "sum")
+
+
+def _in_place(checker: Checker, node: Node) -> bool:
+    if checker.aggregate is node:
+        return True
+    checker.error(
+        f"{node.name}() must be assigned to a map directly", node.span, hints=[f"write @name = {node.name}(…)"]
+    )
+    return False
+
+
+def _number(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> Type | None:
+    """Type of the value that is aggregated; None after an error."""
+    kind = checker.value(expression(checker, node, arg))
+    if isinstance(kind, Unknown):
+        return None
+    if not is_integer(kind) and not isinstance(kind, Bool):
+        checker.error(f"{node.name}() takes an integer, not {settle(kind)}", node.span)
+        return None
+    return kind
+
+
+def _is_signed(kind: Type) -> bool:
+    carrier = integer_of(kind)
+    return carrier.signed if isinstance(carrier, Int) else carrier.high <= INT64_MAX
+
+
+def _is_either(kind: Type) -> bool:
+    """Whether a value is a constant that signed and unsigned integers have."""
+    carrier = integer_of(kind)
+    return isinstance(carrier, Flexible) and carrier.low >= 0 and carrier.high <= INT64_MAX
+
+
+def count(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``count()``."""
+    return Count() if _in_place(checker, node) else UNKNOWN
+
+
+def _signed(make: type[Sum | Avg | Min | Max | Stats]) -> Callable[[Checker, Node, Arguments], Type]:
+    def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
+        kind = _number(checker, node, arguments[0])
+        if not _in_place(checker, node) or kind is None:
+            return UNKNOWN
+        return make(_is_signed(kind), _is_either(kind))
+
+    return check
+
+
+sum_ = _signed(Sum)
+avg = _signed(Avg)
+min_ = _signed(Min)
+max_ = _signed(Max)
+stats = _signed(Stats)
+
+
+def hist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``hist(n[, bits])``."""
+    kind = _number(checker, node, arguments[0])
+    bits: int | None = 0
+    if len(arguments) > 1:
+        bits = literal_integer(checker, node, arguments[1], "the number of bits of hist()", 0, MAX_BITS)
+    if not _in_place(checker, node) or kind is None or bits is None:
+        return UNKNOWN
+    checker.program.static[node] = {"bits": bits}
+    return Hist(bits)
+
+
+def lhist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``lhist(n, min, max, step)``."""
+    kind = _number(checker, node, arguments[0])
+    names = ("the minimum", "the maximum", "the step")
+    top = (1 << 63) - 1
+    bounds = [
+        literal_integer(checker, node, arg, f"{name} of lhist()", 0, top)
+        for arg, name in zip(arguments[1:], names, strict=True)
+    ]
+    low, high, step = bounds
+    if not _in_place(checker, node) or kind is None or low is None or high is None or step is None:
+        return UNKNOWN
+    problem = _lhist_problem(low, high, step)
+    if problem:
+        return checker.error(problem, node.span)
+    checker.program.static[node] = {"low": low, "high": high, "step": step}
+    return LHist(low, high, step)
+
+
+def _lhist_problem(low: int, high: int, step: int) -> str:
+    if low >= high:
+        return f"the minimum of lhist() must be less than the maximum, but {low} is not less than {high}"
+    if step < 1:
+        return f"the step of lhist() must be 1 or more, not {step}"
+    if step > high - low:
+        return f"the step of lhist() ({step}) is greater than the range ({high - low})"
+    if (high - low) // step > MAX_BUCKETS:
+        return f"lhist() would have {(high - low) // step} buckets, the limit is {MAX_BUCKETS}"
+    return ""
+
+
+def tseries(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``tseries(n, interval_ns, num[, aggregation])``."""
+    if not unstable(checker, "tseries", node):
+        return UNKNOWN
+    kind = _number(checker, node, arguments[0])
+    interval = literal_integer(checker, node, arguments[1], "the interval of tseries()", 1, (1 << 63) - 1)
+    number = literal_integer(checker, node, arguments[2], "the number of intervals", 1, MAX_INTERVALS - 1)
+    reduce: bytes | None = b""
+    if len(arguments) > 3:
+        reduce = checker.constant_text(arguments[3], "the aggregation of tseries()")
+    if reduce and reduce.decode(errors="replace") not in REDUCERS:
+        return checker.error(f"tseries() aggregates by {', '.join(REDUCERS)}", node.span)
+    if not _in_place(checker, node) or kind is None or interval is None or number is None or reduce is None:
+        return UNKNOWN
+    name = reduce.decode()
+    checker.program.static[node] = {"interval": interval, "count": number, "reduce": name}
+    return TSeries(interval, number, name, _is_signed(kind))

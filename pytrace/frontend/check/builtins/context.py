@@ -1,0 +1,93 @@
+"""Builtins that read the probe's context: arguments, result, registers' view of the probe, its names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import counted
+from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, String, Type, USym
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node
+from pytrace.frontend.check.inference.conversions import UNKNOWN
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+
+def require_args(checker: Checker, node: nodes.Identifier) -> bool:
+    """False (and reported) where the probe has no ``args``."""
+    unit = checker.unit
+    if unit is None:
+        checker.error("a function has no args", node.span, hints=["pass the value as a parameter"])
+        return False
+    if unit.context.args_type is None and not unit.context.arguments:
+        hints = [*unit.context.missing]
+        if unit.kind.name in ("kprobe", "uprobe", "usdt"):
+            hints.append("arg0, arg1 … are there")
+        checker.error(f"there is no args in {unit.kind.name} probes here", node.span, hints=hints)
+        return False
+    return True
+
+
+def args(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``args`` as a whole."""
+    if not isinstance(node, nodes.Identifier) or not require_args(checker, node) or checker.unit is None:
+        return UNKNOWN
+    kind = checker.unit.context.args_type
+    return kind if kind is not None else checker.error("args cannot be used as a whole here", node.span)
+
+
+def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``arg0`` …"""
+    number = int(node.name.removeprefix("arg"))
+    context = checker.unit.context if checker.unit is not None else None
+    count = len(context.positional) or context.slots if context is not None else 0
+    if count and number >= count:
+        message = f"the probe has {counted(count, 'argument')}, so there is no {node.name}"
+        return checker.error(message, node.span)
+    checker.program.static[node] = {"index": number}
+    return UINT64
+
+
+def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """``ctx``."""
+    kind = checker.unit.context.ctx_type if checker.unit is not None else None
+    return kind if kind is not None else Pointer(VOID, AddressSpace.BPF)
+
+
+def func(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """``func``."""
+    return USym() if checker.unit is not None and checker.unit.kind.user else KSym()
+
+
+def probe(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``probe``."""
+    if checker.unit is None:
+        return checker.error("a function does not know the probe", node.span)
+    names = [target.probe.encode("utf-8", "surrogateescape") for target in checker.unit.targets]
+    if len(names) == 1:
+        checker.set_constant(node, names[0])
+    return String(max((len(name) for name in names), default=0) + 1)
+
+
+def probetype(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``probetype``."""
+    if checker.unit is None:
+        return checker.error("a function does not know the probe", node.span)
+    kind = checker.unit.kind
+    name = (b"special" if kind.special and kind.name in ("begin", "end", "self") else kind.name.encode())
+    checker.set_constant(node, name)
+    return String(len(name) + 1)
+
+
+def retval(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """``retval``."""
+    result = checker.unit.context.result if checker.unit is not None else None
+    return result.type if result is not None else UINT64
+
+
+def usermode(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``usermode``."""
+    if checker.kernel.arch != "x86_64":
+        return checker.error(f"usermode is not available on {checker.kernel.arch}", node.span)
+    return UINT8

@@ -1,0 +1,72 @@
+"""Builtins about networks."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from pytrace.core.types import UINT8, UINT64, Array, Inet, Mac, Pointer, String, Struct, Type
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+AF_INET, AF_INET6 = 2, 10
+MAC_BYTES = 6
+
+
+def macaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``macaddr(address)``."""
+    kind = checker.value(expression(checker, node, arguments[0]))
+    if isinstance(kind, Unknown | Pointer) or is_integer(kind):
+        return Mac()
+    if isinstance(kind, Array | String) and kind.size >= MAC_BYTES:
+        return Mac()
+    return checker.error(f"macaddr() takes an array of {MAC_BYTES} bytes, not {settle(kind)}", node.span)
+
+
+def ntop(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``ntop([family,] address)``."""
+    family = None
+    if len(arguments) > 1:
+        integer_argument(checker, node, arguments[0], "the address family of ntop()")
+        found = checker.constant(expression(checker, node, arguments[0]))
+        family = found if isinstance(found, int) else None
+        if family is not None and family not in (AF_INET, AF_INET6):
+            return checker.error(f"ntop() knows families {AF_INET} and {AF_INET6}, not {family}", node.span)
+    address = expression(checker, node, arguments[-1])
+    kind = checker.value(address)
+    if isinstance(kind, Array | String) and kind.size in (4, 16):
+        if len(arguments) == 1:
+            family = AF_INET if kind.size == 4 else AF_INET6
+    elif is_integer(kind):
+        family = AF_INET if len(arguments) == 1 else family
+    elif not isinstance(kind, Unknown | Pointer):
+        return checker.error(f"ntop() takes an integer or an array of 4 or 16 bytes, not {settle(kind)}", node.span)
+    elif isinstance(kind, Pointer) and len(arguments) == 1:
+        return checker.error("ntop() of a pointer needs the address family", node.span)
+    checker.program.static[node] = {"family": family, "address": address}
+    return Inet()
+
+
+def pton(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``pton("address")``."""
+    text = checker.constant_text(arguments[0], "the address of pton()")
+    if text is None:
+        return UNKNOWN
+    try:
+        data = ipaddress.ip_address(text.decode("ascii", "replace")).packed
+    except ValueError:
+        return checker.error(f"{text.decode(errors='replace')!r} is not an IPv4 or IPv6 address", node.span)
+    checker.set_constant(node, data)
+    return Array(UINT8, len(data))
+
+
+def socket_cookie(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``socket_cookie(sk)``."""
+    kind = checker.value(expression(checker, node, arguments[0]))
+    fits = isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name in ("sock", "socket")
+    if not fits and not isinstance(kind, Unknown):
+        return checker.error(f"socket_cookie() takes a struct sock *, not {settle(kind)}", node.span)
+    return UINT64

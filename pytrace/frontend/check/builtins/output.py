@@ -1,0 +1,226 @@
+"""Builtins that print, or make the runtime do something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytrace.base.lazy_regex import late
+from pytrace.core.event_layout import EXIT_STATUSES, cut_exit_status
+from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
+from pytrace.frontend.check.inference import formats
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expression,
+    expressions,
+    integer_argument,
+    is_text,
+    is_text_pointer,
+    literal_integer,
+    pointer_argument,
+)
+from pytrace.frontend.check.inference.conversions import Unknown, settle
+from pytrace.frontend.check.inference.removed_code import undefined_map
+from pytrace.frontend.check.inference.resources import send, text_of
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+    from pytrace.frontend.check.inference.slots import MapState
+
+JOIN_STRINGS = 16
+"""The most strings that join() prints."""
+
+PACKET_BYTES = 1024
+"""The most bytes of a packet that skboutput() writes."""
+
+ORDERS = ("key", "-key", "value", "-value")
+DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
+_DEBUGF = late(r"%[-+ 0]*[0-9]*(?:ll?(?=[dux]))?[duxps]")
+"""What of printf's conversions the kernel formats (``bpf_bprintf_prepare``)."""
+
+
+# ---------------------------------------------------------------------------------------------- formatted
+
+
+def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """printf, errorf, warnf, cat, system."""
+    text = checker.constant_text(arguments[0], f"the format of {node.name}()")
+    values = expressions(checker, node, arguments[1:])
+    if text is None:
+        return VOID
+    format_ = formats.check(checker, node, node.name, text, values)
+    if format_ is not None:
+        static: dict[str, Any] = {"format": text_of(format_.text)}
+        if node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX):
+            static["assertion"] = True
+        send(checker, node, node.name, values, **static)
+    return VOID
+
+
+def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``debugf(fmt, …)``: what bpf_trace_printk can do (kernel/trace/bpf_trace.c)."""
+    text = checker.constant_text(arguments[0], "the format of debugf()")
+    values = expressions(checker, node, arguments[1:])
+    format_ = formats.check(checker, node, "debugf", text, values) if text is not None else None
+    if format_ is None:
+        return VOID
+    for conversion, value in zip(format_.conversions, values, strict=True):
+        kind = checker.program.types[value]
+        if _DEBUGF.fullmatch(conversion.text) is None:
+            checker.error(f"debugf() does not know {conversion.text}", node.span, hints=["%d %u %x %p %s are there"])
+        elif conversion.name == "s" and not (is_text(kind) or is_text_pointer(kind) or isinstance(kind, Unknown)):
+            what = f"the kernel writes {conversion.text} of strings only, not {settle(kind)}"
+            checker.error(f"debugf(): {what}", node.span)
+    checker.warn("debugf() is for debugging: it writes to a file that the whole system shares", node.span)
+    checker.program.static[node] = {"format": text_of(format_.text)}
+    return VOID
+
+
+# ---------------------------------------------------------------------------------------------- print
+
+
+def print_(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``print(value)`` and ``print(@map[, top[, div[, order]]])``."""
+    first = expression(checker, node, arguments[0])
+    if isinstance(first, nodes.MapRef):
+        return _print_map(checker, node, first, arguments[1:], clear=False)
+    kind = checker.value(first)
+    if len(arguments) > 1:
+        checker.error("only a map takes more arguments of print()", node.span)
+    elif kind.aggregate and not isinstance(kind, Stats):
+        checker.error(f"print() cannot print {kind}", first.span)
+    elif isinstance(kind, Void):
+        checker.error("there is no value to print", first.span)
+    else:
+        send(checker, node, "print_value", (first,))
+    return VOID
+
+
+def print_clear(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``print_clear(@map[, top[, div[, order]]])``."""
+    first = expression(checker, node, arguments[0])
+    if not isinstance(first, nodes.MapRef):
+        return checker.error("print_clear() takes a map", node.span)
+    return _print_map(checker, node, first, arguments[1:], clear=True)
+
+
+def _print_map(checker: Checker, node: Node, target: nodes.MapRef, rest: Arguments, *, clear: bool) -> Type:
+    state = checker.map(target)
+    value = require_map(checker, target, state)
+    top, div, order = 0, 1, ""
+    if rest:
+        top = literal_integer(checker, node, rest[0], "the number of entries", 0, (1 << 32) - 1) or 0
+    if len(rest) > 1:
+        div = literal_integer(checker, node, rest[1], "the divisor", 0, (1 << 63) - 1) or 1
+    if len(rest) > 2:
+        text = checker.constant_text(rest[2], "the order")
+        order = text_of(text or b"")
+        if text is not None and order not in ORDERS:
+            checker.error(f"the order must be {', '.join(ORDERS)}", node.span)
+    if rest and isinstance(value, Stats):
+        if not order or (top, div) != (0, 1):
+            checker.warn("number of entries and divisor have no effect on stats", node.span)
+        top, div = 0, 1
+    if checker.loops and checker.map_loops:
+        checker.warn(
+            f"{target.name} is printed after the loop, as it is then; each pass sends one more request", node.span
+        )
+    checker.program.types[target] = value
+    send(checker, node, "print_map", map=target.name, top=top, div=div, order=order, clear=clear)
+    return VOID
+
+
+def require_map(checker: Checker, node: nodes.MapRef, state: MapState) -> Type:
+    """Type of a map's values, for a call that takes the map itself; reported when nothing is ever stored."""
+    kind = state.value.type
+    if isinstance(kind, Unknown) and checker.final:
+        undefined_map(checker, state, node.span)
+    return kind
+
+
+def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``quantiles(@hist[, percent…])``."""
+    first = expression(checker, node, arguments[0])
+    if not isinstance(first, nodes.MapRef):
+        return checker.error("quantiles() takes a map", node.span)
+    kind = require_map(checker, first, checker.map(first))
+    if not isinstance(kind, Hist | Unknown):
+        return checker.error(f"quantiles() takes a map of hist(), {first.name} holds {settle(kind)}", node.span)
+    percents = [_percent(checker, node, arg) for arg in arguments[1:]] or list(DEFAULT_PERCENTS)
+    checker.program.types[first] = kind
+    send(checker, node, "quantiles", map=first.name, percents=percents)
+    return VOID
+
+
+def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> float:
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    found = checker.constant(value)
+    text = found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 < number < 100:
+        if not isinstance(kind, Unknown):
+            checker.error('a percentile is a literal between 0 and 100, such as 90 or "99.9"', node.span)
+        return 50.0
+    return number
+
+
+# ---------------------------------------------------------------------------------------------- others
+
+
+def join(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``join(argv[, separator])``."""
+    value = expression(checker, node, arguments[0])
+    pointer_argument(checker, node, value, "the argument of join()")
+    separator: bytes | None = b" "
+    if len(arguments) > 1:
+        separator = checker.constant_text(arguments[1], "the separator of join()")
+    if separator is not None:
+        types = (UINT32, *(String(checker.config.max_strlen),) * JOIN_STRINGS)
+        send(checker, node, "join", (value,), types=types, separator=text_of(separator))
+    return VOID
+
+
+def exit_(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``exit([code])``."""
+    if checker.map_loops:
+        hints = ["set a variable, leave the loop by break and call exit() after it"]
+        checker.error("exit() cannot be called inside a for loop", node.span, hints=hints)
+    values = expressions(checker, node, arguments)
+    for value in values:
+        integer_argument(checker, node, value, "the exit status")
+    known = [checker.constant(value) for value in values]
+    for number in known:
+        if isinstance(number, int) and number not in EXIT_STATUSES:
+            checker.warn(cut_exit_status(number), node.span)
+    send(checker, node, "exit", values, types=(INT64,) * len(values), known=None not in known)
+    return VOID
+
+
+def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``skboutput(path, skb, length, offset)``."""
+    path = checker.constant_text(arguments[0], "the path of skboutput()")
+    skb, length, offset = expressions(checker, node, arguments[1:])
+    kind = checker.value(skb)
+    fits = isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name == "sk_buff"
+    if not fits and not isinstance(kind, Unknown):
+        checker.error(f"skboutput() takes a struct sk_buff *, not {settle(kind)}", node.span)
+    integer_argument(checker, node, length, "the length")
+    integer_argument(checker, node, offset, "the offset")
+    if path is not None:
+        types = (UINT64, UINT32, Buffer(PACKET_BYTES))
+        send(checker, node, "skboutput", (skb, length, offset), types=types, path=text_of(path))
+    return INT64
+
+
+def unwatch(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``unwatch(address)``."""
+    address = expression(checker, node, arguments[0])
+    pointer_argument(checker, node, address, "the address")
+    send(checker, node, "unwatch", (address,), types=(UINT64,))
+    return VOID

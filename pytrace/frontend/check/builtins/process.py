@@ -1,0 +1,155 @@
+"""Builtins about the current process, processor and cgroup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.probes import PROBE_KINDS
+from pytrace.core.types import (
+    BOOL,
+    INT32,
+    UINT32,
+    UINT64,
+    AddressSpace,
+    CgroupPath,
+    Pointer,
+    String,
+    Struct,
+    Type,
+    Username,
+)
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
+from pytrace.frontend.check.inference.resources import string_index
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+COMM = String(16)
+"""TASK_COMM_LEN of include/linux/sched.h."""
+
+TASK_OF_PID = "bpf_task_from_pid"
+"""The kernel function (kernel/bpf/helpers.c) that finds a task; only some program types may call it."""
+
+_NAMESPACES = {"curr_ns": "tracer", "init": "init"}
+
+
+def unsigned32(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """cpid, cpu, numaid, rand."""
+    return UINT32
+
+
+def unsigned64(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """uid, gid, cgroup."""
+    return UINT64
+
+
+def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``comm`` and ``comm(pid)``."""
+    if not arguments:
+        return COMM
+    integer_argument(checker, node, arguments[0], "the process id")
+    if checker.kernel.function(TASK_OF_PID) is None:
+        return checker.error(f"comm() of another process needs a kernel with {TASK_OF_PID} (6.2)", node.span)
+    kind = checker.unit.kind if checker.unit is not None else None
+    if kind is not None and not checker.kernel.feature(f"kfunc_{kind.program_type}"):
+        return checker.error(
+            f"comm() of another process is not possible in {kind.name} probes: "
+            f"the kernel does not let their programs call {TASK_OF_PID}",
+            node.span,
+            hints=[_where_allowed(checker)],
+        )
+    return String(64)
+
+
+def _where_allowed(checker: Checker) -> str:
+    able = [row.name for row in PROBE_KINDS if checker.kernel.feature(f"kfunc_{row.program_type}")]
+    return f"{', '.join(able)} probes can" if able else "this kernel lets no probe do it"
+
+
+def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``has_cpid``."""
+    checker.set_fact(node, checker.options.child, "child")
+    return BOOL
+
+
+def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``ncpus``."""
+    checker.set_fact(node, checker.kernel.possible_cpus, "cpus")
+    return UINT64
+
+
+def curtask(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """``curtask``: typed where the kernel describes its types."""
+    task = checker.definitions.struct("struct", "task_struct")
+    return Pointer(task, AddressSpace.KERNEL, trusted=True) if task is not None else UINT64
+
+
+def username(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """``username``."""
+    return Username()
+
+
+def process_id(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``pid`` and ``tid``."""
+    namespace = "tracer"
+    if arguments:
+        word = arguments[0]
+        name = word.name if isinstance(word, nodes.Identifier) else ""
+        found = _NAMESPACES.get(name)
+        if found is None:
+            return checker.error(f"{node.name}() takes curr_ns or init", node.span)
+        namespace = found
+    checker.program.static[node] = {"namespace": namespace}
+    return UINT32
+
+
+def _task_argument(checker: Checker, node: Node, arguments: Arguments) -> None:
+    task = checker.definitions.struct("struct", "task_struct")
+    if task is None:
+        checker.error(f"{node.name} needs the kernel's type information (BTF)", node.span)
+        return
+    if not arguments:
+        return
+    value = expression(checker, node, arguments[0])
+    kind = checker.value(value)
+    fits = isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name == "task_struct"
+    if not fits and not isinstance(kind, Unknown):
+        checker.error(f"{node.name}() takes a struct task_struct *, not {settle(kind)}", node.span)
+
+
+def task_name(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``pcomm`` and ``leader_comm``."""
+    _task_argument(checker, node, arguments)
+    return COMM
+
+
+def task_number(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``ppid`` and ``leader_tid``."""
+    _task_argument(checker, node, arguments)
+    return INT32
+
+
+def cgroupid(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``cgroupid("path")``."""
+    path = checker.constant_text(arguments[0], "the path of cgroupid()")
+    if path is None:
+        return UNKNOWN
+    found = checker.kernel.cgroup_id(path.decode("utf-8", "surrogateescape"))
+    if found is None:
+        return checker.error(f"there is no cgroup at {path.decode(errors='replace')!r}", node.span)
+    checker.set_fact(node, found, "cgroup", path.decode("utf-8", "surrogateescape"))
+    return UINT64
+
+
+def cgroup_path(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``cgroup_path(id[, filter])``."""
+    integer_argument(checker, node, arguments[0], "the cgroup id")
+    wanted: bytes | None = b""
+    if len(arguments) > 1:
+        wanted = checker.constant_text(arguments[1], "the filter of cgroup_path()")
+    if wanted is None:
+        return UNKNOWN
+    checker.program.static[node] = {"filter": string_index(checker, wanted)}
+    return CgroupPath()

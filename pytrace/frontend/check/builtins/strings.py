@@ -1,0 +1,230 @@
+"""Builtins on strings, buffers and memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expression,
+    integer_argument,
+    is_text,
+    is_text_pointer,
+    literal_integer,
+    size_of_text,
+    text_argument,
+)
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+LONGEST_CHAIN = 20
+"""Passes of type inference after which a string that has grown in each of them will grow for ever."""
+
+NAME = String(64)
+"""What strerror(), signal_name() and syscall_name() give."""
+
+
+def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``str(address[, length])``."""
+    source = expression(checker, node, arguments[0])
+    kind = checker.value(source)
+    if not isinstance(kind, Unknown | Pointer) and not is_integer(kind) and not is_text(kind):
+        return checker.error(f"str() takes a pointer, an integer or a string, not {settle(kind)}", node.span)
+    limit = checker.config.max_strlen
+    capacity, length = limit, None
+    if len(arguments) > 1:
+        capacity, length = _length(checker, node, arguments[1], limit)
+        checker.program.static[node] = {"whole": length is not None and length >= limit}
+    text = checker.constant(source)
+    if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
+        kept = text[:length]
+        # What is longer than a string may be is cut, and counted as such, when the script runs.
+        if len(kept) < limit:
+            checker.set_constant(node, kept)
+            return String(len(kept) + 1)
+    if is_text(kind):
+        return String(min(capacity, max(1, size_of_text(kind))))
+    return String(capacity)
+
+
+def _length(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, limit: int) -> tuple[int, int | None]:
+    value = expression(checker, node, arg)
+    integer_argument(checker, node, value, "the length of str()")
+    length = checker.constant(value)
+    if isinstance(length, bool) or not isinstance(length, int):
+        return limit, None
+    if length < 0:
+        checker.error("the length of str() cannot be negative", node.span)
+        return limit, None
+    if length >= limit:
+        if length > limit:
+            hints = [f"set max_strlen = {length + 1} in the config block"]
+            checker.warn(f"str() is cut to max_strlen, which is {limit}", node.span, hints=hints)
+        return limit, length
+    return length + 1, length
+
+
+def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``buf(data[, length])``."""
+    source = expression(checker, node, arguments[0])
+    kind = checker.value(source)
+    sized = is_text(kind) or isinstance(kind, Array)
+    if not sized and not isinstance(kind, Unknown | Pointer | Buffer) and not is_integer(kind):
+        return checker.error(f"buf() takes a pointer, integer, array or string, not {settle(kind)}", node.span)
+    limit = checker.config.max_strlen
+    if len(arguments) > 1:
+        integer_argument(checker, node, arguments[1], "the length of buf()")
+        length = checker.constant(expression(checker, node, arguments[1]))
+    elif sized:
+        length = size_of_text(kind)
+    else:
+        return checker.error(f"buf() needs a length for {settle(kind)}", node.span)
+    if isinstance(length, bool) or not isinstance(length, int):
+        return Buffer(limit)
+    if length < 0:
+        return checker.error("the length of buf() cannot be negative", node.span)
+    if length > limit:
+        hints = [f"set max_strlen = {length} in the config block"]
+        checker.warn(f"buf() is cut to max_strlen, which is {limit}", node.span, hints=hints)
+    length = min(length, limit)
+    checker.program.static[node] = {"length": length}
+    return Buffer(max(1, length))
+
+
+def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``path(struct path[, size])``."""
+    kind = checker.value(expression(checker, node, arguments[0]))
+    target = kind.target if isinstance(kind, Pointer) else kind
+    if not isinstance(kind, Unknown) and not (isinstance(target, Struct) and target.name == "path"):
+        return checker.error(f"path() takes a struct path, not {settle(kind)}", node.span)
+    capacity = checker.config.max_strlen
+    if len(arguments) > 1:
+        found = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)
+        capacity = found if found is not None else capacity
+    return String(capacity)
+
+
+# ---------------------------------------------------------------------------------------------- asking strings
+
+
+def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strcap(x)``."""
+    kind = settle(checker.value(expression(checker, node, arguments[0])))
+    if isinstance(kind, Unknown):
+        return UINT64
+    if is_text(kind):
+        checker.set_constant(node, size_of_text(kind))
+    elif not is_text_pointer(kind):
+        return checker.error(f"strcap() takes a string, not {kind}", node.span)
+    else:
+        checker.set_constant(node, checker.config.max_strlen)
+    return UINT64
+
+
+def strlen(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strlen(x)``."""
+    source = expression(checker, node, arguments[0])
+    kind = checker.value(source)
+    if not isinstance(kind, Unknown) and not is_text(kind) and not is_text_pointer(kind):
+        return checker.error(f"strlen() takes a string, not {settle(kind)}", node.span)
+    text = checker.constant(source)
+    if isinstance(text, bytes):
+        checker.set_constant(node, len(text.split(b"\0", 1)[0]))
+    return UINT64
+
+
+def _two_texts(checker: Checker, node: Node, arguments: Arguments) -> None:
+    for arg, what in zip(arguments, ("the first argument", "the second argument"), strict=True):
+        text_argument(checker, node, arg, f"{what} of {node.name}()")
+
+
+def strcontains(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strcontains(haystack, needle)``."""
+    _two_texts(checker, node, arguments)
+    return BOOL
+
+
+def strstr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strstr(haystack, needle)``."""
+    _two_texts(checker, node, arguments)
+    return INT64
+
+
+def strncmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strncmp(a, b, n)``."""
+    _two_texts(checker, node, arguments[:2])
+    length = literal_integer(checker, node, arguments[2], "the length of strncmp()", 0, (1 << 31) - 1)
+    checker.program.static[node] = {"length": length if length is not None else 0}
+    return UINT64
+
+
+def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``str_concat(a, b)``."""
+    _two_texts(checker, node, arguments)
+    kinds = [settle(checker.program.types[expression(checker, node, arg)]) for arg in arguments]
+    if any(not is_text(kind) for kind in kinds):
+        return UNKNOWN
+    size = sum(size_of_text(kind) for kind in kinds) - 1
+    if checker.number > LONGEST_CHAIN:
+        # A string that is appended to itself: it gets all the room that there is.
+        size = checker.config.max_strlen
+    return String(max(1, min(size, checker.config.max_strlen)))
+
+
+def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``memcmp(left, right, n)``: *n* may be known at run time only; no more is compared than both sides have."""
+    kinds = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
+    integer_argument(checker, node, arguments[2], "the length of memcmp()")
+    limit = checker.config.max_strlen
+    length = checker.constant(expression(checker, node, arguments[2]))
+    constant = isinstance(length, int)
+    if isinstance(length, int) and not 0 <= length <= limit:
+        checker.error(f"the length of memcmp() must be 0 to {limit}, not {length}", node.span)
+    for kind in kinds:
+        room = _compared(kind)
+        if room is None:
+            checker.error(f"memcmp() takes strings, arrays, integers and pointers, not {settle(kind)}", node.span)
+        elif isinstance(length, int) and room < length <= limit:
+            checker.error(f"memcmp() compares {length} bytes, but {settle(kind)} is shorter", node.span)
+        limit = min(limit, room or 0)
+    checker.program.static[node] = {"length": length if constant else limit, "constant": constant}
+    return INT64
+
+
+def _compared(kind: Type) -> int | None:
+    """How many bytes memcmp() can take of a value: of what a pointer points to, all; None when there are none."""
+    if isinstance(kind, Unknown | Pointer):
+        return sys.maxsize
+    if isinstance(kind, String | Buffer):
+        return kind.capacity
+    if isinstance(kind, Array | Struct):
+        return kind.size
+    return UINT64.size if settle(kind).scalar else None
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+
+def bswap(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``bswap(n)``: as wide as its argument, unsigned."""
+    value = expression(checker, node, arguments[0])
+    kind = settle(integer_argument(checker, node, value, "the argument of bswap()"))
+    if not isinstance(kind, Int):
+        return UNKNOWN if isinstance(kind, Unknown) else UINT64
+    number = checker.constant(value)
+    if isinstance(number, int):
+        data = (number & ((1 << (8 * kind.width)) - 1)).to_bytes(kind.width, "little")
+        checker.set_constant(node, int.from_bytes(data, "big"))
+    return Int(kind.width, False)
+
+
+def named(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """strerror, signal_name, syscall_name."""
+    integer_argument(checker, node, arguments[0], f"the argument of {node.name}()")
+    return NAME

@@ -1,0 +1,135 @@
+"""Builtins about addresses, symbols and registers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, Type, USym
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expression,
+    integer_argument,
+    pointer_argument,
+)
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+_X86 = {
+    name: name
+    for name in (
+        *("r15", "r14", "r13", "r12", "bp", "bx", "r11", "r10", "r9", "r8", "ax", "cx", "dx", "si", "di"),
+        *("orig_ax", "ip", "cs", "flags", "sp", "ss"),
+    )
+}
+_X86 |= {"orig_rax": "orig_ax", "pc": "ip"}
+_ARM64 = {f"r{number}": f"r{number}" for number in range(31)} | {"sp": "sp", "pc": "pc", "pstate": "pstate"}
+
+REGISTERS: dict[str, dict[str, str]] = {"x86_64": _X86, "aarch64": _ARM64}
+"""By machine: the names that reg() takes, and the name in ``struct pt_regs`` (as in ``RegisterLocation``)."""
+
+
+def kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``kaddr("symbol")``."""
+    name = checker.constant_text(arguments[0], "the symbol of kaddr()")
+    if name is None:
+        return UNKNOWN
+    found = _kernel_address(checker, node, name)
+    if found is not None:
+        checker.set_fact(node, found, "kaddr", name.decode(errors="replace"))
+    return UINT64
+
+
+def _kernel_address(checker: Checker, node: Node, name: bytes) -> int | None:
+    try:
+        found = checker.kernel.kernel_symbol(name.decode(errors="replace"))
+    except TraceError as error:
+        checker.error(error.message, node.span, hints=error.hints)
+        return None
+    if found is None:
+        checker.error(f"the kernel has no symbol {name.decode(errors='replace')!r}", node.span)
+    return found
+
+
+def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``percpu_kaddr("symbol"[, cpu])``."""
+    name = checker.constant_text(arguments[0], "the symbol of percpu_kaddr()")
+    if len(arguments) > 1:
+        integer_argument(checker, node, arguments[1], "the processor number")
+    if name is None:
+        return UNKNOWN
+    address = _kernel_address(checker, node, name)
+    checker.program.static[node] = {"symbol": name.decode(errors="replace"), "address": address or 0}
+    return UINT64
+
+
+def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``uaddr("symbol")``: a pointer to an unsigned integer of the symbol's size."""
+    name = checker.constant_text(arguments[0], "the symbol of uaddr()")
+    if name is None or checker.unit is None or "path" not in checker.unit.targets[0].details:
+        return UNKNOWN
+    binary = str(checker.unit.targets[0].details["path"])
+    text = name.decode(errors="replace")
+    function = next((item for item in checker.kernel.user_symbols(binary, text) if item.name == text), None)
+    address = function.address if function is not None else checker.kernel.user_address(binary, text)
+    if address is None:
+        return checker.error(f"{binary} has no symbol {text!r}", node.span)
+    checker.program.static[node] = {"symbol": text, "path": binary, "address": address}
+    size = function.size if function is not None else checker.kernel.user_size(binary, text)
+    return Pointer(Int(size if size in (1, 2, 4, 8) else 8, False), AddressSpace.USER)
+
+
+def ksym(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``ksym(address)``."""
+    pointer_argument(checker, node, arguments[0], "the address of ksym()")
+    return KSym()
+
+
+def usym(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``usym(address)``."""
+    pointer_argument(checker, node, arguments[0], "the address of usym()")
+    return USym()
+
+
+def kptr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``kptr(p)``."""
+    return _in_space(checker, node, arguments, AddressSpace.KERNEL)
+
+
+def uptr(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``uptr(p)``."""
+    return _in_space(checker, node, arguments, AddressSpace.USER)
+
+
+def _in_space(checker: Checker, node: Node, arguments: Arguments, space: AddressSpace) -> Type:
+    kind = checker.value(expression(checker, node, arguments[0]))
+    if isinstance(kind, Pointer):
+        return Pointer(kind.target, space)
+    if is_integer(kind):
+        return Pointer(VOID, space)
+    if isinstance(kind, Unknown):
+        return UNKNOWN
+    return checker.error(f"{node.name}() takes a pointer or an integer, not {settle(kind)}", node.span)
+
+
+def is_err(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``is_err(p)``."""
+    pointer_argument(checker, node, arguments[0], "the argument of is_err()")
+    return BOOL
+
+
+def reg(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``reg("name")``."""
+    name = checker.constant_text(arguments[0], "the register of reg()")
+    if name is None:
+        return UNKNOWN
+    text = name.decode(errors="replace")
+    known = REGISTERS.get(checker.kernel.arch, {})
+    if text not in known:
+        hints = did_you_mean(text, known) or (f"there are {', '.join(known)}",)
+        return checker.error(f"there is no register {text!r}", node.span, hints=hints)
+    checker.program.static[node] = {"register": known[text]}
+    return UINT64

@@ -1,0 +1,63 @@
+"""Builtins about time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.types import UINT64, VOID, Timestamp, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
+from pytrace.frontend.check.inference.conversions import UNKNOWN
+from pytrace.frontend.check.inference.resources import send, string_index, text_of
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+CLOCKS = ("monotonic", "boot", "tai", "sw_tai")
+TIMESTAMP_CLOCKS = {"boot": 0, "tai": 1, "sw_tai": 2}
+DEFAULT_TIME = b"%H:%M:%S\n"
+
+
+def plain(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """elapsed, jiffies."""
+    return UINT64
+
+
+def nsecs(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``nsecs`` and ``nsecs(clock)``."""
+    clock = "boot"
+    if arguments:
+        word = arguments[0]
+        clock = word.name if isinstance(word, nodes.Identifier) else ""
+        if clock not in CLOCKS:
+            return checker.error(f"nsecs() takes {', '.join(CLOCKS)}", node.span)
+        if clock == "tai" and not checker.kernel.feature("tai_clock"):
+            hints = ["sw_tai computes it in the tracer"]
+            return checker.error("the kernel has no helper for the tai clock", node.span, hints=hints)
+    checker.program.static[node] = {"clock": clock}
+    return UINT64
+
+
+def strftime(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``strftime(fmt, ns)``."""
+    text = checker.constant_text(arguments[0], "the format of strftime()")
+    value = expression(checker, node, arguments[1])
+    integer_argument(checker, node, value, "the time of strftime()")
+    clock = checker.program.static.get(value, {}).get("clock", "boot")
+    if clock == "monotonic":
+        hints = ["use nsecs or nsecs(boot)"]
+        return checker.error("the monotonic clock cannot be turned into a date", value.span, hints=hints)
+    if text is None:
+        return UNKNOWN
+    checker.program.static[node] = {"format": string_index(checker, text), "clock": TIMESTAMP_CLOCKS[clock]}
+    return Timestamp()
+
+
+def time(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``time([fmt])``."""
+    text: bytes | None = DEFAULT_TIME
+    if arguments:
+        text = checker.constant_text(arguments[0], "the format of time()")
+    if text is not None:
+        send(checker, node, "time", format=text_of(text))
+    return VOID

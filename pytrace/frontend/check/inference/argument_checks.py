@@ -1,0 +1,101 @@
+"""What the checks of several builtins share: literal arguments, unstable features, kinds of arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.types import Array, Int, Pointer, String, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+Node = nodes.Call | nodes.Identifier
+Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
+
+
+def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:
+    """False (and reported) when the configuration refuses an unstable feature; a warning when it warns."""
+    setting = getattr(checker.config, f"unstable_{name}")
+    hint = f"set unstable_{name} = enable in the config block"
+    if setting == "error":
+        checker.error(f"{name} is unstable and switched off", node.span, hints=[hint])
+        return False
+    if setting == "warn":
+        checker.warn(f"{name} is unstable: its behaviour may change", node.span, hints=[hint])
+    return True
+
+
+def expression(checker: Checker, _node: Node, arg: nodes.Expr | nodes.TypeExpr) -> nodes.Expr:
+    """An argument that must be an expression."""
+    if isinstance(arg, nodes.Expr):
+        return arg
+    checker.error("a type cannot be an argument here", arg.span)
+    return nodes.IntLiteral(arg.span, 0)
+
+
+def expressions(checker: Checker, node: Node, args: Arguments) -> tuple[nodes.Expr, ...]:
+    """Arguments that must all be expressions."""
+    return tuple(expression(checker, node, arg) for arg in args)
+
+
+def literal_integer(
+    checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str, low: int, high: int
+) -> int | None:
+    """The value of an argument that must be an integer constant in a range; reported at the call."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    found = checker.constant(value)
+    if isinstance(found, bool) or not isinstance(found, int):
+        if not isinstance(kind, Unknown):
+            checker.error(f"{what} must be an integer literal", node.span, hints=checker.constant_hints(value))
+        return None
+    if not low <= found <= high:
+        checker.error(f"{what} must be {low} to {high}, not {found}", node.span)
+        return None
+    return found
+
+
+def integer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
+    """Type of an argument that must be an integer; reported at the call."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    if not isinstance(kind, Unknown) and not is_integer(kind):
+        return checker.error(f"{what} must be an integer, not {settle(kind)}", node.span)
+    return kind
+
+
+def is_text(kind: Type) -> bool:
+    """True for strings and arrays of characters."""
+    return isinstance(kind, String) or (
+        isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1
+    )
+
+
+def is_text_pointer(kind: Type) -> bool:
+    """True for pointers to characters."""
+    return isinstance(kind, Pointer) and isinstance(kind.target, Int) and kind.target.width == 1
+
+
+def text_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
+    """Type of an argument that must be a string."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    if not isinstance(kind, Unknown) and not is_text(kind):
+        return checker.error(f"{what} must be a string, not {settle(kind)}", node.span, hints=["str() reads one"])
+    return kind
+
+
+def pointer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
+    """Type of an argument that must be an address."""
+    value = expression(checker, node, arg)
+    kind = checker.value(value)
+    if not isinstance(kind, Unknown | Pointer) and not is_integer(kind):
+        return checker.error(f"{what} must be a pointer or an integer, not {settle(kind)}", node.span)
+    return kind
+
+
+def size_of_text(kind: Type) -> int:
+    """Capacity of a string or character array."""
+    return kind.capacity if isinstance(kind, String) else kind.size

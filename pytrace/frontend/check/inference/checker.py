@@ -1,0 +1,438 @@
+"""The state of analysis, and the services that all rules share.
+
+A :class:`Checker` goes over the whole program several times. All passes but the last only find types (their
+messages are
+thrown away); the last one finds nothing new, reports, and fills the tables of the
+:class:`~pytrace.frontend.ast.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
+expressions in
+``expressions``, ``operators``, ``access``, ``casts``, statements in ``statements``, builtins in ``builtins``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics, InternalError, Note
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.source import Span
+from pytrace.core.types import UINT64, VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.typed_program import (
+    LIBRARY_PREFIX,
+    CheckedProgram,
+    FunctionInfo,
+    ImportedFunction,
+    LoadTime,
+    ProbeUnit,
+    user_span,
+)
+from pytrace.frontend.check.inference.conversions import (
+    UNKNOWN,
+    Flexible,
+    Unknown,
+    contains_unknown,
+    describe,
+    is_condition,
+    is_integer,
+    settle,
+)
+from pytrace.frontend.check.inference.scopes import Scope
+from pytrace.frontend.check.inference.slots import MapState, Removed, Slot, VariableState, new_variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Definitions(Protocol):
+    """C definitions of the script, completed by the kernel's (``frontend.c.definitions``)."""
+
+    skipped: Callable[[str], list[str]]
+    """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
+    binaries: tuple[str, ...]
+    """Files of user probes, whose DWARF has types."""
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        """The ``struct`` or ``union`` of that name."""
+
+    def enum(self, name: str) -> Enum | None:
+        """The enumeration of that name."""
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration with a member of that name, and its value."""
+
+    def typedef(self, name: str) -> Type | None:
+        """What a typedef or C base type stands for."""
+
+    def macro(self, name: str) -> nodes.Expr | None:
+        """The expression that an object-like macro stands for."""
+
+    def constant(self, name: str) -> int | None:
+        """The value of a constant of the kernel's headers that comes with pytrace."""
+
+    def names(self, kind: str) -> Iterable[str]:
+        """Names of all ``struct``, ``union``, ``enum``, ``typedef``, ``macro`` or ``constant`` definitions, for
+        suggestions.
+        """
+
+
+class Checker:
+    """One analysis."""
+
+    def __init__(
+        self,
+        options: CompileOptions,
+        kernel: KernelInfo,
+        definitions: Definitions,
+        config: Config,
+        diagnostics: Diagnostics,
+    ) -> None:
+        self.options = options
+        self.kernel = kernel
+        self.definitions = definitions
+        self.config = config
+        self.reported = diagnostics
+        self.diagnostics = Diagnostics()
+        self.program = CheckedProgram()
+        self.final = False
+        self.number = 0
+        self.unit: ProbeUnit | None = None
+        self.function: FunctionInfo | None = None
+        self.functions: dict[str, FunctionInfo] = {}
+        self.imported: dict[str, ImportedFunction | None] = {}
+        """Functions of imported C; None for one that cannot be called because it is static."""
+        self.maps: dict[str, MapState] = {}
+        self.variables: dict[nodes.Variable, VariableState] = {}
+        self.scope = Scope(None)
+        self.loops = 0
+        self.map_loops = 0
+        self.aggregate: nodes.Expr | None = None
+        """The one call of count(), sum() … that is allowed now: the right side of a map's assignment."""
+        self.retyped: dict[nodes.Expr, Type] = {}
+        """Expressions that the generator must see with another type than they have by themselves."""
+        self.callees: list[tuple[FunctionInfo, Span]] = []
+        """Functions that the present body calls, and where."""
+        self.locking: Span | None = None
+        """Set while an operand of ``sizeof`` or the like is looked at: what it reads must keep its type."""
+        self.answering = False
+        """Whether questions about types of variables and maps are answered: not before all that does not depend on the
+        answers is known."""
+        self.asked = False
+        """Whether such a question was put off."""
+        self.removed: Removed | None = None
+        """Set while code is looked at that no program has (``frontend.check.inference.removed_code``)."""
+        self.searching = False
+        """Whether also code is looked at that is not there at all: something used has no type without it."""
+        self.left_out: list[ProbeUnit] | None = None
+        """Probes of which nothing is attached, once they are looked at."""
+        self.guessing = False
+        """Whether what is computed with is taken for an integer when nothing says what it is: ``@n = @n + 1``."""
+
+    # ---------------------------------------------------------------------------------------- messages
+
+    def error(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
+    ) -> Type:
+        """Record an error; gives UNKNOWN, so that a rule can return it.
+
+        What goes wrong inside a library macro went wrong at the call that the user wrote.
+        """
+        found = [Note(text, place) for text, place in notes]
+        outside = user_span(span)
+        if outside is not span:
+            found.append(Note("inside the library, here", span))
+        self.diagnostics.error(message, outside, hints=hints, notes=found)
+        return UNKNOWN
+
+    def warn(
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
+    ) -> None:
+        """Record a warning; the library's own code gives none."""
+        if span.source.name.startswith(LIBRARY_PREFIX):
+            return
+        self.diagnostics.warn(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
+
+    # ---------------------------------------------------------------------------------------- passes
+
+    def begin_pass(self) -> bool:
+        """Start a pass; True when the last one changed a type."""
+        self.number += 1
+        changed = self.number == 1
+        for slot in self._slots():
+            changed |= slot.begin(self.number)
+        if self.asked and not changed:
+            self.asked, self.answering = False, True
+            changed = True
+        if not changed and not self.searching and self._stuck():
+            self.searching = changed = True
+        if not changed and not self.guessing and self._stuck():
+            self.guessing = changed = True
+        if not changed:
+            changed = self._supply()
+        self.diagnostics = Diagnostics()
+        self.program = CheckedProgram(units=self.program.units)
+        for variable in self.variables.values():
+            variable.assigned = variable.offered = variable.read = False
+        for state in self.maps.values():
+            state.used = state.named = False
+        return changed
+
+    def _stuck(self) -> bool:
+        """Whether something is stored in a map or variable, and yet its type is not known."""
+        maps = any(state.used and state.incomplete for state in self.maps.values())
+        return maps or any(
+            state.assigned and state.slot.fixed is None and isinstance(state.slot.known, Unknown)
+            for state in self.variables.values()
+        )
+
+    def _supply(self) -> bool:
+        """Give types to declared maps in which nothing is ever stored; False when there are none."""
+        found = [item for item in self.maps.values() if item.used and item.declaration is not None and item.incomplete]
+        for state in found:
+            state.make_empty()
+        return bool(found)
+
+    def make_final(self) -> None:
+        """The pass that has begun is the final one: all types are known."""
+        self.final = True
+        self.diagnostics = self.reported
+
+    def _slots(self) -> Iterator[Slot]:
+        for state in self.maps.values():
+            yield from state.slots
+        for variable in self.variables.values():
+            yield variable.slot
+
+    # ---------------------------------------------------------------------------------------- expressions
+
+    def value(self, node: nodes.Expr) -> Type:
+        """Type of an expression whose value is wanted; recorded for the generator."""
+        from pytrace.frontend.check.rules.dispatch import EXPRESSIONS
+
+        rule: Callable[[Checker, Any], Type] | None = EXPRESSIONS.get(type(node))
+        if rule is None:
+            raise InternalError(f"no rule for {type(node).__name__}")
+        kind = rule(self, node)
+        if kind == VOID:
+            kind = self.error("this has no value", node.span)
+        elif isinstance(kind, Int) and kind.width > UINT64.width and self.locking is None:
+            hints = ["print the struct that it is in, or read its halves through a (uint64 *)"]
+            kind = self.error(f"an integer of {8 * kind.width} bits is no value", node.span, hints=hints)
+        self.program.types[node] = kind
+        return kind
+
+    def unevaluated(self, node: nodes.Expr) -> Type:
+        """Type of an expression that is only asked for its type; locks what it reads."""
+        with self.lock(node.span):
+            return self.value(node)
+
+    @contextmanager
+    def lock(self, span: Span) -> Iterator[None]:
+        """What is read inside must keep its type from here on."""
+        before, self.locking = self.locking, span
+        try:
+            yield
+        finally:
+            self.locking = before
+
+    def relies_on(self, slot: Slot) -> bool:
+        """Whether the type of *slot* may be used now; where a question about types is asked, it stays from here on."""
+        if self.locking is None or slot.fixed is not None or self.final or self.removed is not None:
+            return True
+        if not self.answering:
+            self.asked = True
+            return False
+        slot.lock_now(self.locking)
+        return slot.locked is not None
+
+    def constant(self, node: nodes.Expr) -> int | bool | bytes | None:
+        """The value of an expression, when it is known."""
+        return self.program.constants.get(node)
+
+    def set_constant(self, node: nodes.Expr, value: int | bool | bytes) -> None:
+        """Record that the value of *node* is known."""
+        self.program.constants[node] = value
+
+    def set_fact(self, node: nodes.Expr, value: int | bool, what: str, *parts: str) -> None:
+        """Record what the machine says about *node*; in an ahead-of-time file each run's machine will say it."""
+        if self.options.ahead:
+            self.program.loaded[node] = LoadTime(what, parts, int(value))
+        else:
+            self.set_constant(node, value)
+
+    def constant_hints(self, node: nodes.Node) -> list[str]:
+        """What to do about a value that should be a constant and is not."""
+        found = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
+        if found is None:
+            return []
+        name = f"--{found.name}" if found.name.isidentifier() else f"${found.name}"
+        return [f"parameter {name} is open in this ahead-of-time file; give it with --aot to fix it"]
+
+    def constant_integer(self, node: nodes.Expr, what: str) -> int | None:
+        """The value of an expression that must be an integer constant; None after an error."""
+        kind = self.value(node)
+        found = self.constant(node)
+        if isinstance(found, int) and not isinstance(found, bool):
+            return found
+        if not isinstance(kind, Unknown):
+            self.error(f"{what} must be an integer constant", node.span, hints=self.constant_hints(node))
+        return None
+
+    def constant_text(self, node: nodes.Expr | nodes.TypeExpr, what: str) -> bytes | None:
+        """The value of an expression that must be a string literal; None after an error."""
+        if isinstance(node, nodes.StringLiteral):
+            # Formats and the like never reach the kernel, so the limit of string values does not hold for them.
+            return node.value
+        if isinstance(node, nodes.Expr):
+            kind = self.value(node)
+            found = self.constant(node)
+            if isinstance(found, bytes):
+                return found
+            if isinstance(kind, Unknown):
+                return None
+        self.error(f"{what} must be a string literal", node.span, hints=self.constant_hints(node))
+        return None
+
+    def integer(self, node: nodes.Expr, what: str) -> Type:
+        """Type of an expression that must be an integer."""
+        kind = self.value(node)
+        if not is_integer(kind) and not isinstance(kind, Unknown):
+            return self.error(f"{what} must be an integer, not {settle(kind)}", node.span)
+        return kind
+
+    def condition(self, node: nodes.Expr) -> bool | None:
+        """Check a condition; its value when it is known."""
+        kind = self.value(node)
+        found = self.constant(node)
+        if found is not None:
+            return bool(found)
+        if not is_condition(kind):
+            self.error(f"a condition must be an integer, bool or pointer, not {settle(kind)}", node.span)
+        return None
+
+    # ---------------------------------------------------------------------------------------- variables
+
+    def declare(self, node: nodes.Variable, span: Span, *, declared: bool = False, loop: bool = False) -> VariableState:
+        """A new variable in the innermost scope."""
+        state = self.variables.get(node)
+        if state is None:
+            state = self.variables[node] = new_variable(node, span)
+        state.declared, state.loop = declared, loop
+        self.scope.names[node.name] = state
+        self.bind(node, state)
+        return state
+
+    def bind(self, node: nodes.Variable, state: VariableState) -> None:
+        """Record which variable a node means."""
+        self.program.variables[node] = state.info
+        self.program.types[node] = state.slot.type
+
+    def put(self, state: VariableState, kind: Type, place: Span, *, known: bool = True) -> bool:
+        """Assign a value of type *kind* to a variable; reports when it does not fit.
+
+        *known*: constants in *kind* are the value itself, not that of a variable that once got them.
+        """
+        slot = state.slot
+        if self.removed is not None:
+            state.offered = True
+            slot.offer(kind, spare=self.removed.spare)
+            return True
+        mixed = slot.mixes_signs(kind)
+        self._warn_spaces(slot, kind, place)
+        state.assigned = True
+        if slot.takes(kind, place):
+            if mixed:
+                self.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
+            return True
+        if slot.other_sign(kind if known else settle(kind)):
+            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(kind)}, is cast to it", place)
+            return True
+        self._misfit(f"${state.name}", slot, kind, place, state.span)
+        return False
+
+    def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
+        """Use *kind* as key or value (*what*) of a map; reports when it does not fit."""
+        if self.removed is not None:
+            if what == "value":
+                self.maps[name].removed = (self.removed.what, self.removed.span or place)
+            slot.offer(kind, spare=self.removed.spare)
+            return True
+        mixed = slot.mixes_signs(kind)
+        self._warn_spaces(slot, kind, place)
+        if slot.takes(kind, place):
+            if mixed:
+                self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
+            return True
+        self._misfit(f"the {what} of {name}", slot, kind, place, None)
+        return False
+
+    def _warn_spaces(self, slot: Slot, kind: Type, place: Span) -> None:
+        have = slot.fixed if slot.fixed is not None else slot.found
+        if not isinstance(have, Pointer) or not isinstance(kind, Pointer) or have.space is kind.space:
+            return
+        if AddressSpace.NONE not in (have.space, kind.space):
+            self.warn(
+                f"a pointer into {kind.space.value} memory goes where one into {have.space.value} memory was",
+                place,
+                hints=["mark the pointer by kptr() or uptr() where it is followed"],
+            )
+
+    def _misfit(self, what: str, slot: Slot, kind: Type, place: Span, declared: Span | None) -> None:
+        have = settle(slot.fixed if slot.fixed is not None else slot.found)
+        notes: list[tuple[str, Span]] = []
+        if slot.fixed is not None and declared is not None:
+            notes.append(("declared here", declared))
+        elif slot.locked is not None and slot.lock is not None:
+            have = slot.locked
+            notes.append(("its type is relied on here", slot.lock))
+        elif slot.first is not None:
+            notes.append(("first used here", slot.first))
+        given = f"this is {describe(kind)}"
+        if isinstance(kind, Flexible) and isinstance(have, Int):
+            given = f"which holds {have.low} to {have.high}, not {kind.low if kind.low < have.low else kind.high}"
+        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, kind))
+
+    @contextmanager
+    def block(self) -> Iterator[Scope]:
+        """A scope for variables."""
+        self.scope = Scope(self.scope)
+        try:
+            yield self.scope
+        finally:
+            self.scope.close(self)
+            parent = self.scope.parent
+            if parent is None:
+                raise InternalError("scope without parent")
+            self.scope = parent
+
+    # ---------------------------------------------------------------------------------------- maps
+
+    def map(self, node: nodes.MapRef) -> MapState:
+        """The state of a map."""
+        state = self.state_of(node)
+        state.named = True
+        state.used = state.used or self.removed is None
+        if state.span is None:
+            state.span = node.span
+        return state
+
+    def state_of(self, node: nodes.MapRef) -> MapState:
+        """The state of a map without a use of it."""
+        return self.maps.setdefault(node.name, MapState(node.name))
+
+    def settled(self, node: nodes.Expr) -> Type:
+        """The real type of an expression that was looked at."""
+        return settle(self.program.types.get(node, UNKNOWN))
+
+    def known(self, kind: Type) -> bool:
+        """True when a type is known in all its parts."""
+        return not contains_unknown(kind)
+
+
+def _cast_hint(have: Type, kind: Type) -> tuple[str, ...]:
+    if is_integer(have) and is_integer(kind):
+        return (f"write ({have}) before the value if cutting it is what you want",)
+    return ()

@@ -1,0 +1,91 @@
+"""Compile-time arithmetic: what the machine would compute, done on Python integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from pytrace.core.types import INT64, UINT64, Int
+from pytrace.frontend.check.inference.conversions import INT64_MIN, UINT64_MAX
+
+
+class FoldError(Exception):
+    """The result does not exist: division by zero, or more than 64 bits."""
+
+
+def wrap(value: int, kind: Int) -> int:
+    """*value* cut to the width of *kind* and read with its sign."""
+    value &= (1 << (8 * kind.width)) - 1
+    return value - (1 << (8 * kind.width)) if kind.signed and value > kind.high else value
+
+
+def _divide(a: int, b: int) -> int:
+    if b == 0:
+        raise FoldError("division by zero")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _modulo(a: int, b: int) -> int:
+    return a - b * _divide(a, b)
+
+
+def _left(a: int, b: int) -> int:
+    # Bits that leave the word are gone, as at run time.
+    return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
+
+
+def _right(a: int, b: int) -> int:
+    return a >> (b & 63)
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "/": _divide,
+    "%": _modulo,
+    "&": int.__and__,
+    "|": int.__or__,
+    "^": int.__xor__,
+    "<<": _left,
+    ">>": _right,
+}
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    ">": gt,
+    "<=": le,
+    ">=": ge,
+}
+
+
+def arithmetic(operator: str, left: int, right: int, kind: Int | None) -> int:
+    """``left operator right`` of integers of *kind*, or exact for literals (*kind* None).
+
+    Raises:
+        FoldError: division by zero, or a literal result that 64 bits do not hold.
+    """
+    if kind is not None:
+        # A count of bits is no operand that takes the type of the result.
+        right = right if operator in ("<<", ">>") else wrap(right, kind)
+        return wrap(_ARITHMETIC[operator](wrap(left, kind), right), kind)
+    value = _ARITHMETIC[operator](left, right)
+    if not INT64_MIN <= value <= UINT64_MAX:
+        raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
+    return value
+
+
+def comparison(operator: str, left: int, right: int, kind: Int | None) -> bool:
+    """``left operator right`` of integers of *kind*, or by value for literals (*kind* None)."""
+    if kind is not None:
+        left, right = wrap(left, kind), wrap(right, kind)
+    return _ORDERS[operator](left, right)
+
+
+def compare_bytes(operator: str, left: bytes, right: bytes) -> bool:
+    """A comparison of two strings, up to their first NUL."""
+    return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])

@@ -1,0 +1,330 @@
+"""How types meet: widening, unification and assignability.
+
+While types are inferred, an integer constant has the type :class:`Flexible`, the range of the constants that it
+stands for:
+it takes whatever signedness and width its company has. :func:`settle` turns it into the smallest real type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.types import (
+    INT64,
+    UINT64,
+    VOID,
+    AddressSpace,
+    Array,
+    Bool,
+    Buffer,
+    Enum,
+    Hist,
+    Inet,
+    Int,
+    LHist,
+    Pointer,
+    Record,
+    Signed,
+    Stack,
+    String,
+    TSeries,
+    Tuple,
+    Type,
+    Void,
+)
+
+INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Type):
+    """Not inferred yet, or the type of an expression that an error was reported for; fits everywhere."""
+
+    tag: ClassVar[str] = "unknown"
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Flexible(Type):
+    """Integer constants between *low* and *high*; only during inference."""
+
+    low: int
+    high: int
+    tag: ClassVar[str] = "literal"
+
+    @property
+    def size(self) -> int:
+        return settle_range(self.low, self.high).size
+
+    @property
+    def align(self) -> int:
+        return self.size
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return str(settle_range(self.low, self.high))
+
+
+UNKNOWN = Unknown()
+
+
+def literal(value: int) -> Flexible:
+    """The type of one integer constant."""
+    return Flexible(value, value)
+
+
+def settle_range(low: int, high: int) -> Int:
+    """The smallest signed type that holds a range, or uint64 when only that does."""
+    for width in (1, 2, 4, 8):
+        kind = Int(width, True)
+        if kind.low <= low and high <= kind.high:
+            return kind
+    return UINT64 if low >= 0 else INT64
+
+
+def settle(kind: Type) -> Type:
+    """The real type that a type of inference stands for."""
+    if isinstance(kind, Flexible):
+        return settle_range(kind.low, kind.high)
+    if isinstance(kind, Tuple):
+        return Tuple(tuple(settle(member) for member in kind.members))
+    if isinstance(kind, Record):
+        return Record(kind.names, tuple(settle(member) for member in kind.members))
+    if isinstance(kind, Signed) and kind.either:
+        return type(kind)(kind.signed)
+    return kind
+
+
+def describe(kind: Type) -> str:
+    """A type for messages, with the parameters that its name leaves out."""
+    kind = settle(kind)
+    if isinstance(kind, Hist):
+        return f"hist_t with {kind.bits} bits"
+    if isinstance(kind, LHist):
+        return f"lhist_t from {kind.low} to {kind.high} by {kind.step}"
+    if isinstance(kind, TSeries):
+        return f"tseries_t of {kind.count} intervals of {kind.interval} ns{' by ' + kind.reduce if kind.reduce else ''}"
+    if isinstance(kind, Stack):
+        return f"{kind} in {kind.mode.value} mode"
+    return str(kind)
+
+
+def contains_unknown(kind: Type) -> bool:
+    """True when a part of the type is not known."""
+    if isinstance(kind, Tuple | Record):
+        return any(contains_unknown(member) for member in kind.members)
+    return isinstance(kind, Unknown)
+
+
+def nesting(kind: Type) -> int:
+    """How many tuples and records are inside each other."""
+    return 1 + max(map(nesting, kind.members), default=0) if isinstance(kind, Tuple | Record) else 0
+
+
+def is_integer(kind: Type) -> bool:
+    """True for integers, constants and enums."""
+    return isinstance(kind, Int | Flexible | Enum)
+
+
+def is_condition(kind: Type) -> bool:
+    """True for what may decide an ``if``."""
+    return isinstance(kind, Int | Flexible | Enum | Bool | Pointer | Unknown)
+
+
+def integer_of(kind: Type) -> Int | Flexible:
+    """The integer type that carries a scalar."""
+    if isinstance(kind, Int | Flexible):
+        return kind
+    if isinstance(kind, Enum):
+        return kind.integer
+    if isinstance(kind, Bool):
+        return Flexible(0, 1)
+    return UINT64
+
+
+# ---------------------------------------------------------------------------------------------- unification
+
+
+def unify(first: Type, second: Type) -> Type | None:
+    """The type of a slot that takes both; None when there is none."""
+    if isinstance(first, Unknown):
+        return second
+    if isinstance(second, Unknown) or first == second:
+        return first
+    for kinds, rule in _RULES:
+        if isinstance(first, kinds) and isinstance(second, kinds):
+            return rule(first, second)
+    return None
+
+
+def unify_integers(first: Type, second: Type) -> Type:
+    """One integer type for two scalars; a pair that no type holds becomes int64 (see :func:`signs_differ`)."""
+    a, b = integer_of(first), integer_of(second)
+    if isinstance(a, Flexible) and isinstance(b, Flexible):
+        return Flexible(min(a.low, b.low), max(a.high, b.high))
+    if isinstance(a, Flexible):
+        a, b = b, a
+    assert isinstance(a, Int)
+    if isinstance(b, Flexible):
+        return _take_in(a, b)
+    if a.signed == b.signed:
+        return a if a.width >= b.width else b
+    signed, unsigned = (a, b) if a.signed else (b, a)
+    return Int(min(8, max(signed.width, unsigned.width * 2)), True)
+
+
+def _take_in(kind: Int, constants: Flexible) -> Int:
+    if constants.low >= 0 and not kind.signed:
+        width = next((w for w in (1, 2, 4, 8) if constants.high <= Int(w, False).high), 8)
+        return Int(max(kind.width, width), False)
+    needed = settle_range(constants.low, constants.high)
+    if kind.signed:
+        return Int(max(kind.width, needed.width), True)
+    return Int(min(8, max(needed.width, kind.width * 2)), True)
+
+
+def signs_differ(first: Type, second: Type) -> bool:
+    """True when two integers of different sign have no common type (one is a uint64, the other may be negative)."""
+    a, b = integer_of(first), integer_of(second)
+    if isinstance(a, Flexible):
+        a, b = b, a
+    if isinstance(a, Flexible):
+        return False
+    if isinstance(b, Flexible):
+        return (not a.signed and a.width == 8 and b.low < 0) or (a.signed and b.high > INT64_MAX)
+    return a.signed != b.signed and (b if a.signed else a).width == 8
+
+
+def constant_outside(first: Type, second: Type) -> bool:
+    """True when one of two integers is a constant that only uint64 holds, and the other one may be negative."""
+    if not is_integer(first) or not is_integer(second):
+        return False
+    pair = integer_of(first), integer_of(second)
+    large = any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in pair)
+    return large and any(kind.low < 0 for kind in pair)
+
+
+def _unify_enums(first: Enum, second: Enum) -> Type:
+    return first if first == second else unify_integers(first, second)
+
+
+def _unify_strings(first: String, second: String) -> Type:
+    return first if first.capacity >= second.capacity else second
+
+
+def _unify_buffers(first: Buffer, second: Buffer) -> Type:
+    return first if first.capacity >= second.capacity else second
+
+
+def _unify_pointers(first: Pointer, second: Pointer) -> Type | None:
+    if first.target == second.target:
+        target = first.target
+    elif isinstance(first.target, Void) or isinstance(second.target, Void):
+        target = VOID
+    else:
+        return None
+    space = first.space if first.space is second.space else AddressSpace.NONE
+    return Pointer(target, space, first.trusted and second.trusted)
+
+
+def _unify_tuples(first: Tuple, second: Tuple) -> Type | None:
+    if len(first.members) != len(second.members):
+        return None
+    members = [unify(a, b) for a, b in zip(first.members, second.members, strict=True)]
+    found = tuple(member for member in members if member is not None)
+    return Tuple(found) if len(found) == len(members) else None
+
+
+def _unify_records(first: Record, second: Record) -> Type | None:
+    if sorted(first.names) != sorted(second.names):
+        return None
+    other = dict(zip(second.names, second.members, strict=True))
+    members = [unify(kind, other[name]) for name, kind in zip(first.names, first.members, strict=True)]
+    found = tuple(member for member in members if member is not None)
+    return Record(first.names, found) if len(found) == len(members) else None
+
+
+def _unify_arrays(first: Array, second: Array) -> Type | None:
+    if first.count != second.count:
+        return None
+    if isinstance(first.element, Pointer) and isinstance(second.element, Pointer):
+        element = _unify_pointers(first.element, second.element)
+        return None if element is None else Array(element, first.count)
+    if not isinstance(first.element, Int) or not isinstance(second.element, Int):
+        return None
+    return first if first.element.width == second.element.width else None
+
+
+def _unify_stacks(first: Stack, second: Stack) -> Type | None:
+    if first.user != second.user or first.mode is not second.mode:
+        return None
+    return first if first.limit >= second.limit else second
+
+
+def _unify_signed(first: Signed, second: Signed) -> Type | None:
+    if type(first) is not type(second):
+        return None
+    if first.either or second.either:
+        return second if first.either else first
+    return type(first)(signed=True)
+
+
+_RULES: tuple[tuple[Any, Callable[[Any, Any], Type | None]], ...] = (
+    (Enum, _unify_enums),
+    (Int | Flexible | Enum | Bool, unify_integers),
+    (String, _unify_strings),
+    (Buffer, _unify_buffers),
+    (Pointer, _unify_pointers),
+    (Tuple, _unify_tuples),
+    (Record, _unify_records),
+    (Array, _unify_arrays),
+    (Stack, _unify_stacks),
+    (Signed, _unify_signed),
+    (Inet, lambda first, _second: first),
+)
+"""(types that both are, rule); the first that applies decides."""
+
+
+# ---------------------------------------------------------------------------------------------- assignability
+
+
+def fits(value: Type, slot: Type) -> bool:
+    """True when a value of type *value* may go into a slot whose type is fixed, without loss."""
+    if isinstance(value, Unknown) or isinstance(slot, Unknown) or value == slot:
+        return True
+    if isinstance(slot, Int | Enum):
+        return isinstance(value, Int | Flexible | Enum | Bool) and _range_fits(value, slot)
+    if isinstance(slot, Bool):
+        return isinstance(value, Flexible) and value.low >= 0 and value.high <= 1
+    if isinstance(slot, Tuple) and isinstance(value, Tuple):
+        return len(slot.members) == len(value.members) and all(map(fits, value.members, slot.members))
+    if isinstance(slot, Record) and isinstance(value, Record):
+        given = dict(zip(value.names, value.members, strict=True))
+        return sorted(slot.names) == sorted(value.names) and all(
+            fits(given[name], member) for name, member in zip(slot.names, slot.members, strict=True)
+        )
+    if isinstance(slot, Pointer) and isinstance(value, Pointer):
+        return _unify_pointers(slot, value) is not None
+    common = unify(settle(slot), settle(value))
+    return common == slot
+
+
+def _range_fits(value: Type, slot: Int | Enum) -> bool:
+    target = slot.integer if isinstance(slot, Enum) else slot
+    given = integer_of(value)
+    return target.low <= given.low and given.high <= target.high

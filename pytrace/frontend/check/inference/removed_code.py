@@ -1,0 +1,61 @@
+"""What code that no program has says about types.
+
+The types of maps and variables come from the whole script, so that they do not depend on which part of it runs:
+``/has_cpid/`` is false without ``-c``, and ``clear(@m)`` elsewhere still needs to know what ``@m`` is.  Such code is
+looked at like all other, but what is wrong there is not reported, nothing of it reaches the generator, and where it
+does not go with code that runs, the latter decides.
+
+Code that is taken out before types are looked for (by ``if comptime``, or with a probe that is left out) is asked only
+when nothing else tells the type of a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Span
+from pytrace.core.types import Type
+from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.check.inference.slots import MapState, Removed
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+NEVER_REACHED = Removed("this is never reached", None, spare=False)
+TAKEN_OUT = Removed("if comptime took this out", None, spare=True)
+
+
+def left_out(probe: Span) -> Removed:
+    """The code of a probe block that is not attached to anything."""
+    return Removed("this probe was left out", probe, spare=True)
+
+
+def look(checker: Checker, why: Removed, run: Callable[[], Any]) -> None:
+    """Let *run* check removed code."""
+    around = checker.removed
+    if why.spare and not checker.searching:
+        return
+    kept = checker.diagnostics, checker.program, checker.callees
+    checker.diagnostics, checker.program, checker.callees = Diagnostics(), CheckedProgram(units=kept[1].units), []
+    checker.removed = why if around is None or why.spare else around
+    try:
+        run()
+    finally:
+        checker.diagnostics, checker.program, checker.callees = kept
+        checker.removed = around
+
+
+def undefined_map(checker: Checker, state: MapState, span: Span) -> Type:
+    """Report a map whose types nothing tells."""
+    if state.removed is None:
+        return checker.error(f"undefined map {state.name}: nothing is ever stored in it", span)
+    kind = "percpuhash" if state.value.type.aggregate else "hash"
+    entries = 1 if state.keyed is False else 1024
+    return checker.error(
+        f"undefined map {state.name}: only removed code stores something in it",
+        span,
+        notes=[state.removed],
+        hints=[f"a declared map exists in any case: let {state.name} = {kind}({entries});"],
+    )

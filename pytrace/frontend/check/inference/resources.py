@@ -1,0 +1,117 @@
+"""What a checked program needs beside its code: events, the string table, the maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.types import Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.check.inference.conversions import settle
+from pytrace.frontend.check.inference.removed_code import undefined_map
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+    from pytrace.frontend.check.inference.slots import MapState
+
+DECLARED_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
+PER_CPU = {"hash": "percpuhash", "lruhash": "percpulruhash"}
+
+
+def text_of(value: bytes) -> str:
+    """A script's bytes as manifest text (see :mod:`pytrace.core.event_layout`)."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def send(
+    checker: Checker,
+    node: nodes.Expr,
+    kind: str,
+    arguments: tuple[nodes.Expr, ...] = (),
+    *,
+    types: tuple[Type, ...] | None = None,
+    **static: Any,
+) -> None:
+    """Record that *node* sends an event with *arguments*; *types* when they are not those of the expressions."""
+    if not checker.final:
+        return
+    program = checker.program
+    sent = types if types is not None else tuple(checker.settled(argument) for argument in arguments)
+    program.events[node] = program.send(node, kind, sent, static)
+    program.event_arguments[node] = arguments
+
+
+def string_index(checker: Checker, value: bytes) -> int:
+    """Index of a text in the string table."""
+    strings, text = checker.program.strings, text_of(value)
+    if text not in strings:
+        strings.append(text)
+    return strings.index(text)
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def declare_map(checker: Checker, node: nodes.MapDecl) -> None:
+    """Check ``let @m = kind(size)``."""
+    state = checker.state_of(node.map)
+    if state.declaration is not None and state.declaration is not node:
+        notes = [("first declared here", state.declaration.span)]
+        checker.error(f"{node.map.name} is declared already", node.span, notes=notes)
+        return
+    state.declaration = node
+    if node.kind not in DECLARED_KINDS:
+        known = ", ".join(DECLARED_KINDS)
+        hints = did_you_mean(node.kind, DECLARED_KINDS) or (f"there are {known}",)
+        checker.error(f"there is no map type {node.kind!r}", node.span, hints=hints)
+    size = checker.constant_integer(node.size, "the size of a map")
+    if size is not None and not 1 <= size < 1 << 32:
+        checker.error(f"a map cannot have {size} entries", node.size.span)
+
+
+def finish_maps(checker: Checker) -> None:
+    """Fill in the program's maps; report declarations that do not go with the use."""
+    for name, state in sorted(checker.maps.items()):
+        if state.declaration is not None and not state.named:
+            checker.warn(f"{name} is declared but never used", state.declaration.span)
+        if not state.used:
+            continue
+        value = settle(state.value.type)
+        if state.incomplete:
+            # Reads of such a map have been reported; what is left are calls like clear(@m).
+            if not checker.diagnostics.failed and state.span is not None:
+                undefined_map(checker, state, state.span)
+            continue
+        checker.program.maps[name] = _map_info(checker, state, value)
+
+
+def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
+    declaration = state.declaration
+    span = state.span if state.span is not None else (declaration.span if declaration is not None else None)
+    assert span is not None
+    if not state.keyed:
+        if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
+            _incompatible(checker, declaration, value)
+        return MapInfo(state.name, None, value, "global", 1, span)
+    key, entries, kind = settle(state.key.type), checker.config.max_map_keys, "hash"
+    if declaration is not None:
+        kind = declaration.kind
+        size = checker.constant(declaration.size)
+        entries = size if isinstance(size, int) else entries
+        if kind.startswith("percpu") != value.aggregate:
+            _incompatible(checker, declaration, value)
+    elif value.aggregate:
+        kind = PER_CPU[kind]
+    return MapInfo(state.name, key, value, kind, entries, span)
+
+
+def _incompatible(checker: Checker, declaration: nodes.MapDecl, value: Type) -> None:
+    wanted = "percpuhash or percpulruhash" if value.aggregate else "hash or lruhash"
+    checker.error(
+        f"{declaration.map.name} holds {value}, which a {declaration.kind} cannot",
+        declaration.span,
+        hints=[f"declare it as {wanted}"],
+    )
+
+

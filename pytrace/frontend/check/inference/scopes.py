@@ -1,0 +1,81 @@
+"""Block scopes of scratch variables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.source import Span
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.slots import HYGIENE, VariableState, shown_name
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+
+@dataclass(slots=True)
+class Scope:
+    """The variables of one block. No name hides another one: look-up goes outwards, declaration checks the whole
+    chain.
+    """
+
+    parent: Scope | None
+    names: dict[str, VariableState] = field(default_factory=dict)
+    ended: dict[str, VariableState] = field(default_factory=dict)
+    """Variables of inner blocks that have ended, for messages."""
+
+    def find(self, name: str) -> VariableState | None:
+        """The variable that *name* means here."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.names.get(name)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def visible(self) -> list[str]:
+        """All names that mean something here."""
+        found: list[str] = []
+        scope: Scope | None = self
+        while scope is not None:
+            found.extend(scope.names)
+            scope = scope.parent
+        return found
+
+    def close(self, checker: Checker) -> None:
+        """End of the block: warn about what was declared in vain, leave traces for messages."""
+        for state in self.names.values():
+            if state.declared and not state.assigned and not state.offered:
+                checker.warn(f"${state.name} is never assigned", state.span)
+        if self.parent is not None:
+            self.parent.ended.update(self.names)
+            self.parent.ended.update(self.ended)
+
+
+def declare_new(
+    checker: Checker, node: nodes.Variable, span: Span, *, declared: bool = False, loop: bool = False
+) -> VariableState:
+    """Declare a variable that must not exist yet (``let``, ``for``); reports when it does."""
+    found = checker.scope.find(node.name)
+    if found is not None and found.node is not node:
+        same = node.name in checker.scope.names
+        message = f"${shown_name(node.name)} is declared already"
+        if not same:
+            message = f"${shown_name(node.name)} would hide a variable of an outer block"
+        checker.error(message, span, notes=[("first declared here", found.span)], hints=["use another name"])
+    return checker.declare(node, span, declared=declared, loop=loop)
+
+
+def unknown_variable(checker: Checker, node: nodes.Variable) -> None:
+    """Report that a variable is read that does not exist."""
+    name = shown_name(node.name)
+    notes, hints = [], did_you_mean("$" + name, ("$" + item for item in checker.scope.visible() if HYGIENE not in item))
+    scope = checker.scope
+    if HYGIENE in node.name and scope.find(name) is not None:
+        hints = (f"a macro sees only its own variables: add ${name} to its parameters",)
+    if node.name in scope.ended:
+        notes.append(("it exists only in this block", scope.ended[node.name].span))
+        hints = (f"declare it before the block: let ${name};",)
+    checker.error(f"undefined variable ${name}", node.span, notes=notes, hints=hints)

@@ -1,0 +1,227 @@
+"""Typed places of a script (variables, map keys, map values) while their types are inferred.
+
+Each pass over the program collects anew what goes into a slot; a pass that ends with the types that it began with
+is the last
+but one, and the final pass reports what does not fit.
+"""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.source import Span
+from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import VariableInfo
+from pytrace.frontend.check.inference.conversions import (
+    UNKNOWN,
+    Unknown,
+    constant_outside,
+    contains_unknown,
+    fits,
+    settle,
+    signs_differ,
+    unify,
+)
+
+HYGIENE = "#"
+"""Stands between a variable's name and the number of the expansion that it belongs to; no script can write it."""
+
+SETTLE_AFTER = 20
+"""After so many passes types only grow, so that inference ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Code that no program has: *what* says in a message why, *span* where when not at the statement itself.
+
+    *spare*: it was taken out before types are looked for (by ``if comptime``, or with its whole probe).
+    """
+
+    what: str
+    span: Span | None
+    spare: bool
+
+
+@dataclass(slots=True)
+class Slot:
+    """One typed place."""
+
+    known: Type = UNKNOWN
+    """The type by the last complete pass."""
+    found: Type = UNKNOWN
+    """What this pass put in so far."""
+    fixed: Type | None = None
+    """Declared type."""
+    locked: Type | None = None
+    """Type that ``typeof`` or ``sizeof`` relied on."""
+    lock: Span | None = None
+    first: Span | None = None
+    """Where this pass put something in first."""
+    offered: Type = UNKNOWN
+    """What code that is never reached would put in; counts as far as it goes with the rest."""
+    spare: Type = UNKNOWN
+    """What code that is not there at all would put in; counts when nothing else says what the type is."""
+    fallback: Type = UNKNOWN
+    """What a slot of a declared map has in which nothing is ever stored."""
+    changed: int = 0
+    """Number of the last pass that began with another type than the one before it."""
+
+    @property
+    def type(self) -> Type:
+        """What the slot has, as far as known."""
+        if self.fixed is not None:
+            return self.fixed
+        return self.found if isinstance(self.known, Unknown) else self.known
+
+    def takes(self, kind: Type, place: Span) -> bool:
+        """Put a value of type *kind* in; False when it does not fit."""
+        if isinstance(kind, Unknown):
+            return True
+        if self.fixed is not None:
+            return fits(kind, self.fixed)
+        kind = _stored(kind)
+        common = unify(self.found, kind)
+        if common is None or not self._keeps(kind) or constant_outside(self.found, kind):
+            return False
+        self.found = common
+        if self.first is None:
+            self.first = place
+        return True
+
+    def offer(self, kind: Type, *, spare: bool) -> None:
+        """Take note of what removed code would put in; what does not go with the former offers is left out."""
+        if contains_unknown(kind):
+            return
+        if spare:
+            self.spare = unify(self.spare, _stored(kind)) or self.spare
+        else:
+            self.offered = unify(self.offered, _stored(kind)) or self.offered
+
+    def mixes_signs(self, kind: Type) -> bool:
+        """True when *kind* makes the slot an int64 although neither holds the other's values."""
+        scalars = Int | Enum | Bool
+        return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
+
+    def other_sign(self, kind: Type) -> bool:
+        """Whether *kind* is an integer type that would do for the fixed type but for its sign."""
+        fixed = self.fixed
+        if not isinstance(fixed, Int) or not isinstance(kind, Int):
+            return False
+        return fixed.signed is not kind.signed and kind.size <= fixed.size
+
+    def lock_now(self, place: Span) -> None:
+        """Remember that the type was relied on at *place*: what stands behind it must not change it."""
+        if self.locked is None and not isinstance(self.known, Unknown):
+            so_far = self.known if isinstance(self.found, Unknown) else self.found
+            self.locked, self.lock = settle(so_far), place
+
+    def _keeps(self, kind: Type) -> bool:
+        """Whether the type that something relied on holds values of type *kind* too."""
+        if self.locked is None:
+            return True
+        common = unify(self.locked, kind)
+        return common is not None and settle(common) == self.locked
+
+    def begin(self, number: int) -> bool:
+        """Start pass *number*; True when the last one changed the type."""
+        if number > SETTLE_AFTER:
+            found = unify(self.known, self.found) or self.found
+            found = self.fallback if isinstance(found, Unknown) else found
+        else:
+            found = self._collected()
+        changed = found != self.known
+        if changed:
+            self.changed = number
+        self.known, self.found, self.first = found, UNKNOWN, None
+        self.offered = self.spare = UNKNOWN
+        return changed
+
+    def _collected(self) -> Type:
+        """What the last pass put in, with what removed code offered."""
+        common = unify(self.found, self.offered)
+        if common is None or not self._keeps(self.offered) or constant_outside(self.found, self.offered):
+            common = self.found
+        if isinstance(common, Unknown):
+            return self.fallback if isinstance(self.spare, Unknown) else self.spare
+        return common
+
+
+def _stored(kind: Type) -> Type:
+    """The type that a value has once it is stored: the verifier forgets what a pointer points to."""
+    return Pointer(kind.target, kind.space) if isinstance(kind, Pointer) and kind.trusted else kind
+
+
+@dataclass(slots=True)
+class VariableState:
+    """A scratch variable: what is known about one declaration."""
+
+    name: str
+    node: nodes.Variable
+    slot: Slot
+    info: VariableInfo
+    span: Span
+    """Of the declaration: ``let $x`` or the first assignment."""
+    declared: bool = False
+    """By ``let``."""
+    assigned: bool = False
+    offered: bool = False
+    """Assigned by code that is never reached."""
+    read: bool = False
+    loop: bool = False
+    """Set by a ``for``."""
+
+
+@dataclass(slots=True)
+class MapState:
+    """A map: what is known about it over the whole program."""
+
+    name: str
+    key: Slot = field(default_factory=Slot)
+    value: Slot = field(default_factory=Slot)
+    keyed: bool | None = None
+    keyed_at: Span | None = None
+    """Where its use with or without key was seen first."""
+    keyed_offered: bool = False
+    """Whether only code that is never reached says so."""
+    declaration: nodes.MapDecl | None = None
+    used: bool = False
+    """By code that can be reached."""
+    named: bool = False
+    """By any code."""
+    span: Span | None = None
+    removed: tuple[str, Span] | None = None
+    """Why and where something that stores in it was removed."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether its types are not found, or not all parts of them."""
+        return contains_unknown(self.value.type) or (bool(self.keyed) and contains_unknown(self.key.type))
+
+    def make_empty(self) -> None:
+        """Give types to what is declared and never filled."""
+        if self.keyed is None:
+            self.keyed = True
+        percpu = self.declaration is not None and self.declaration.kind.startswith("percpu")
+        self.value.fallback = Count() if percpu else INT64
+        self.key.fallback = INT64
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """Key and value."""
+        return self.key, self.value
+
+
+def shown_name(name: str) -> str:
+    """A variable's name as the script has it."""
+    return name.partition(HYGIENE)[0]
+
+
+def new_variable(node: nodes.Variable, span: Span) -> VariableState:
+    """The state of a variable that *node* declares."""
+    name = shown_name(node.name)
+    return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
+
+
+def flexible_string(kind: Type) -> bool:
+    """True for a declared ``string`` without capacity, which takes its size from the values."""
+    return isinstance(kind, String) and kind.capacity == 0

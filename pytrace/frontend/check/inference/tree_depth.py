@@ -1,0 +1,28 @@
+"""Room for deep trees: a long ``a + b + c + …`` is a tree as deep as it has terms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Span
+
+T = TypeVar("T")
+
+LIMIT = 60_000
+"""Python frames that a pass may take; frames of Python functions live on the heap (CPython 3.11)."""
+
+
+def run_deep(run: Callable[[], T], otherwise: T, diagnostics: Diagnostics, span: Span) -> T:
+    """The result of a recursive pass; *otherwise*, and an error, when a tree is too deep even so."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, LIMIT))
+    try:
+        return run()
+    except RecursionError:
+        diagnostics.error("the script is nested too deeply", span)
+        return otherwise
+    finally:
+        sys.setrecursionlimit(before)

@@ -1,0 +1,261 @@
+"""From what is written as a type to the value type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytrace.core.builtins import builtin
+from pytrace.core.diagnostics import did_you_mean, similar
+from pytrace.core.types import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    VOID,
+    Array,
+    Avg,
+    Buffer,
+    CgroupPath,
+    Count,
+    Hist,
+    Inet,
+    KSym,
+    LHist,
+    Mac,
+    Max,
+    Min,
+    Pointer,
+    Stack,
+    Stats,
+    String,
+    Struct,
+    Sum,
+    Timestamp,
+    TSeries,
+    Tuple,
+    Type,
+    Username,
+    USym,
+)
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+NAMED: dict[str, Type] = {
+    "void": VOID,
+    "bool": BOOL,
+    "int8": INT8,
+    "int16": INT16,
+    "int32": INT32,
+    "int64": INT64,
+    "uint8": UINT8,
+    "uint16": UINT16,
+    "uint32": UINT32,
+    "uint64": UINT64,
+    "inet": Inet(),
+    "macaddr_t": Mac(),
+    "timestamp": Timestamp(),
+    "username": Username(),
+    "cgroup_path_t": CgroupPath(),
+    "ksym_t": KSym(),
+    "usym_t": USym(),
+    "kstack_t": Stack(user=False),
+    "ustack_t": Stack(user=True),
+    "count_t": Count(),
+    "sum_t": Sum(),
+    "usum_t": Sum(signed=False),
+    "avg_t": Avg(),
+    "uavg_t": Avg(signed=False),
+    "min_t": Min(),
+    "umin_t": Min(signed=False),
+    "max_t": Max(),
+    "umax_t": Max(signed=False),
+    "stats_t": Stats(),
+    "ustats_t": Stats(signed=False),
+    "hist_t": Hist(),
+    "lhist_t": LHist(),
+    "tseries_t": TSeries(),
+}
+"""Types by the names that the language gives them; strings and buffers are in :func:`_named`."""
+
+C_NAMES: dict[str, Type] = {
+    "char": INT8,
+    "short": INT16,
+    "int": INT32,
+    "long": INT64,
+    "unsigned": UINT32,
+    "u8": UINT8,
+    "u16": UINT16,
+    "u32": UINT32,
+    "u64": UINT64,
+    "s8": INT8,
+    "s16": INT16,
+    "s32": INT32,
+    "s64": INT64,
+    "int8_t": INT8,
+    "int16_t": INT16,
+    "int32_t": INT32,
+    "int64_t": INT64,
+    "uint8_t": UINT8,
+    "uint16_t": UINT16,
+    "uint32_t": UINT32,
+    "uint64_t": UINT64,
+    "size_t": UINT64,
+    "ssize_t": INT64,
+    "uintptr_t": UINT64,
+}
+"""C names that mean the same everywhere, for kernels without type information."""
+
+_SIZED: dict[str, Callable[[int], Type]] = {"string": String, "buffer": Buffer, "inet": lambda _size: Inet()}
+
+
+def resolve(checker: Checker, node: nodes.TypeExpr) -> Type:
+    """The value type that *node* names; UNKNOWN after an error.
+
+    A ``string`` without capacity is ``String(0)``, an array without count ``Array(element, 0)``: the user of the
+    type fills them in.
+    """
+    return _RULES[type(node)](checker, node)
+
+
+def _named(checker: Checker, node: nodes.NamedType) -> Type:
+    sized = _SIZED.get(node.name)
+    if sized is not None and (node.capacity is not None or node.name != "inet"):
+        return sized(node.capacity or 0)
+    found = NAMED.get(node.name) or checker.definitions.typedef(node.name) or C_NAMES.get(node.name)
+    if found is None:
+        found = _untagged(checker, node)
+    if found is None:
+        hints = _type_hints(node.name) or checker.definitions.skipped("defined in")
+        checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
+        return UNKNOWN
+    return found
+
+
+def _type_hints(name: str) -> tuple[str, ...]:
+    """Types of similar names; that both end in ``_t`` makes no two of them similar."""
+    ending = name.endswith("_t")
+    known = sorted((*NAMED, *_SIZED, *C_NAMES), key=lambda item: item.endswith("_t") == ending)
+    stems = {item.removesuffix("_t"): item for item in known}
+    found = [stems[stem] for stem in similar(name.removesuffix("_t"), stems)]
+    return (f"did you mean {' or '.join(repr(item) for item in found)}?",) if found else ()
+
+
+def _untagged(checker: Checker, node: nodes.NamedType) -> Type | None:
+    """``task_struct`` without its ``struct``, as scripts for the first versions of bpftrace have it."""
+    for kind in ("struct", "union"):
+        found = checker.definitions.struct(kind, node.name)
+        if found is not None:
+            checker.warn(f"{node.name!r} is the name of a {kind}", node.span, hints=[f"write {kind} {node.name}"])
+            return found
+    return None
+
+
+def _struct(checker: Checker, node: nodes.StructTypeExpr) -> Type:
+    definitions = checker.definitions
+    found = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
+    if found is None:
+        # Suggestions need all names of the kernel, which take a while to read: only on the way to an error.
+        names = checker.definitions.names(node.kind)
+        hints = did_you_mean(node.name, names) or checker.definitions.skipped("defined in")
+        checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=hints)
+        return UNKNOWN
+    return found
+
+
+def _pointer(checker: Checker, node: nodes.PointerTypeExpr) -> Type:
+    target = node.target
+    if isinstance(target, nodes.StructTypeExpr):
+        found = _pointee(checker, target, node)
+    else:
+        found = resolve(checker, target)
+    return UNKNOWN if isinstance(found, Unknown) else Pointer(found)
+
+
+def _pointee(checker: Checker, target: nodes.StructTypeExpr, node: nodes.PointerTypeExpr) -> Type:
+    definitions = checker.definitions
+    if target.kind == "enum":
+        return _struct(checker, target)
+    found: Struct | None = definitions.struct(target.kind, target.name)
+    if found is not None:
+        return found
+    names = checker.definitions.names(target.kind)
+    hints = did_you_mean(target.name, names) or checker.definitions.skipped("defined in")
+    checker.error(f"unknown {target.kind} {target.name!r}", node.span, hints=hints)
+    return UNKNOWN
+
+
+def _array(checker: Checker, node: nodes.ArrayTypeExpr) -> Type:
+    element = resolve(checker, node.element)
+    if isinstance(element, Unknown):
+        return UNKNOWN
+    if node.count is None:
+        return Array(element, 0)
+    count = checker.constant_integer(node.count, "the number of elements")
+    if count is None:
+        return UNKNOWN
+    if count < 1:
+        checker.error(f"an array cannot have {count} elements", node.count.span)
+        return UNKNOWN
+    return Array(element, count)
+
+
+def _tuple(checker: Checker, node: nodes.TupleTypeExpr) -> Type:
+    members = tuple(_sized(checker, resolve(checker, member)) for member in node.members)
+    return UNKNOWN if any(isinstance(member, Unknown) for member in members) else Tuple(members)
+
+
+def _sized(checker: Checker, kind: Type) -> Type:
+    """A ``string`` inside another type has no value of its own to take a capacity from."""
+    return String(checker.config.max_strlen) if isinstance(kind, String) and not kind.capacity else kind
+
+
+def _typeof(checker: Checker, node: nodes.TypeofExpr) -> Type:
+    return operand_type(checker, node.operand)
+
+
+def operand_type(checker: Checker, operand: nodes.Expr | nodes.TypeExpr) -> Type:
+    """The type that ``typeof``, ``sizeof`` and the like are asked about; what they look at must not change later."""
+    if isinstance(operand, nodes.TypeExpr):
+        return resolve(checker, operand)
+    if isinstance(operand, nodes.Identifier):
+        found = _bare(checker, operand.name)
+        if found is not None:
+            return found
+    if isinstance(operand, nodes.MapRef) and checker.map(operand).keyed is not False:
+        return _key_type(checker, operand)
+    return settle(checker.unevaluated(operand))
+
+
+def _key_type(checker: Checker, operand: nodes.MapRef) -> Type:
+    """A map with keys stands for its key here; whether it has keys may be seen further below only."""
+    state = checker.map(operand)
+    if state.keyed is None:
+        return checker.unevaluated(operand) if checker.final else UNKNOWN
+    with checker.lock(operand.span):
+        return settle(state.key.type) if checker.relies_on(state.key) else UNKNOWN
+
+
+def _bare(checker: Checker, name: str) -> Type | None:
+    """The C type that a bare name means in ``sizeof(pid_t)``, unless it is the name of a value."""
+    if builtin(name) is not None or checker.definitions.enumerator(name) is not None:
+        return None
+    return checker.definitions.typedef(name) or C_NAMES.get(name)
+
+
+_RULES: dict[type[nodes.TypeExpr], Callable[[Checker, Any], Type]] = {
+    nodes.NamedType: _named,
+    nodes.StructTypeExpr: _struct,
+    nodes.PointerTypeExpr: _pointer,
+    nodes.ArrayTypeExpr: _array,
+    nodes.TupleTypeExpr: _tuple,
+    nodes.TypeofExpr: _typeof,
+}

@@ -1,0 +1,65 @@
+"""``print(@m); clear(@m);`` becomes one step: what programs store between the two is not lost.
+
+Both are asynchronous, so between printing and clearing the map programs on other CPUs would go on to update it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytrace.core.event_layout import EventSpec
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.ast.visitor import walk
+
+_HARMLESS = frozenset(
+    {"print_map", "print_value", "quantiles", "clear", "zero", "printf", "time", "cat", "join", "system", "warnf"}
+)
+"""Events of statements that may stand between the two."""
+
+
+def join_prints(checked: CheckedProgram) -> None:
+    """Join all such pairs of the script."""
+    bodies = [unit.body for unit in checked.units]
+    for node in (node for body in bodies for node in walk(body)):
+        if isinstance(node, nodes.Block):
+            _join_block(checked, node)
+
+
+def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
+    items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
+    for at, item in enumerate(items):
+        spec = _event(checked, item)
+        if spec is None or spec.kind != "print_map" or spec.static["clear"]:
+            continue
+        for later, other in _following(checked, items[at + 1 :], str(spec.static["map"])):
+            if other.kind == "clear":
+                spec.static["clear"] = other.static["joined"] = True
+                checked.dead.add(later)
+                break
+
+
+def _following(
+    checked: CheckedProgram, items: list[nodes.Stmt | nodes.Expr], name: str
+) -> Iterator[tuple[nodes.Node, EventSpec]]:
+    """Events on the map *name* that follow with nothing between that could touch it."""
+    for item in items:
+        if item in checked.dead:
+            continue
+        spec = _event(checked, item)
+        if spec is None or spec.kind not in _HARMLESS:
+            return
+        if spec.static.get("map") == name:
+            yield item, spec
+            if spec.kind != "clear":
+                return
+        elif any(isinstance(node, nodes.MapRef) and node.name == name for node in walk(item)):
+            return
+
+
+def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec | None:
+    """The event that a statement consists of."""
+    node = item.value if isinstance(item, nodes.ExprStmt) else item
+    if item in checked.dead or not isinstance(node, nodes.Call):
+        return None
+    return checked.events.get(node)

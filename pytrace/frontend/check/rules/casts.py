@@ -1,0 +1,207 @@
+"""Typing rules of explicit casts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.types import (
+    UINT64,
+    AddressSpace,
+    Array,
+    Bool,
+    Buffer,
+    Enum,
+    Int,
+    KSym,
+    Pointer,
+    String,
+    Struct,
+    Type,
+    Username,
+    USym,
+    Void,
+)
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference import constant_folding
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, settle
+from pytrace.frontend.check.inference.type_names import resolve
+from pytrace.frontend.check.rules.operators import cast_span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.frontend.check.inference.checker import Checker
+
+_SCALARS = Int | Flexible | Enum | Bool | Pointer
+
+
+def cast(checker: Checker, node: nodes.Cast) -> Type:
+    """``(T)operand``."""
+    target = resolve(checker, node.type)
+    given = checker.value(node.operand)
+    if isinstance(target, Unknown) or isinstance(given, Unknown):
+        return target
+    rule = next((rule for kind, rule in _TARGETS if isinstance(target, kind)), None)
+    result = None if rule is None else rule(checker, node, target, given)
+    if result is None:
+        if given == target:
+            return target
+        return checker.error(f"cannot cast {settle(given)} to {target}", node.span)
+    _warn_same(checker, node, result, given)
+    return result
+
+
+def _warn_same(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> None:
+    operand = node.operand
+    read = isinstance(operand, nodes.MapRef | nodes.MapIndex)
+    # Types of literals, and of results where BTF or DWARF tells them, are no news that their writer could know.
+    result = isinstance(operand, nodes.Identifier | nodes.Call) and operand.name == "retval"
+    unknown = isinstance(given, Flexible) or result
+    if given != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
+        return
+    checker.warn(f"the value is {target} already", cast_span(node), hints=["leave the cast out"])
+
+
+def _to_integer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+    assert isinstance(target, Int)
+    if isinstance(given, _SCALARS):
+        value = checker.constant(node.operand)
+        if isinstance(value, int):
+            checker.set_constant(node, constant_folding.wrap(int(value), target))
+        return target
+    if isinstance(given, Array) and given.size == target.width:
+        return target
+    if isinstance(given, KSym | USym | Username):
+        return target
+    if isinstance(given, String) and checker.constant(node.operand) is None and given.capacity == target.width:
+        # Character arrays of structs are strings; their bytes may be wanted as a number.
+        return target
+    return None
+
+
+def _to_bool(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+    if not isinstance(given, _SCALARS | String):
+        return None
+    value = checker.constant(node.operand)
+    if isinstance(value, int | bytes):
+        checker.set_constant(node, bool(value.partition(b"\0")[0] if isinstance(value, bytes) else value))
+    return target
+
+
+def _to_enum(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+    assert isinstance(target, Enum)
+    if not isinstance(given, Int | Flexible | Enum | Bool):
+        return None
+    value = checker.constant(node.operand)
+    if isinstance(value, int):
+        if all(value != number for _name, number in target.members):
+            checker.error(f"{value} is not a member of {target}", node.span)
+            return UNKNOWN
+        checker.set_constant(node, int(value))
+    return target
+
+
+def _to_pointer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+    assert isinstance(target, Pointer)
+    if isinstance(given, Pointer):
+        trusted = given.trusted and given.target == target.target
+        return Pointer(target.target, given.space if target.space is AddressSpace.NONE else target.space, trusted)
+    if isinstance(given, Array | String):
+        space = _space(checker, node.operand)
+        if space is None:
+            return None
+        return Pointer(target.target, space if target.space is AddressSpace.NONE else target.space)
+    if not isinstance(given, Int | Flexible | Enum):
+        return None
+    value = checker.constant(node.operand)
+    if isinstance(value, int):
+        checker.set_constant(node, constant_folding.wrap(int(value), UINT64))
+    return target
+
+
+def _space(checker: Checker, node: nodes.Expr) -> AddressSpace | None:
+    """Where an array lies whose address is asked for; None when it has no place of its own."""
+    while isinstance(node, nodes.FieldAccess | nodes.Index):
+        base = checker.program.types.get(node.base)
+        if isinstance(base, Pointer):
+            return base.space
+        path = checker.program.fields.get(node) if isinstance(node, nodes.FieldAccess) else None
+        if path is not None and path.how == "argument":
+            return AddressSpace.KERNEL
+        node = node.base
+    if isinstance(node, nodes.Variable | nodes.MapRef | nodes.MapIndex):
+        return AddressSpace.BPF
+    if isinstance(node, nodes.Unary) and node.operator == "*":
+        followed = checker.program.types.get(node.operand)
+        return followed.space if isinstance(followed, Pointer) else None
+    return None
+
+
+def _to_array(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+    assert isinstance(target, Array)
+    size = settle(given).size
+    if isinstance(given, Int | Flexible | Enum | Bool):
+        return _integer_to_array(checker, node, target, given)
+    if isinstance(given, String | Array | Buffer):
+        if target.count == 0:
+            target = Array(target.element, max(1, size // max(1, target.element.size)))
+        if isinstance(given, Array) and given.size != target.size:
+            return None
+        return target
+    return None
+
+
+def _integer_to_array(checker: Checker, node: nodes.Cast, target: Array, given: Type) -> Type | None:
+    if not isinstance(target.element, Int | Bool):
+        return None
+    value = checker.constant(node.operand)
+    size = settle(given).size
+    if target.count == 0:
+        count = size // target.element.size
+        return Array(target.element, count) if count else None
+    if target.size == size:
+        return target
+    if isinstance(value, int) and isinstance(given, Flexible) and target.size in (1, 2, 4, 8):
+        # A literal has no width of its own: it takes that of the array when it fits.
+        carrier = Int(target.size, signed=value < 0)
+        if carrier.low <= value <= carrier.high:
+            checker.program.types[node.operand] = carrier
+            return target
+    checker.error(f"{settle(given)} has {size} bytes, {target} has {target.size}", node.span, hints=[_fitting(target)])
+    return UNKNOWN
+
+
+def _fitting(target: Array) -> str:
+    if target.size in (1, 2, 4, 8):
+        return f"cast the value to int{8 * target.size} first"
+    return "only arrays of 1, 2, 4 or 8 bytes can be made from an integer"
+
+
+def _to_string(_checker: Checker, _node: nodes.Cast, target: Type, given: Type) -> Type | None:
+    assert isinstance(target, String)
+    if not isinstance(given, String | Array):
+        return None
+    return target if target.capacity else String(given.size)
+
+
+def _to_struct(checker: Checker, node: nodes.Cast, target: Type, _given: Type) -> Type | None:
+    checker.error(f"nothing can be cast to {target}", node.span, hints=[f"cast a pointer: ({target} *)…"])
+    return UNKNOWN
+
+
+def _to_void(checker: Checker, node: nodes.Cast, _target: Type, _given: Type) -> Type | None:
+    checker.error("nothing can be cast to void", node.span)
+    return UNKNOWN
+
+
+_TARGETS: tuple[tuple[type[Type], Callable[[Checker, nodes.Cast, Type, Type], Type | None]], ...] = (
+    (Int, _to_integer),
+    (Bool, _to_bool),
+    (Enum, _to_enum),
+    (Pointer, _to_pointer),
+    (Array, _to_array),
+    (String, _to_string),
+    (Struct, _to_struct),
+    (Void, _to_void),
+)
+

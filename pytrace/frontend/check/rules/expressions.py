@@ -1,0 +1,333 @@
+"""Typing rules of expressions: literals, names, variables, maps, conditionals, tuples, and questions about types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytrace.core.builtins import builtin, builtin_names
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.types import (
+    BOOL,
+    INT64,
+    UINT64,
+    AddressSpace,
+    Avg,
+    Count,
+    Max,
+    Min,
+    Pointer,
+    Record,
+    Stats,
+    String,
+    Sum,
+    Tuple,
+    Type,
+)
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import LoadTime
+from pytrace.frontend.check.inference.conversions import (
+    INT64_MIN,
+    UINT64_MAX,
+    UNKNOWN,
+    Unknown,
+    literal,
+    nesting,
+    settle,
+    unify,
+)
+from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look, undefined_map
+from pytrace.frontend.check.inference.scopes import unknown_variable
+from pytrace.frontend.check.rules import calls, statements
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+    from pytrace.frontend.check.inference.slots import MapState
+
+
+# ---------------------------------------------------------------------------------------------- literals and names
+
+
+def integer(checker: Checker, node: nodes.IntLiteral) -> Type:
+    """``5``."""
+    if not INT64_MIN <= node.value <= UINT64_MAX:
+        return checker.error("the number does not fit 64 bits", node.span)
+    checker.set_constant(node, node.value)
+    return literal(node.value)
+
+
+def boolean(checker: Checker, node: nodes.BoolLiteral) -> Type:
+    """``true``."""
+    checker.set_constant(node, node.value)
+    return BOOL
+
+
+def string(checker: Checker, node: nodes.StringLiteral) -> Type:
+    """``"text"``."""
+    return constant_text(checker, node, node.value)
+
+
+def constant_text(checker: Checker, node: nodes.Expr, value: bytes) -> Type:
+    """A text that is known now."""
+    size = len(value) + 1
+    # A literal may always be as long as a default string: a small max_strlen is about str(), not about literals.
+    limit = max(checker.config.max_strlen, 1024)
+    if size > limit:
+        hint = f"raise max_strlen in the config block to {size} or more"
+        return checker.error(f"the string takes {size} bytes, the limit is {limit}", node.span, hints=[hint])
+    checker.set_constant(node, value)
+    return String(size)
+
+
+def parameter(checker: Checker, node: nodes.OpenParameter) -> Type:
+    """A parameter that is known only when the compiled file runs."""
+    parts = (node.name, node.form, node.default, str(node.skip))
+    checker.program.loaded[node] = LoadTime("parameter", parts)
+    if node.form == "text":
+        return String(checker.config.max_strlen)
+    return BOOL if node.form == "flag" else INT64
+
+
+def identifier(checker: Checker, node: nodes.Identifier) -> Type:
+    """A bare name: builtin or enum member."""
+    row = builtin(node.name)
+    if row is not None and (row.value or row.least == 0):
+        return calls.check_builtin(checker, node, row, ())
+    member = checker.definitions.enumerator(node.name)
+    if member is not None:
+        kind, value = member
+        checker.set_constant(node, value)
+        return kind
+    hints: Iterable[str]
+    if row is None:
+        constant = checker.definitions.constant(node.name)
+        if constant is not None:
+            checker.set_constant(node, constant)
+            return literal(constant)
+    if row is not None:
+        return checker.error(f"{row.name} is a function: {row.signature}", node.span)
+    if node.name == "sargN" or (node.name.startswith("sarg") and node.name[4:].isdigit()):
+        hints = ('read the stack: *(uint64 *)(reg("sp") + 8 * N)',)
+    else:
+        hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
+        hints = hints or did_you_mean(node.name, checker.definitions.names("constant"))
+        hints = hints or checker.definitions.skipped("a macro of")
+    return checker.error(f"unknown name {node.name!r}", node.span, hints=hints)
+
+
+def variable(checker: Checker, node: nodes.Variable) -> Type:
+    """``$x`` where it is read."""
+    state = checker.scope.find(node.name)
+    if state is None:
+        unknown_variable(checker, node)
+        return UNKNOWN
+    state.read = True
+    if not state.assigned and not state.offered and not state.loop:
+        checker.warn(f"${node.name} is used before it is assigned; it is zero here", node.span)
+    checker.bind(node, state)
+    if not checker.relies_on(state.slot):
+        return UNKNOWN
+    kind = state.slot.type
+    if isinstance(kind, Unknown) and checker.final and not state.assigned and not state.loop:
+        # Declared and never assigned: zero.
+        return INT64
+    return kind
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def read_type(kind: Type) -> Type | None:
+    """What reading a map with values of type *kind* gives; None for aggregates that cannot be read."""
+    if isinstance(kind, Count):
+        return INT64
+    if isinstance(kind, Sum | Avg | Min | Max):
+        return INT64 if kind.signed else UINT64
+    if isinstance(kind, Stats):
+        return kind
+    return None if kind.aggregate else kind
+
+
+def read_map(checker: Checker, node: nodes.MapRef | nodes.MapIndex, state: MapState) -> Type:
+    """Type of a map's value where it is read."""
+    if not checker.relies_on(state.value):
+        return UNKNOWN
+    kind = state.value.type
+    if isinstance(kind, Unknown):
+        if checker.final:
+            return undefined_map(checker, state, node.span)
+        return UNKNOWN
+    found = read_type(kind)
+    if found is None:
+        return checker.error(
+            f"a value of {kind} cannot be read by the script", node.span, hints=[f"print({state.name}) prints the map"]
+        )
+    return found
+
+
+def use_scalar(checker: Checker, node: nodes.MapRef) -> MapState | None:
+    """A map used without key; None after an error."""
+    state = checker.map(node)
+    return state if _same_shape(checker, state, keyed=False, node=node) else None
+
+
+def use_keyed(checker: Checker, node: nodes.MapIndex) -> MapState | None:
+    """A map used with a key, which is checked; None after an error."""
+    state = checker.map(node.map)
+    if not _same_shape(checker, state, keyed=True, node=node):
+        for key in node.keys:
+            checker.value(key)
+        return None
+    put_key(checker, state, node.keys, node)
+    return state
+
+
+def put_key(checker: Checker, state: MapState, keys: tuple[nodes.Expr, ...], node: nodes.Expr) -> None:
+    """Check that *keys* may be the key of a map."""
+    kinds = tuple(checker.value(key) for key in keys)
+    for key, kind in zip(keys, kinds, strict=True):
+        if isinstance(kind, Stats) or kind.aggregate:
+            checker.error(f"{kind} cannot be a key", key.span)
+            return
+        if _is_context(checker, kind):
+            checker.error("the context cannot be a key: it is gone after the probe", key.span)
+            return
+    kind = kinds[0] if len(kinds) == 1 else Tuple(kinds)
+    if checker.known(kind):
+        checker.put_map(state.name, state.key, kind, node.span, "key")
+
+
+def _is_context(checker: Checker, kind: Type) -> bool:
+    context = checker.unit.context.ctx_type if checker.unit is not None else None
+    if not isinstance(kind, Pointer) or not isinstance(context, Pointer):
+        return False
+    return kind.space is AddressSpace.BPF and kind.target == context.target
+
+
+def _same_shape(checker: Checker, state: MapState, *, keyed: bool, node: nodes.Expr) -> bool:
+    if state.keyed is None or (state.keyed_offered and checker.removed is None):
+        state.keyed, state.keyed_at, state.keyed_offered = keyed, node.span, checker.removed is not None
+    if state.keyed == keyed:
+        return True
+    place = state.keyed_at or node.span
+    if keyed:
+        message, first = f"{state.name} has no key, so it cannot be indexed", "used without key here"
+    else:
+        message, first = f"{state.name} has keys, so it needs one here", "used with a key here"
+    checker.error(message, node.span, notes=[(first, place)])
+    return False
+
+
+def map_value(checker: Checker, node: nodes.MapRef) -> Type:
+    """``@x`` where it is read."""
+    state = use_scalar(checker, node)
+    return UNKNOWN if state is None else read_map(checker, node, state)
+
+
+def map_index(checker: Checker, node: nodes.MapIndex) -> Type:
+    """``@x[k]`` where it is read."""
+    state = use_keyed(checker, node)
+    return UNKNOWN if state is None else read_map(checker, node, state)
+
+
+# ---------------------------------------------------------------------------------------------- conditionals
+
+
+def ternary(checker: Checker, node: nodes.Ternary) -> Type:
+    """``c ? a : b`` and ``a ?: b``."""
+    decided = checker.condition(node.condition)
+    if decided is not None:
+        return _decided_ternary(checker, node, decided=decided)
+    then = checker.value(node.then) if node.then is not None else checker.program.types[node.condition]
+    other = checker.value(node.other)
+    return common_type(checker, node, (node.then or node.condition, then), (node.other, other))
+
+
+def _decided_ternary(checker: Checker, node: nodes.Ternary, *, decided: bool) -> Type:
+    chosen = (node.then or node.condition) if decided else node.other
+    kind = checker.program.types[chosen] if chosen is node.condition else checker.value(chosen)
+    left = node.other if decided else node.then
+    if left is not None:
+        look(checker, NEVER_REACHED, partial(checker.value, left))
+    value = checker.constant(chosen)
+    if value is not None:
+        checker.set_constant(node, value)
+    return kind
+
+
+def common_type(
+    checker: Checker, node: nodes.Expr, first: tuple[nodes.Node, Type], second: tuple[nodes.Node, Type]
+) -> Type:
+    """One type for the two branches of a conditional."""
+    kind = unify(first[1], second[1])
+    if kind is None:
+        return checker.error(
+            f"the branches have different types, {settle(first[1])} and {settle(second[1])}",
+            node.span,
+            notes=[(f"this is {settle(first[1])}", first[0].span), (f"this is {settle(second[1])}", second[0].span)],
+        )
+    return kind
+
+
+def if_value(checker: Checker, node: nodes.If) -> Type:
+    """``if`` as a value."""
+    return statements.check_if(checker, node, wanted=True)
+
+
+def block_value(checker: Checker, node: nodes.BlockExpr) -> Type:
+    """``{ …; value }``."""
+    kind = statements.check_block(checker, node.block, wanted=True)
+    known = checker.constant(node.block.value) if node.block.value is not None else None
+    if known is not None and not node.block.statements:
+        checker.set_constant(node, known)
+    return kind
+
+
+# ---------------------------------------------------------------------------------------------- tuples and records
+
+MOST_NESTED = 64
+"""Tuples and records inside each other: what the other passes, the manifest and the output have room for."""
+
+
+def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
+    """``(a, b)``."""
+    return _shallow(checker, node, Tuple(tuple(_member(checker, member) for member in node.members)))
+
+
+def _shallow(checker: Checker, node: nodes.Expr, kind: Tuple | Record) -> Type:
+    """The type; an error where one value is nested in others too deeply, from where on the type does not grow."""
+    depth = nesting(kind)
+    if depth == MOST_NESTED + 1:
+        checker.error(f"values cannot be nested more than {MOST_NESTED} deep", node.span)
+    return kind if depth <= MOST_NESTED + 1 else max(kind.members, key=nesting)
+
+
+def _member(checker: Checker, node: nodes.Expr) -> Type:
+    kind = checker.value(node)
+    return checker.error(f"{kind} cannot be part of a value", node.span) if kind.aggregate else kind
+
+
+def record_literal(checker: Checker, node: nodes.RecordLiteral) -> Type:
+    """``(x=a, y=b)``."""
+    members = tuple(_member(checker, member) for member in node.members)
+    for at, name in enumerate(node.names):
+        if name in node.names[:at]:
+            return checker.error(f"the field {name!r} appears twice", node.members[at].span)
+    return _shallow(checker, node, Record(node.names, members))
+
+
+# ---------------------------------------------------------------------------------------------- compile time
+
+
+def comptime(checker: Checker, node: nodes.Comptime) -> Type:
+    """``comptime e``."""
+    kind = checker.value(node.operand)
+    value = checker.constant(node.operand)
+    if value is None:
+        if isinstance(kind, Unknown):
+            return UNKNOWN
+        hints = checker.constant_hints(node.operand)
+        return checker.error("this cannot be computed at compile time", node.operand.span, hints=hints)
+    checker.set_constant(node, value)
+    return kind

@@ -1,0 +1,410 @@
+"""Typing rules of unary and binary operators, and of compound assignment."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.source import Span
+from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference import constant_folding
+from pytrace.frontend.check.inference.conversions import (
+    INT64_MAX,
+    UNKNOWN,
+    Flexible,
+    Unknown,
+    integer_of,
+    is_condition,
+    is_integer,
+    literal,
+    settle,
+    signs_differ,
+    unify,
+)
+from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look
+from pytrace.frontend.check.rules import expressions
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+COUNTING = Flexible(0, INT64_MAX)
+"""Result of arithmetic on constants and counters: 64 bits wide, of the sign that its company has."""
+
+_LOGIC = ("&&", "||")
+_EQUALITY = ("==", "!=")
+_ORDER = ("<", ">", "<=", ">=")
+_SHIFTS = ("<<", ">>")
+
+
+def binary(checker: Checker, node: nodes.Binary) -> Type:
+    """``a op b``."""
+    if node.operator in _LOGIC:
+        return _logic(checker, node)
+    left, right = checker.value(node.left), checker.value(node.right)
+    compares = node.operator in (*_EQUALITY, *_ORDER)
+    if checker.guessing and not compares:
+        left, right = (literal(0) if isinstance(kind, Unknown) else kind for kind in (left, right))
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return BOOL if compares else UNKNOWN
+    if compares:
+        return _compare(checker, node, left, right)
+    if isinstance(left, String) and node.operator == "+":
+        return _text(checker, node)
+    return _arithmetic(checker, node, left, right)
+
+
+# ---------------------------------------------------------------------------------------------- logic
+
+
+def _logic(checker: Checker, node: nodes.Binary) -> Type:
+    first = checker.condition(node.left)
+    stops = node.operator == "||"
+    if first is not None and first == stops:
+        look(checker, NEVER_REACHED, partial(checker.condition, node.right))
+        checker.set_constant(node, stops)
+        return BOOL
+    second = checker.condition(node.right)
+    if first is not None and second is not None:
+        checker.set_constant(node, second)
+    return BOOL
+
+
+# ---------------------------------------------------------------------------------------------- comparison
+
+
+def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
+    a, b = checker.constant(node.left), checker.constant(node.right)
+    texts = isinstance(a, bytes) and isinstance(b, bytes)
+    if not comparable(left, right, ordered=node.operator in _ORDER and not texts):
+        checker.error(
+            f"cannot compare {settle(left)} with {settle(right)} by {node.operator}",
+            node.span,
+            notes=[(f"this is {settle(left)}", node.left.span), (f"this is {settle(right)}", node.right.span)],
+        )
+        return BOOL
+    _warn_pointers(checker, node, left, right)
+    signed = _signed_comparison(left, right)
+    checker.program.static[node] = {"signed": signed}
+    if isinstance(a, bytes) and isinstance(b, bytes):
+        checker.set_constant(node, constant_folding.compare_bytes(node.operator, a, b))
+    elif isinstance(a, int) and isinstance(b, int):
+        carrier = None if _free(left, right) else INT64 if signed else UINT64
+        checker.set_constant(node, constant_folding.comparison(node.operator, int(a), int(b), carrier))
+    elif isinstance(node.left, nodes.TypeInfo) and isinstance(node.right, nodes.TypeInfo):
+        same = checker.program.static[node.left]["values"] == checker.program.static[node.right]["values"]
+        checker.set_constant(node, same is (node.operator == "=="))
+    if is_integer(left) and is_integer(right) and signs_differ(left, right):
+        checker.warn("compares signed with unsigned 64-bit integers, as signed ones", node.span)
+    return BOOL
+
+
+def _free(left: Type, right: Type) -> bool:
+    """Whether both are literals, whose values have no width yet."""
+    return isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
+
+
+def comparable(left: Type, right: Type, *, ordered: bool) -> bool:
+    """True when two values may be compared."""
+    scalars = Int | Flexible | Enum | Bool | Pointer
+    if isinstance(left, scalars) and isinstance(right, scalars):
+        return True
+    if ordered:
+        return False
+    if isinstance(left, String | Array) and isinstance(right, String | Array):
+        return (_text_like(left) and _text_like(right)) or unify(left, right) is not None
+    return unify(left, right) is not None
+
+
+def _text_like(kind: Type) -> bool:
+    if isinstance(kind, String):
+        return True
+    return isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1
+
+
+def _warn_pointers(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> None:
+    if not isinstance(left, Pointer) or not isinstance(right, Pointer):
+        return
+    if left.target != right.target and not isinstance(left.target, Void) and not isinstance(right.target, Void):
+        checker.warn(f"compares pointers to different types, {left} and {right}", node.span)
+    elif left.space is not right.space and AddressSpace.NONE not in (left.space, right.space):
+        checker.warn(
+            f"compares a pointer into {left.space.value} memory with one into {right.space.value} memory", node.span
+        )
+
+
+def _signed_comparison(left: Type, right: Type) -> bool:
+    return _signed_result(left, right, default=True)
+
+
+def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
+    kinds = [integer_of(left), integer_of(right)]
+    for kind in kinds:
+        # A negative constant makes the operation signed, whatever the other side is.
+        if isinstance(kind, Flexible) and kind.low < 0:
+            return True
+    if any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in kinds):
+        return False
+    typed = [kind for kind in kinds if isinstance(kind, Int)]
+    if not typed:
+        return default
+    if len(typed) == 1:
+        return typed[0].signed
+    if typed[0].signed == typed[1].signed:
+        return typed[0].signed
+    return True
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+def _text(checker: Checker, node: nodes.Binary) -> Type:
+    """Two constants: a text and another one, which are joined, or how many of its characters are skipped."""
+    text, count = checker.constant(node.left), checker.constant(node.right)
+    if isinstance(text, bytes) and isinstance(count, bytes):
+        from pytrace.frontend.check.rules.expressions import constant_text
+
+        return constant_text(checker, node, text + count)
+    if not isinstance(text, bytes) or not isinstance(count, int):
+        message = "a string has + only when it is a constant: to skip characters, by a constant, or to join another one"
+        return checker.error(message, node.span)
+    if count < 0:
+        return checker.error("cannot skip a negative number of characters", node.right.span)
+    if count > len(text):
+        checker.warn(f"skips {count} characters of a string that has {len(text)}", node.span)
+    rest = text[count:]
+    checker.set_constant(node, rest)
+    return String(len(rest) + 1)
+
+
+def _arithmetic(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
+    if isinstance(left, Pointer) or isinstance(right, Pointer):
+        return _pointer_arithmetic(checker, node, left, right)
+    kind = arithmetic_type(checker, node.operator, left, right, node.span)
+    if isinstance(kind, Unknown):
+        return kind
+    if node.operator == "-":
+        _warn_unsigned(checker, node.left, left)
+        _warn_unsigned(checker, node.right, right)
+    checker.program.static[node] = {"signed": _is_signed(kind, left, node.operator)}
+    return _fold(checker, node, left, right, kind)
+
+
+def _is_signed(kind: Type, left: Type, operator: str) -> bool:
+    carrier = integer_of(left if operator in _SHIFTS else kind)
+    return carrier.signed if isinstance(carrier, Int) else carrier.low >= INT64_MAX + 1 or carrier.high <= INT64_MAX
+
+
+def _warn_unsigned(checker: Checker, node: nodes.Expr, kind: Type) -> None:
+    # Differences of times and counters are what scripts are made of: only a cast that has no effect is worth a word.
+    if kind == UINT64 and isinstance(node, nodes.Cast):
+        checker.warn("the difference is signed: this uint64 counts as int64", _cast_place(node))
+
+
+def _cast_place(node: nodes.Expr) -> Span:
+    return cast_span(node) if isinstance(node, nodes.Cast) else node.span
+
+
+def cast_span(node: nodes.Cast) -> Span:
+    """The ``(T)`` of a cast."""
+    inner = node.operand.span
+    if inner.source is not node.span.source or not node.span.start < inner.start <= node.span.end:
+        # The operand came in through a macro's parameter.
+        return node.type.span
+    text = node.span.source.text[node.span.start : inner.start]
+    return replace(node.span, end=node.span.start + len(text.rstrip()))
+
+
+def _fold(checker: Checker, node: nodes.Binary, left: Type, right: Type, kind: Type) -> Type:
+    a, b = checker.constant(node.left), checker.constant(node.right)
+    if not isinstance(a, int) or not isinstance(b, int):
+        return kind
+    free = _free(left, right)
+    carrier = None if free else settle(kind)
+    try:
+        value = constant_folding.arithmetic(
+            node.operator, int(a), int(b), carrier if isinstance(carrier, Int) else None
+        )
+    except constant_folding.FoldError as problem:
+        return checker.error(str(problem), node.span)
+    checker.set_constant(node, value)
+    return literal(value) if free else kind
+
+
+def arithmetic_type(checker: Checker, operator: str, left: Type, right: Type, span: Span) -> Type:
+    """Result of integer arithmetic: 64 bits; signed when an operand is, and always for ``-``."""
+    for kind in (left, right):
+        if not isinstance(kind, Int | Flexible | Enum | Bool):
+            return checker.error(f"operator {operator} needs integers, not {settle(kind)}", span)
+    if operator == "-":
+        return INT64
+    if operator in _SHIFTS:
+        right = left
+    kinds = (integer_of(left), integer_of(right))
+    if all(isinstance(kind, Flexible) for kind in kinds):
+        return COUNTING if all(integer_of(kind).low >= 0 for kind in kinds) else INT64
+    if operator not in ("&", "|", "^") and signs_differ(left, right):
+        checker.warn("mixes signed and unsigned 64-bit integers; the result is int64", span)
+    return INT64 if _signed_result(left, right, default=True) else UINT64
+
+
+def _pointer_arithmetic(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
+    if node.operator == "+" and isinstance(right, Pointer) and is_integer(left):
+        left, right = right, left
+    if node.operator not in ("+", "-") or not isinstance(left, Pointer) or not is_integer(right):
+        return checker.error(f"cannot compute {settle(left)} {node.operator} {settle(right)}", node.span)
+    checker.program.static[node] = {"signed": False}
+    return Pointer(left.target, left.space)
+
+
+def compound(checker: Checker, node: nodes.Assign, current: Type, value: Type) -> Type:
+    """What ``target op= value`` stores."""
+    operator = node.operator[:-1]
+    if isinstance(current, Unknown):
+        # The first use of a map or variable may be ``@x += 1``.
+        current = literal(0)
+    if isinstance(value, Unknown):
+        return UNKNOWN
+    if isinstance(current, Pointer):
+        if operator not in ("+", "-") or not is_integer(value):
+            return checker.error(f"cannot compute {current} {operator} {settle(value)}", node.span)
+        checker.program.static[node] = {"signed": False}
+        return current
+    kind = arithmetic_type(checker, operator, current, value, node.span)
+    if not isinstance(kind, Unknown):
+        checker.program.static[node] = {"signed": _is_signed(kind, current, operator)}
+    return kind
+
+
+# ---------------------------------------------------------------------------------------------- unary
+
+
+def unary(checker: Checker, node: nodes.Unary) -> Type:
+    """``! ~ - * & ++ --``."""
+    return _UNARY[node.operator](checker, node)
+
+
+def _not(checker: Checker, node: nodes.Unary) -> Type:
+    decided = checker.condition(node.operand)
+    if decided is not None:
+        checker.set_constant(node, not decided)
+    return BOOL
+
+
+def _negate(checker: Checker, node: nodes.Unary) -> Type:
+    kind = checker.integer(node.operand, "the operand of -")
+    value = checker.constant(node.operand)
+    if isinstance(kind, Unknown):
+        return UNKNOWN
+    if not isinstance(value, int):
+        return INT64
+    free = isinstance(kind, Flexible)
+    try:
+        result = constant_folding.arithmetic("-", 0, value, None if free else INT64)
+    except constant_folding.FoldError as problem:
+        return checker.error(str(problem), node.span)
+    checker.set_constant(node, result)
+    return literal(result) if free else INT64
+
+
+def _complement(checker: Checker, node: nodes.Unary) -> Type:
+    kind = checker.integer(node.operand, "the operand of ~")
+    value = checker.constant(node.operand)
+    if isinstance(value, int):
+        result = constant_folding.wrap(~value, UINT64)
+        checker.set_constant(node, result)
+        return UINT64
+    return UNKNOWN if isinstance(kind, Unknown) else UINT64
+
+
+def _dereference(checker: Checker, node: nodes.Unary) -> Type:
+    kind = checker.value(node.operand)
+    if isinstance(kind, Unknown):
+        return UNKNOWN
+    known = isinstance(kind, Int | Flexible) and checker.constant(node.operand) is not None
+    if known or (isinstance(kind, Int) and kind.width == 8):
+        # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
+        checker.retyped[node.operand] = Pointer(UINT64)
+        return UINT64
+    if _is_marked_number(checker, node.operand) and isinstance(kind, Pointer):
+        checker.retyped[node.operand] = Pointer(UINT64, kind.space)
+        return UINT64
+    if not isinstance(kind, Pointer):
+        return checker.error(f"{settle(kind)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
+    if isinstance(kind.target, Void):
+        return checker.error("a void pointer cannot be followed", node.span, hints=["cast it to another pointer"])
+    from pytrace.frontend.check.rules.members import inherit, loaded
+
+    return loaded(inherit(kind.target, kind))
+
+
+def _is_marked_number(checker: Checker, node: nodes.Expr) -> bool:
+    """Whether *node* is ``kptr(…)`` or ``uptr(…)`` of a number."""
+    if not (isinstance(node, nodes.Call) and node.name in ("kptr", "uptr")):
+        return False
+    return all(isinstance(item, nodes.Expr) and is_integer(checker.settled(item)) for item in node.args)
+
+
+def _address(checker: Checker, node: nodes.Unary) -> Type:
+    target = node.operand
+    if isinstance(target, nodes.Variable):
+        state = checker.scope.find(target.name)
+        if state is not None:
+            state.assigned = True
+        kind = checker.value(target)
+    elif isinstance(target, nodes.MapRef | nodes.MapIndex):
+        kind = checker.value(target)
+    else:
+        checker.value(target)
+        return checker.error("& needs a variable or a map", node.span)
+    return UNKNOWN if isinstance(kind, Unknown) else Pointer(settle(kind), AddressSpace.BPF)
+
+
+def _step(checker: Checker, node: nodes.Unary) -> Type:
+    target = node.operand
+    change: Type = COUNTING if node.operator == "++" else INT64
+    if isinstance(target, nodes.Variable):
+        return _step_variable(checker, node, target, change)
+    if isinstance(target, nodes.MapRef):
+        state = expressions.use_scalar(checker, target)
+    elif isinstance(target, nodes.MapIndex):
+        state = expressions.use_keyed(checker, target)
+    else:
+        checker.value(target)
+        return checker.error(f"{node.operator} needs a variable or a map", node.span)
+    if state is None:
+        return UNKNOWN
+    current = state.value.type
+    if isinstance(current, Pointer):
+        change = current
+    checker.put_map(state.name, state.value, change, node.span, "value")
+    checker.program.types[target] = state.value.type
+    return state.value.type
+
+
+def _step_variable(checker: Checker, node: nodes.Unary, target: nodes.Variable, change: Type) -> Type:
+    current = checker.value(target)
+    state = checker.scope.find(target.name)
+    if state is None:
+        return UNKNOWN
+    if isinstance(current, Pointer):
+        change = current
+    elif isinstance(current, Int) and state.slot.fixed is not None:
+        # A declared variable keeps its width: the step wraps around as in C.
+        change = current
+    elif not is_condition(current):
+        return checker.error(f"{node.operator} needs an integer, not {settle(current)}", node.span)
+    checker.put(state, change, node.span)
+    return state.slot.type
+
+
+_UNARY = {
+    "!": _not,
+    "~": _complement,
+    "-": _negate,
+    "*": _dereference,
+    "&": _address,
+    "++": _step,
+    "--": _step,
+}

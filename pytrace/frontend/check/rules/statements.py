@@ -1,0 +1,445 @@
+"""Rules of statements and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.builtin_row import Builtin, Mode
+from pytrace.core.source import Span
+from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
+from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, TAKEN_OUT, look, undefined_map
+from pytrace.frontend.check.inference.scopes import declare_new
+from pytrace.frontend.check.inference.slots import flexible_string
+from pytrace.frontend.check.inference.type_names import resolve
+from pytrace.frontend.check.rules import calls, expressions, operators
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+    from pytrace.frontend.check.inference.slots import MapState
+
+MAX_UNROLL = 100
+
+
+# ---------------------------------------------------------------------------------------------- blocks
+
+
+def check_block(checker: Checker, block: nodes.Block, *, wanted: bool) -> Type:
+    """The statements of a block in a scope of its own; its value's type when the value is *wanted*, else VOID."""
+    with checker.block():
+        return check_body(checker, block, wanted=wanted)
+
+
+def check_body(checker: Checker, block: nodes.Block, *, wanted: bool) -> Type:
+    """Like :func:`check_block`, in the present scope."""
+    for at, statement in enumerate(block.statements):
+        check_statement(checker, statement)
+        if _ends(checker, statement):
+            rest: list[nodes.Stmt | nodes.Expr] = list(block.statements[at + 1 :])
+            if block.value is not None:
+                rest.append(block.value)
+            if rest:
+                checker.warn("this is never reached", rest[0].span)
+                checker.program.dead.update(rest)
+                _unreached(checker, rest)
+            return UNKNOWN if wanted else VOID
+    if block.value is None:
+        return checker.error("this block has no value at its end", block.span) if wanted else VOID
+    if not wanted:
+        effect(checker, block.value)
+        return VOID
+    return checker.value(block.value)
+
+
+def _unreached(checker: Checker, rest: list[nodes.Stmt | nodes.Expr]) -> None:
+    def check() -> None:
+        with checker.block():
+            for item in rest:
+                if isinstance(item, nodes.Stmt):
+                    check_statement(checker, item)
+                else:
+                    effect(checker, item)
+
+    look(checker, NEVER_REACHED, check)
+
+
+def _ends(checker: Checker, statement: nodes.Stmt) -> bool:
+    if isinstance(statement, nodes.Return | nodes.Break | nodes.Continue):
+        return True
+    if not isinstance(statement, nodes.ExprStmt):
+        return False
+    row = checker.program.calls.get(statement.value)
+    return isinstance(row, Builtin) and row.name == "exit"
+
+
+def check_statement(checker: Checker, node: nodes.Stmt) -> None:
+    """One statement."""
+    STATEMENTS[type(node)](checker, node)
+
+
+# ---------------------------------------------------------------------------------------------- effects
+
+
+def _expression(checker: Checker, node: nodes.ExprStmt) -> None:
+    effect(checker, node.value)
+    if node.value in checker.program.dead:
+        checker.program.dead.add(node)
+
+
+def effect(checker: Checker, node: nodes.Expr) -> None:
+    """An expression that is made for its effect."""
+    rule = _EFFECTS.get(type(node))
+    if rule is not None:
+        checker.program.types[node] = VOID
+        rule(checker, node)
+    elif isinstance(node, nodes.Unary) and node.operator in ("++", "--"):
+        checker.value(node)
+    else:
+        checker.value(node)
+        if not isinstance(checker.program.types[node], Unknown):
+            checker.warn("the value of this is not used", node.span, hints=["write _ = … to say that you mean it"])
+
+
+def _call_effect(checker: Checker, node: nodes.Call) -> None:
+    kind = calls.call(checker, node)
+    checker.program.types[node] = kind
+    row = checker.program.calls.get(node)
+    if isinstance(row, Builtin) and row.mode is Mode.COMPILE and kind == VOID:
+        # static_assert() and the like have done their work.
+        checker.program.dead.add(node)
+    calls.warn_discarded(checker, node, kind)
+
+
+def _name_effect(checker: Checker, node: nodes.Identifier) -> None:
+    kind = expressions.identifier(checker, node)
+    checker.program.types[node] = kind
+    calls.warn_discarded(checker, node, kind)
+
+
+def _ternary_effect(checker: Checker, node: nodes.Ternary) -> None:
+    decided = checker.condition(node.condition)
+    for branch, runs in ((node.then, decided is not False), (node.other, decided is not True)):
+        if branch is not None and runs:
+            effect(checker, branch)
+        elif branch is not None:
+            look(checker, NEVER_REACHED, partial(effect, checker, branch))
+
+
+def _if_effect(checker: Checker, node: nodes.If) -> None:
+    check_if(checker, node, wanted=False)
+
+
+def _block_effect(checker: Checker, node: nodes.BlockExpr) -> None:
+    check_block(checker, node.block, wanted=False)
+
+
+_EFFECTS: dict[type[nodes.Expr], Callable[[Checker, Any], None]] = {
+    nodes.Call: _call_effect,
+    nodes.Identifier: _name_effect,
+    nodes.Ternary: _ternary_effect,
+    nodes.If: _if_effect,
+    nodes.BlockExpr: _block_effect,
+}
+
+
+# ---------------------------------------------------------------------------------------------- if
+
+
+def check_if(checker: Checker, node: nodes.If, *, wanted: bool) -> Type:
+    """``if``, as a statement or (*wanted*) as a value."""
+    decided = checker.condition(node.condition)
+    if node.comptime and decided is None:
+        if not isinstance(checker.program.types[node.condition], Unknown):
+            hints = checker.constant_hints(node.condition)
+            checker.error("this condition cannot be decided at compile time", node.condition.span, hints=hints)
+        return UNKNOWN if wanted else VOID
+    if decided is not None:
+        return _decided_if(checker, node, decided=decided, wanted=wanted)
+    then = check_block(checker, node.then, wanted=wanted)
+    if node.other is None:
+        return checker.error("an if without else has no value", node.span) if wanted else VOID
+    other = _branch(checker, node.other, wanted=wanted)
+    if not wanted:
+        return VOID
+    return expressions.common_type(checker, node, (node.then.value or node.then, then), (node.other, other))
+
+
+def _decided_if(checker: Checker, node: nodes.If, *, decided: bool, wanted: bool) -> Type:
+    chosen, left = (node.then, node.other) if decided else (node.other, node.then)
+    if left is not None:
+        look(checker, TAKEN_OUT if node.comptime else NEVER_REACHED, partial(_branch, checker, left, wanted=wanted))
+    if chosen is None:
+        return checker.error("this if has no value: its condition is false", node.span) if wanted else VOID
+    kind = _branch(checker, chosen, wanted=wanted)
+    if wanted and isinstance(chosen, nodes.Block) and not chosen.statements and chosen.value is not None:
+        value = checker.constant(chosen.value)
+        if value is not None:
+            checker.set_constant(node, value)
+    return kind
+
+
+def _branch(checker: Checker, node: nodes.Block | nodes.If, *, wanted: bool) -> Type:
+    if isinstance(node, nodes.Block):
+        return check_block(checker, node, wanted=wanted)
+    kind = check_if(checker, node, wanted=wanted)
+    checker.program.types[node] = kind
+    return kind
+
+
+# ---------------------------------------------------------------------------------------------- variables
+
+
+def _let(checker: Checker, node: nodes.Let) -> None:
+    kind = resolve(checker, node.type) if node.type is not None else None
+    given = checker.value(node.value) if node.value is not None else None
+    state = declare_new(checker, node.variable, _let_head(node), declared=True)
+    if kind is not None and (kind.aggregate or isinstance(kind, Void | Stats)):
+        checker.error(f"a variable cannot be {kind}", node.span)
+        return
+    if isinstance(kind, Unknown):
+        state.assigned = True
+        return
+    if kind is not None and flexible_string(kind):
+        # Its capacity comes from what is assigned; until then it is a string, and empty.
+        state.slot.takes(String(1), node.span)
+    elif kind is not None:
+        state.slot.fixed = kind
+    if given is None:
+        return
+    if given.aggregate or isinstance(given, Stats):
+        checker.error(f"{settle(given)} cannot be kept in a variable", node.span)
+        return
+    if kind is not None and flexible_string(kind) and not isinstance(given, String | Unknown):
+        checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
+        return
+    checker.put(state, given, node.span, known=_known(checker, node.value))
+
+
+def _known(checker: Checker, value: nodes.Expr | None) -> bool:
+    return value is not None and checker.constant(value) is not None
+
+
+def _let_head(node: nodes.Let) -> Span:
+    """``let $x`` of a declaration; all of it where a macro's parameter brought the variable in from elsewhere."""
+    inner = node.variable.span
+    if inner.source is not node.span.source or not node.span.start <= inner.start < inner.end <= node.span.end:
+        return node.span
+    return replace(node.span, end=inner.end)
+
+
+def _assign(checker: Checker, node: nodes.Assign) -> None:
+    target = node.target
+    if isinstance(target, nodes.Variable):
+        _assign_variable(checker, node, target)
+    elif isinstance(target, nodes.MapRef | nodes.MapIndex):
+        _assign_map(checker, node, target)
+    else:
+        checker.value(node.value)
+        checker.error("only variables and maps can be assigned to", target.span)
+
+
+def _assign_variable(checker: Checker, node: nodes.Assign, target: nodes.Variable) -> None:
+    given = checker.value(node.value)
+    state = checker.scope.find(target.name)
+    if given.aggregate or isinstance(given, Stats):
+        checker.error(f"{settle(given)} cannot be kept in a variable", node.value.span)
+        return
+    if node.operator != "=":
+        current = checker.value(target)
+        if state is None:
+            return
+        stored = operators.compound(checker, node, current, given)
+        fixed = state.slot.fixed
+        if isinstance(fixed, Int) and is_integer(stored):
+            # ``$x += 1`` on a declared variable wraps around as in C.
+            stored = fixed
+        checker.put(state, stored, node.span)
+        return
+    if state is None:
+        state = checker.declare(target, node.span)
+    checker.put(state, given, node.span, known=_known(checker, node.value))
+    checker.bind(target, state)
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def _assign_map(checker: Checker, node: nodes.Assign, target: nodes.MapRef | nodes.MapIndex) -> None:
+    if isinstance(target, nodes.MapRef):
+        state = expressions.use_scalar(checker, target)
+    else:
+        state = expressions.use_keyed(checker, target)
+    call = calls.aggregate_call(node.value)
+    if call is not None:
+        _assign_aggregate(checker, node, call, target, state)
+        return
+    given = checker.value(node.value)
+    if state is None:
+        return
+    if node.operator != "=":
+        current = state.value.type
+        if current.aggregate:
+            checker.error(f"{state.name} is {current}, which only its function updates", node.span)
+            return
+        given = operators.compound(checker, node, current, given)
+    elif _copies_aggregate(checker, node, state):
+        return
+    if isinstance(given, Stats):
+        checker.error(f"{given} cannot be stored", node.span)
+        return
+    checker.put_map(state.name, state.value, given, node.span, "value")
+    checker.program.types[target] = state.value.type
+
+
+def _assign_aggregate(
+    checker: Checker,
+    node: nodes.Assign,
+    call: nodes.Expr,
+    target: nodes.MapRef | nodes.MapIndex,
+    state: MapState | None,
+) -> None:
+    around, checker.aggregate = checker.aggregate, call
+    kind = checker.value(node.value)
+    checker.aggregate = around
+    if state is None:
+        return
+    if node.operator != "=":
+        checker.error(f"{settle(kind)} is updated by a plain =", node.span)
+        return
+    checker.put_map(state.name, state.value, kind, node.value.span, "value")
+    checker.program.types[target] = state.value.type
+
+
+def _copies_aggregate(checker: Checker, node: nodes.Assign, state: MapState) -> bool:
+    """Refuse ``@a = @b`` when @b is an aggregate and @a does not hold integers anyway."""
+    value = node.value
+    if not isinstance(value, nodes.MapRef | nodes.MapIndex):
+        return False
+    name = value.name if isinstance(value, nodes.MapRef) else value.map.name
+    source = checker.maps[name].value.type
+    if not source.aggregate or isinstance(state.value.type, Int | Flexible | Bool):
+        return False
+    if checker.final or not isinstance(state.value.type, Unknown):
+        signed = expressions.read_type(source)
+        checker.error(
+            f"{name} is {source}, which cannot be copied",
+            node.span,
+            hints=[f"store its present value: ({signed}){value.span.text}"] if isinstance(signed, Int) else [],
+        )
+    return True
+
+
+# ---------------------------------------------------------------------------------------------- loops
+
+
+@contextmanager
+def _loop(checker: Checker, *, callback: bool) -> Iterator[None]:
+    checker.loops += 1
+    checker.map_loops += int(callback)
+    try:
+        yield
+    finally:
+        checker.loops -= 1
+        checker.map_loops -= int(callback)
+
+
+def _for(checker: Checker, node: nodes.For) -> None:
+    if isinstance(node.source, nodes.Range):
+        kind = _range(checker, node.source)
+    elif isinstance(node.source, nodes.MapRef):
+        kind = _pairs(checker, node.source)
+    else:
+        kind = checker.error("for goes over a map or a range", node.source.span)
+    with checker.block():
+        state = declare_new(checker, node.variable, node.variable.span, loop=True)
+        checker.put(state, kind, node.variable.span)
+        checker.bind(node.variable, state)
+        with _loop(checker, callback=True):
+            check_block(checker, node.body, wanted=False)
+
+
+def _range(checker: Checker, node: nodes.Range) -> Type:
+    for end in (node.start, node.stop):
+        checker.integer(end, "an end of a range")
+    return INT64
+
+
+def _pairs(checker: Checker, node: nodes.MapRef) -> Type:
+    state = checker.map(node)
+    if state.keyed is False:
+        notes = [("used without key here", state.keyed_at)] if state.keyed_at is not None else []
+        return checker.error(f"{node.name} has no keys to go over", node.span, notes=notes)
+    key, value = state.key.type, state.value.type
+    if isinstance(key, Unknown) or isinstance(value, Unknown):
+        if checker.final:
+            return undefined_map(checker, state, node.span)
+        return UNKNOWN
+    read = expressions.read_type(value)
+    if read is None or isinstance(read, Stats):
+        return checker.error(f"a loop cannot go over a map of {value}", node.span)
+    checker.program.types[node] = value
+    return Tuple((key, read))
+
+
+def _while(checker: Checker, node: nodes.While) -> None:
+    checker.warn("while is deprecated", node.span, hints=["use for ($i : 0..N)"])
+    checker.condition(node.condition)
+    with _loop(checker, callback=False):
+        check_block(checker, node.body, wanted=False)
+
+
+def _unroll(checker: Checker, node: nodes.Unroll) -> None:
+    count = checker.constant_integer(node.count, "the number of repetitions")
+    if count is not None and not 1 <= count <= MAX_UNROLL:
+        checker.error(f"unroll repeats 1 to {MAX_UNROLL} times, not {count}", node.count.span)
+    with _loop(checker, callback=False):
+        check_block(checker, node.body, wanted=False)
+
+
+def _jump(checker: Checker, node: nodes.Break | nodes.Continue) -> None:
+    if not checker.loops:
+        word = "break" if isinstance(node, nodes.Break) else "continue"
+        checker.error(f"{word} outside of a loop", node.span)
+
+
+def _return(checker: Checker, node: nodes.Return) -> None:
+    kind = checker.value(node.value) if node.value is not None else VOID
+    if isinstance(kind, Unknown):
+        return
+    if checker.function is not None:
+        wanted = checker.function.result
+        if kind != wanted and not (kind != VOID and wanted != VOID and fits(kind, wanted)):
+            notes = [("declared here", checker.function.span)]
+            checker.error(f"{checker.function.name}() returns {wanted}, this is {settle(kind)}", node.span, notes=notes)
+    elif kind != VOID and not is_integer(kind) and not isinstance(kind, Bool):
+        checker.error(f"a probe returns an integer, not {settle(kind)}", node.span)
+
+
+def _discard(checker: Checker, node: nodes.Discard) -> None:
+    checker.value(node.value)
+
+
+def _import(checker: Checker, node: nodes.Import) -> None:
+    """What it names has been merged already; the statement itself does nothing."""
+    checker.program.dead.add(node)
+
+
+STATEMENTS: dict[type[nodes.Stmt], Callable[[Checker, Any], None]] = {
+    nodes.ExprStmt: _expression,
+    nodes.Let: _let,
+    nodes.Assign: _assign,
+    nodes.Discard: _discard,
+    nodes.For: _for,
+    nodes.While: _while,
+    nodes.Unroll: _unroll,
+    nodes.Break: _jump,
+    nodes.Continue: _jump,
+    nodes.Return: _return,
+    nodes.Import: _import,
+}
+"""Rules by node class."""

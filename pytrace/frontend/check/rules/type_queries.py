@@ -1,0 +1,104 @@
+"""Questions about types: ``sizeof``, ``offsetof``, ``typeinfo``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard
+
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.types import UINT64, Array, Enum, Field, Pointer, Struct, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal
+from pytrace.frontend.check.inference.type_names import operand_type
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+
+def size_of(checker: Checker, node: nodes.Sizeof) -> Type:
+    """``sizeof(T or expression)``."""
+    kind = operand_type(checker, node.operand)
+    if isinstance(kind, Unknown):
+        return UINT64
+    if checker.options.ahead:
+        if _of_kernel(kind, checker):
+            checker.set_fact(node, kind.size, "size", kind.kind, kind.name)
+            return UINT64
+        checker.program.static[node] = {"relies": kind}
+    checker.set_constant(node, kind.size)
+    return literal(kind.size)
+
+
+def _of_kernel(kind: Type, checker: Checker) -> TypeGuard[Struct]:
+    return isinstance(kind, Struct) and bool(kind.name) and checker.kernel.struct(kind.kind, kind.name) == kind
+
+
+def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
+    """``offsetof(T or expression, a.b[2].c)``."""
+    kind = operand_type(checker, node.operand)
+    if isinstance(kind, Unknown):
+        return UINT64
+    if isinstance(kind, Pointer) and isinstance(node.operand, nodes.Expr):
+        kind = kind.target
+    offset = 0
+    relied: list[tuple[Struct, Field]] = []
+    for step in node.path:
+        name, *indices = step.replace("]", "").split("[")
+        if name:
+            if not isinstance(kind, Struct):
+                return checker.error(f"{kind} has no member {name!r}", node.span)
+            found = kind.find(name)
+            if found is None:
+                hints = did_you_mean(name, kind.names())
+                return checker.error(f"{kind} has no member {name!r}", node.span, hints=hints)
+            if found.bit_size:
+                return checker.error(f"{name!r} is a bitfield, which has no byte offset", node.span)
+            relied.append((kind, found))
+            offset, kind = offset + found.offset, found.type
+        for text in indices:
+            if not isinstance(kind, Array) or not text.isdigit():
+                return checker.error(f"{kind} cannot be indexed by {text}", node.span)
+            kind = kind.element
+            offset += int(text) * kind.size
+    if checker.options.ahead:
+        if len(node.path) == len(relied) == 1 and "[" not in node.path[0] and _of_kernel(relied[0][0], checker):
+            struct, member = relied[0]
+            checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))
+            return UINT64
+        checker.program.static[node] = {"members": relied, "relies": kind}
+    checker.set_constant(node, offset)
+    return literal(offset)
+
+
+def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
+    """``typeinfo(x)``: a record of constants, in ``static[node]["values"]``."""
+    from pytrace.frontend.check.inference.argument_checks import unstable
+
+    if not unstable(checker, "typeinfo", node):
+        return UNKNOWN
+    kind = operand_type(checker, node.operand)
+    if isinstance(kind, Unknown):
+        return UNKNOWN
+    base, full = type_names(kind)
+    members = (
+        nodes.IntLiteral(node.span, _btf_id(checker, kind)),
+        nodes.StringLiteral(node.span, base.encode()),
+        nodes.StringLiteral(node.span, full.encode()),
+    )
+    record = nodes.RecordLiteral(node.span, ("btf_id", "base_type", "full_type"), members)
+    found = checker.value(record)
+    checker.program.static[node] = {"values": (members[0].value, members[1].value, members[2].value), "record": record}
+    return found
+
+
+def _btf_id(checker: Checker, kind: Type) -> int:
+    """Id of a type in the kernel's BTF; 0 for one that the kernel proper does not define."""
+    if isinstance(kind, Struct) and kind.name and kind.origin == "vmlinux":
+        return checker.kernel.type_id(kind.kind, kind.name)
+    if isinstance(kind, Enum) and kind == checker.kernel.enum(kind.name):
+        return checker.kernel.type_id("enum", kind.name)
+    return 0
+
+
+def type_names(kind: Type) -> tuple[str, str]:
+    """The kind of a type in one word, and its full name."""
+    return kind.tag, str(kind)

@@ -1,0 +1,222 @@
+"""Imports: other scripts, headers and compiled C that a script names, merged into one program.
+
+Paths are relative to the importing script. What an import brings comes before what the importing script says, each file
+once. Files that anybody may write to are refused: what they say would run with the rights of the tracer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics, similar
+from pytrace.core.source import Source, Span
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.expand import settings
+from pytrace.frontend.syntax import parser
+
+SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
+"""What can be imported."""
+
+
+@dataclass(slots=True)
+class _State:
+    options: CompileOptions
+    diagnostics: Diagnostics
+    seen: set[str] = field(default_factory=set)
+    c_parts: list[nodes.CPart] = field(default_factory=list)
+    items: list[nodes.RootItem] = field(default_factory=list)
+    objects: list[nodes.BpfObject] = field(default_factory=list)
+
+
+def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
+    """*program* with everything that it imports, directly or not; no import is left in it."""
+    inner = [node for probe in program.items for node in visitor.walk(probe) if isinstance(node, nodes.Import)]
+    if not inner:
+        return program
+    state = _State(options, diagnostics)
+    if program.span.source.path is not None:
+        state.seen.add(os.path.realpath(program.span.source.path))
+    _merge(program, state)
+    return replace(program, c_parts=tuple(state.c_parts), items=tuple(state.items), objects=tuple(state.objects))
+
+
+def _merge(program: nodes.Program, state: _State) -> None:
+    """Add the imports of *program*, then its own items."""
+    _inside_blocks(program, state)
+    for item in program.items:
+        if isinstance(item, nodes.Import):
+            _import(item, state)
+    state.c_parts.extend(program.c_parts)
+    state.items.extend(item for item in program.items if not isinstance(item, nodes.Import))
+
+
+def _inside_blocks(program: nodes.Program, state: _State) -> None:
+    """Imports inside a block take effect as those at the root do, where the configuration allows them."""
+    roots = {item for item in program.items if isinstance(item, nodes.Import)}
+    found = [
+        node
+        for item in program.items
+        for node in visitor.walk(item)
+        if isinstance(node, nodes.Import) and node not in roots
+    ]
+    if not found:
+        return
+    config = settings.read(program, state.options, Diagnostics())
+    for node in found:
+        if config.unstable_import_statement == "error":
+            state.diagnostics.error(
+                "an import inside a block is not allowed here",
+                node.span,
+                hints=["move it to the start of the script, or set unstable_import_statement=enable in the config"],
+            )
+            continue
+        if config.unstable_import_statement == "warn":
+            state.diagnostics.warn("import inside a block is not stable and may change", node.span)
+        _import(node, state)
+
+
+def _import(node: nodes.Import, state: _State) -> None:
+    base = node.span.source.path
+    # Names in a script without a file are relative to where it is run.
+    path = node.path if base is None else os.path.join(os.path.dirname(os.path.abspath(base)), node.path)
+    with contextlib.suppress(FileNotFoundError):
+        # That directory may have been removed.
+        path = os.path.join(os.getcwd(), path)
+    if os.path.isdir(path):
+        _directory(path, node, state)
+    elif not os.path.exists(path):
+        nearby = similar(os.path.basename(path), _names(os.path.dirname(path)))
+        hints = [f"did you mean {' or '.join(repr(name) for name in nearby)}?"] if nearby else []
+        state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
+    elif _writable(path):
+        state.diagnostics.error(
+            f"refusing to import {node.path!r}: anybody may write to it", node.span, hints=[f"chmod o-w {path}"]
+        )
+    elif not path.endswith(SUFFIXES):
+        state.diagnostics.error(
+            f"cannot import {node.path!r}", node.span, hints=[f"files end in {', '.join(SUFFIXES)}"]
+        )
+    else:
+        _file(path, node, state)
+
+
+def _directory(path: str, node: nodes.Import, state: _State) -> None:
+    """All files of a directory that can be imported, in name order, without its sub-directories."""
+    if _writable(path):
+        state.diagnostics.error(
+            f"refusing to import from {node.path!r}: anybody may write to it", node.span, hints=[f"chmod o-w {path}"]
+        )
+        return
+    for name in sorted(_names(path)):
+        inner = os.path.join(path, name)
+        if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
+            continue
+        if _writable(inner):
+            state.diagnostics.warn(f"{inner} is left out of the import: anybody may write to it", node.span)
+            continue
+        _file(inner, node, state)
+
+
+def _file(path: str, node: nodes.Import, state: _State) -> None:
+    real = os.path.realpath(path)
+    if real in state.seen:
+        return
+    state.seen.add(real)
+    if path.endswith(".h"):
+        state.c_parts.append(nodes.CPart(node.span, f'#include "{real}"'))
+    elif path.endswith(".bpf.o"):
+        _object(real, Path(real).read_bytes(), node, state)
+    elif path.endswith(".bpf.c"):
+        _compile(real, node, state)
+    else:
+        _script(path, node, state)
+
+
+def _script(path: str, node: nodes.Import, state: _State) -> None:
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape").removeprefix("\ufeff")
+    except OSError as problem:
+        state.diagnostics.error(f"cannot import {node.path!r}: {problem.strerror}", node.span)
+        return
+    program = parser.parse(Source(path, text, path), state.diagnostics)
+    configs = [item for item in program.items if isinstance(item, nodes.ConfigBlock)]
+    for item in configs:
+        state.diagnostics.error("an imported script cannot have a config block", item.head)
+    kept = tuple(item for item in program.items if not isinstance(item, nodes.ConfigBlock))
+    _merge(replace(program, items=kept), state)
+
+
+def _compile(path: str, node: nodes.Import, state: _State) -> None:
+    """Compile BPF C with the clang of the machine; its warnings become one warning at the import."""
+    import shutil
+    import subprocess
+
+    clang = shutil.which("clang")
+    if clang is None:
+        state.diagnostics.error(
+            f"importing {node.path!r} needs clang, which is not installed",
+            node.span,
+            hints=["install clang, or compile the file elsewhere and import the .bpf.o file"],
+        )
+        return
+    folders = [f"-I{folder}" for folder in state.options.include_directories]
+    rule = os.memfd_create("headers", os.MFD_CLOEXEC)
+    try:
+        wanted = f"/proc/self/fd/{rule}"
+        command = [clang, "-target", "bpf", "-g", "-O2", "-MD", "-MF", wanted, "-c", *folders, path, "-o", "-"]
+        done = subprocess.run(command, capture_output=True, check=False, pass_fds=(rule,))
+        headers = _headers(os.pread(rule, os.fstat(rule).st_size, 0), path)
+    finally:
+        os.close(rule)
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode != 0:
+        state.diagnostics.error(f"clang cannot compile {node.path!r}:\n{said}", node.span)
+        return
+    if said:
+        state.diagnostics.warn(f"clang says about {node.path!r}:\n{said}", node.span)
+    _object(path, done.stdout, node, state, headers)
+
+
+def _headers(rule: bytes, path: str) -> tuple[str, ...]:
+    """The files of a make rule (``target: file file``; spaces in names are escaped) but *path* itself."""
+    _, _, listed = rule.decode("utf-8", "surrogateescape").replace("\\\n", " ").partition(": ")
+    names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", listed) if name]
+    return tuple(name for name in dict.fromkeys(names) if name != path)
+
+
+EM_BPF = 247
+"""ELF machine number of BPF (include/uapi/linux/elf-em.h)."""
+
+
+def _object(path: str, data: bytes, node: nodes.Import, state: _State, headers: tuple[str, ...] = ()) -> None:
+    little = data[5:6] == b"\x01"
+    machine = int.from_bytes(data[18:20], "little" if little else "big")
+    if not data.startswith(b"\x7fELF") or machine != EM_BPF:
+        state.diagnostics.error(f"cannot import {node.path!r}: it is not a BPF object file", node.span)
+        return
+    state.objects.append(nodes.BpfObject(node.span, path, data, headers))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _writable(path: str) -> bool:
+    return bool(os.stat(path).st_mode & stat.S_IWOTH)
+
+
+def files(program: nodes.Program) -> list[str]:
+    """Paths of the files that *program* was made of, the script itself included."""
+    spans: list[Span] = [program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts)]
+    found = [span.source.path for span in spans if span.source.path is not None]
+    found.extend(path for item in program.objects for path in (item.path, *item.headers))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,42 @@
+"""The library: macros that are written in the language itself, in ``pytrace/stdlib``.
+
+A file is parsed when a script uses one of its macros, so scripts that use none pay nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.source import Source
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
+
+FOLDER = Path(__file__).parent.parent.parent / "stdlib"
+
+FILES: dict[str, str] = {
+    "assert": "assert.bt",
+    "container_of": "memory.bt",
+}
+"""Which file defines which macros; a test holds that this is complete."""
+
+
+def macros(name: str) -> list[nodes.Macro]:
+    """The library's macros of that name, all overloads."""
+    file = FILES.get(name)
+    return [macro for macro in load(file) if macro.name == name] if file is not None else []
+
+
+@cache
+def load(file: str) -> tuple[nodes.Macro, ...]:
+    """All macros of one library file."""
+    from pytrace.frontend.syntax import parser
+
+    path = FOLDER / file
+    source = Source(LIBRARY_PREFIX + file, path.read_text(encoding="utf-8"), str(path))
+    diagnostics = Diagnostics()
+    program = parser.parse(source, diagnostics)
+    if diagnostics.failed:
+        raise InternalError(f"{file}: {diagnostics.errors[0].message}")
+    return tuple(item for item in program.items if isinstance(item, nodes.Macro))

@@ -1,0 +1,332 @@
+"""Macro expansion: macros of the script and of the library, and object-like macros of the C part.
+
+Expansion is hygienic: variables of a macro's body are renamed, and the body cannot touch the caller's variables and
+maps but through its parameters. Nodes of a body get :class:`~pytrace.core.source.ExpandedSpan` spans, so that
+every message about them shows the calls around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pytrace.base.fast_dataclass import dataclass, field, fields, replace
+from pytrace.core.builtins import builtin
+from pytrace.core.diagnostics import Diagnostics, Note
+from pytrace.core.source import ExpandedSpan, Span
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
+from pytrace.frontend.check.inference.checker import Definitions
+from pytrace.frontend.check.inference.slots import HYGIENE
+from pytrace.frontend.check.inference.tree_depth import run_deep
+from pytrace.frontend.expand import library
+
+N = TypeVar("N", bound=nodes.Node)
+Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
+
+def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagnostics) -> nodes.Program:
+    """*program* without macros and without uses of them."""
+    expander = _Expander(program, definitions, diagnostics)
+    expander.check_duplicates()
+
+    def run() -> nodes.Program:
+        items = [expander.root(item) for item in program.items if not isinstance(item, nodes.Macro)]
+        return replace(program, items=tuple(items))
+
+    return run_deep(run, program, diagnostics, program.span)
+
+
+# ---------------------------------------------------------------------------------------------- scopes of expansion
+
+
+@dataclass(frozen=True, slots=True)
+class _Expansion:
+    """One use of a macro: what its parameters stand for."""
+
+    macro: nodes.Macro
+    call: Span
+    number: int
+    outer: _Expansion | None
+    names: dict[str, nodes.Expr | nodes.TypeExpr] = field(default_factory=dict)
+    variables: dict[str, nodes.Variable] = field(default_factory=dict)
+    maps: dict[str, nodes.MapRef] = field(default_factory=dict)
+
+    @property
+    def library(self) -> bool:
+        """True when the macro is one of the library."""
+        return _in_library(self.macro)
+
+    def chain(self) -> list[nodes.Macro]:
+        """The macros that are being expanded, innermost first."""
+        found, at = [self.macro], self.outer
+        while at is not None:
+            found.append(at.macro)
+            at = at.outer
+        return found
+
+    def span(self, span: Span) -> Span:
+        """A span of the macro's body, as it stands in the program."""
+        return ExpandedSpan(span.source, span.start, span.end, self.call)
+
+
+def _in_library(macro: nodes.Macro) -> bool:
+    return macro.span.source.name.startswith(LIBRARY_PREFIX)
+
+
+def _kinds(macro: nodes.Macro) -> tuple[type[nodes.Expr], ...]:
+    return tuple(type(parameter) for parameter in macro.parameters)
+
+
+class _Expander:
+    def __init__(self, program: nodes.Program, definitions: Definitions, diagnostics: Diagnostics) -> None:
+        self.definitions = definitions
+        self.diagnostics = diagnostics
+        self.functions = {item.name for item in program.items if isinstance(item, nodes.Function)}
+        self.macros: dict[str, list[nodes.Macro]] = {}
+        for item in program.items:
+            if isinstance(item, nodes.Macro):
+                self.macros.setdefault(item.name, []).append(item)
+        self.number = 0
+        self.c_names: list[str] = []
+
+    def check_duplicates(self) -> None:
+        """Two macros of one name must differ in number or kind of parameters."""
+        for overloads in self.macros.values():
+            for at, macro in enumerate(overloads):
+                twin = next((other for other in overloads[:at] if _kinds(other) == _kinds(macro)), None)
+                if twin is not None:
+                    self.diagnostics.error(
+                        f"the macro {macro.name!r} is defined already with the same parameters",
+                        macro.head,
+                        notes=[Note("first defined here", twin.head)],
+                    )
+                self._check_parameters(macro)
+
+    def _check_parameters(self, macro: nodes.Macro) -> None:
+        seen: set[str] = set()
+        for parameter in macro.parameters:
+            text = parameter.span.text
+            if text in seen:
+                self.diagnostics.error(f"the parameter {text} appears twice", parameter.span)
+            seen.add(text)
+
+    # ---------------------------------------------------------------------------------------- trees
+
+    def root(self, item: nodes.RootItem) -> nodes.RootItem:
+        """A root item with all macros in it expanded."""
+        found = self.node(item, None)
+        assert isinstance(found, nodes.Probe | nodes.Function | nodes.MapDecl | nodes.ConfigBlock | nodes.Import)
+        return found
+
+    def node(self, node: nodes.Node, scope: _Expansion | None) -> nodes.Node:
+        """*node* in *scope*: a fresh tree inside an expansion; outside, the same one where nothing changes."""
+        rule: Callable[[_Expander, Any, _Expansion | None], nodes.Node] | None = _RULES.get(type(node))
+        return rule(self, node, scope) if rule is not None else self.plain(node, scope)
+
+    def plain(self, node: nodes.Node, scope: _Expansion | None, **changes: Any) -> nodes.Node:
+        """*node* over its expanded children."""
+        values: dict[str, Any] = {}
+        for name in visitor.child_fields(type(node)):
+            old = getattr(node, name)
+            new = self._field(old, scope)
+            if new is not old:
+                values[name] = new
+        values.update(changes)
+        if scope is not None:
+            for item in fields(node):
+                old = getattr(node, item.name)
+                if isinstance(old, Span):
+                    values[item.name] = scope.span(old)
+        return replace(node, **values) if values or scope is not None else node
+
+    def _field(self, value: Any, scope: _Expansion | None) -> Any:
+        if isinstance(value, nodes.Node):
+            return self.node(value, scope)
+        if isinstance(value, tuple):
+            new = tuple(self.node(item, scope) if isinstance(item, nodes.Node) else item for item in value)
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+        return value
+
+    # ---------------------------------------------------------------------------------------- names
+
+    def variable(self, node: nodes.Variable, scope: _Expansion | None) -> nodes.Node:
+        """A variable: the caller's through a parameter, or one of the body under another name."""
+        if scope is None:
+            return node
+        given = scope.variables.get(node.name)
+        if given is not None:
+            return visitor.copy(given)
+        return nodes.Variable(scope.span(node.span), f"{node.name}{HYGIENE}{scope.number}")
+
+    def map(self, node: nodes.MapRef, scope: _Expansion | None) -> nodes.Node:
+        """A map; the body of a macro knows only those that it was given."""
+        if scope is None:
+            return node
+        given = scope.maps.get(node.name)
+        if given is not None:
+            return visitor.copy(given)
+        self.diagnostics.error(
+            f"the macro {scope.macro.name!r} cannot use {node.name}, which is not one of its parameters",
+            scope.span(node.span),
+            hints=[f"add {node.name} to the parameters and pass the map"],
+        )
+        return nodes.MapRef(scope.span(node.span), node.name)
+
+    def identifier(self, node: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
+        """A bare name: a parameter, a macro without arguments, a C macro, or left alone."""
+        if scope is not None and node.name in scope.names:
+            return visitor.copy(scope.names[node.name])
+        macro = self._choose(node.name, (), scope)
+        if macro is not None:
+            return self._use(macro, node.span if scope is None else scope.span(node.span), (), scope)
+        if builtin(node.name) is None and node.name not in self.c_names:
+            found = self.definitions.macro(node.name)
+            if found is not None:
+                return self._c_macro(node, found, scope)
+        return self.plain(node, scope)
+
+    def _c_macro(self, node: nodes.Identifier, found: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
+        self.c_names.append(node.name)
+        place = node.span if scope is None else scope.span(node.span)
+        result = self.node(_at(found, place), None)
+        self.c_names.pop()
+        return result
+
+    def named_type(self, node: nodes.NamedType, scope: _Expansion | None) -> nodes.Node:
+        """A type name, which may be a parameter of the macro."""
+        given = scope.names.get(node.name) if scope is not None else None
+        if isinstance(given, nodes.TypeExpr):
+            return visitor.copy(given)
+        if isinstance(given, nodes.Identifier):
+            return nodes.NamedType(given.span, given.name)
+        return self.plain(node, scope)
+
+    def about(self, node: nodes.Sizeof | nodes.TypeofExpr, scope: _Expansion | None) -> nodes.Node:
+        """A question about a type: a bare name is a parameter or the name of a type, never a macro."""
+        operand = node.operand
+        if not isinstance(operand, nodes.Identifier) or (scope is not None and operand.name in scope.names):
+            return self.plain(node, scope)
+        return self.plain(node, scope, operand=self._bare(operand, scope))
+
+    def _bare(self, operand: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
+        """A name in the place of a type: C macros may stand for values or types, macros of the language do not."""
+        if self._choose(operand.name, (), scope) is None:
+            return self.node(operand, scope)
+        return operand if scope is None else replace(operand, span=scope.span(operand.span))
+
+    def offset(self, node: nodes.Offsetof, scope: _Expansion | None) -> nodes.Node:
+        """``offsetof``, whose path may start with a parameter that stands for members."""
+        path: list[str] = []
+        for step in node.path:
+            given = scope.names.get(step) if scope is not None else None
+            path.extend(_members(given) if isinstance(given, nodes.Identifier | nodes.FieldAccess) else [step])
+        return self.plain(node, scope, path=tuple(path))
+
+    # ---------------------------------------------------------------------------------------- calls
+
+    def call(self, node: nodes.Call, scope: _Expansion | None) -> nodes.Node:
+        """A call of a macro; calls of anything else only have their arguments expanded."""
+        macro = self._choose(node.name, node.args, scope)
+        place = node.span if scope is None else scope.span(node.span)
+        if macro is not None:
+            return self._use(macro, place, node.args, scope)
+        known = self._overloads(node.name, scope)
+        if known and builtin(node.name) is None and node.name not in self.functions:
+            self._misfit(node.name, known, node.args, place)
+        return self.plain(node, scope)
+
+    def _overloads(self, name: str, scope: _Expansion | None) -> list[nodes.Macro]:
+        own = [] if scope is not None and scope.library else self.macros.get(name, [])
+        return [*own, *library.macros(name)]
+
+    def _choose(self, name: str, args: Arguments, scope: _Expansion | None) -> nodes.Macro | None:
+        """The overload that takes *args*: the one whose parameters are most particular, the script's before the
+        library's.
+        """
+        best, most = None, -1
+        for macro in self._overloads(name, scope):
+            score = _match(macro, args, scope)
+            if score > most:
+                best, most = macro, score
+        return best
+
+    def _misfit(self, name: str, known: list[nodes.Macro], args: Arguments, place: Span) -> None:
+        macro = known[0]
+        same = next((item for item in known if len(item.parameters) == len(args)), None)
+        if same is None:
+            counts = " or ".join(sorted({str(len(item.parameters)) for item in known}))
+            message = f"the macro {name!r} takes {counts} arguments, not {len(args)}"
+        else:
+            macro = same
+            wanted = ", ".join(parameter.span.text for parameter in macro.parameters)
+            message = f"these arguments do not fit the macro {name}({wanted}): $ needs a variable, @ a map"
+        self.diagnostics.error(message, place, notes=[Note("defined here", macro.head)])
+
+    def _use(self, macro: nodes.Macro, place: Span, args: Arguments, scope: _Expansion | None) -> nodes.Node:
+        if scope is not None and macro in scope.chain():
+            chain = [item.name for item in reversed(scope.chain())]
+            names = " → ".join((*chain, macro.name))
+            self.diagnostics.error(f"the macro {macro.name!r} uses itself: {names}", place)
+            return nodes.IntLiteral(place, 0)
+        self.number += 1
+        inner = _Expansion(macro, place, self.number, scope)
+        for parameter, arg in zip(macro.parameters, args, strict=True):
+            given = self.node(arg, scope)
+            if isinstance(parameter, nodes.Variable) and isinstance(given, nodes.Variable):
+                inner.variables[parameter.name] = given
+            elif isinstance(parameter, nodes.MapRef) and isinstance(given, nodes.MapRef):
+                inner.maps[parameter.name] = given
+            elif isinstance(parameter, nodes.Identifier) and isinstance(given, nodes.Expr | nodes.TypeExpr):
+                inner.names[parameter.name] = given
+        body = self.node(macro.body, inner)
+        assert isinstance(body, nodes.Block)
+        if not body.statements and body.value is not None:
+            return body.value
+        return nodes.BlockExpr(body.span, body)
+
+
+def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int:
+    """How well *args* fit: -1 not at all, else the number of parameters that ask for their very kind."""
+    if len(args) != len(macro.parameters):
+        return -1
+    score = 0
+    for parameter, arg in zip(macro.parameters, args, strict=True):
+        if isinstance(parameter, nodes.Identifier):
+            continue
+        given: nodes.Node = arg
+        if isinstance(arg, nodes.Identifier) and scope is not None:
+            given = scope.names.get(arg.name, arg)
+        if not isinstance(given, type(parameter)):
+            return -1
+        score += 1
+    return score
+
+
+def _members(node: nodes.Expr) -> list[str]:
+    if isinstance(node, nodes.FieldAccess):
+        return [*_members(node.base), node.name]
+    return [node.name] if isinstance(node, nodes.Identifier) else []
+
+
+def _at(tree: N, span: Span) -> N:
+    """A copy of *tree* in which every node stands at *span*."""
+
+    def place(node: nodes.Node) -> nodes.Node:
+        changes = {item.name: span for item in fields(node) if isinstance(getattr(node, item.name), Span)}
+        return replace(node, **changes)
+
+    result = visitor.rebuild(tree, place)
+    assert isinstance(result, type(tree))
+    return result
+
+
+_RULES: dict[type[nodes.Node], Callable[[_Expander, Any, _Expansion | None], nodes.Node]] = {
+    nodes.Variable: _Expander.variable,
+    nodes.MapRef: _Expander.map,
+    nodes.Identifier: _Expander.identifier,
+    nodes.NamedType: _Expander.named_type,
+    nodes.Sizeof: _Expander.about,
+    nodes.TypeofExpr: _Expander.about,
+    nodes.Offsetof: _Expander.offset,
+    nodes.Call: _Expander.call,
+}

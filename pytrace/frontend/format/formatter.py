@@ -1,0 +1,127 @@
+"""The formatter of ``--fmt``.
+
+It works on the tokens, so that numbers, strings, parentheses and comments stay as they were written, and changes only
+what is between them:
+
+- four spaces for each block; one statement a line; a block's brace stands at the end of its header's line;
+- a value's block (``$a = if (c) { 1 } else { 2 }``) stays on one line when it was on one;
+- blanks around binary operators, behind commas, behind ``if`` and its kin; none behind unary operators and inside
+  brackets;
+- a line break inside a statement stays where it was, with one level of indentation more;
+- up to one empty line stays; probes, macros and functions have one around them;
+- attach points share a line of up to 100 columns, else each has its own; a long predicate has its own as well;
+- ``;`` is put between statements, and behind assignments, declarations and jumps that lack it.
+
+Comments stay where they were: alone on a line, or behind what they follow.  C parts stay as they are.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.source import Source
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.format.item_printer import ItemPrinter
+from pytrace.frontend.format.lines import Lines
+from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax.parser import Piece
+
+_WIDTH = 100
+_BODIES = (nodes.Probe, nodes.Macro, nodes.Function)
+
+
+def format_source(source: Source, diagnostics: Diagnostics) -> str:
+    """The script in the one style, its lines ended by ``\\n``; unchanged when it has syntax errors, which are recorded.
+
+    Raises InternalError when the result would not mean the same, which is checked.
+    """
+    known = len(diagnostics.errors)
+    if "\r\n" in source.text:
+        text = format_source(Source(source.name, source.text.replace("\r\n", "\n")), diagnostics)
+        return source.text if len(diagnostics.errors) > known else text
+    program, pieces, comments = parser.parse_pieces(source, diagnostics)
+    if len(diagnostics.errors) > known:
+        return source.text
+    ended = _ended(source, pieces)
+    if ended is not None:
+        # Now it is known of more of them where statements end, and which are statements.
+        return format_source(ended, Diagnostics())
+    text = _Formatter(source, program, comments).run(pieces)
+    again = Diagnostics()
+    if not visitor.same(parser.parse(Source(source.name, text), again), program) or again.items:
+        raise InternalError("the formatted script does not mean the same")
+    return text
+
+
+def _ended(source: Source, pieces: list[Piece]) -> Source | None:
+    """The script with semicolons behind the statements that another one follows; None when they are all there."""
+    structures = [piece.structure for piece in pieces if piece.structure is not None]
+    before = [found.tokens[index - 1] for found in structures for index in sorted(found.unended)]
+    if not before:
+        return None
+    # A block is the end of a statement that needs none, or of a value: that is seen once those before it have theirs.
+    places = [token.span.end for token in before if token.type != "RBRACE"] or [token.span.end for token in before]
+    bounds = [0, *places, len(source.text)]
+    return Source(source.name, ";".join(source.text[a:b] for a, b in pairwise(bounds)))
+
+
+class _Formatter:
+    """One run over a script."""
+
+    def __init__(self, source: Source, program: nodes.Program, comments: dict[int, int]) -> None:
+        self.source = source
+        self.program = program
+        self.lines = Lines(source.text, sorted(comments.items()))
+
+    def run(self, pieces: list[Piece]) -> str:
+        lines = self.lines
+        before: Piece | None = None
+        for piece in pieces:
+            start = piece.head.start
+            apart = before is not None and (isinstance(before.node, _BODIES) or isinstance(piece.node, _BODIES))
+            lines.between(start, blank=apart)
+            self._piece(piece)
+            before = piece
+        lines.between(len(self.source.text), blank=False, end=True)
+        return lines.text()
+
+    def _piece(self, piece: Piece) -> None:
+        lines = self.lines
+        node = piece.node
+        if isinstance(node, nodes.CPart):
+            lines.write_verbatim(node.text, node.span.end)
+            return
+        assert piece.structure is not None
+        if isinstance(node, nodes.Probe):
+            self._attach_points(node)
+            self._predicate_line(node)
+        else:
+            lines.write(piece.head.text)
+            lines.passed(piece.head.end)
+        ItemPrinter(lines, piece.structure).run()
+
+    def _predicate_line(self, node: nodes.Probe) -> None:
+        """Go to a new line when the predicate has no room behind the last attach point."""
+        if node.predicate is None:
+            return
+        width = len("".join(node.predicate.span.text.split()))
+        if self.lines.column + width > _WIDTH:
+            self.lines.trailing_comments(node.predicate.span.start)
+            self.lines.break_line()
+
+    def _attach_points(self, node: nodes.Probe) -> None:
+        lines = self.lines
+        texts = [f"{point.name}={point.text}" if point.name else point.text for point in node.attach_points]
+        commented = lines.comment_before(node.attach_points[-1].span.start)
+        split = commented or len(", ".join(texts)) > _WIDTH
+        for index, (point, text) in enumerate(zip(node.attach_points, texts, strict=True)):
+            last = index == len(texts) - 1
+            lines.comments_to(point.span.start, 0)
+            lines.write(text if last else text + ",")
+            lines.passed(point.span.end)
+            if not last and split:
+                lines.trailing_comments(node.attach_points[index + 1].span.start)
+                lines.break_line()
+            elif not last:
+                lines.space()

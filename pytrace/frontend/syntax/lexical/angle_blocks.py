@@ -1,0 +1,149 @@
+"""Where ``< … >`` is a block and where ``<`` and ``>`` compare: the rule of docs/language.md.
+
+``<`` opens a block where a block is due or where no operand stands in front of it.  ``>`` closes the innermost
+block only when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no
+operand in front of it, or what follows cannot be its right operand.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from pytrace.base.lazy_regex import late
+from pytrace.frontend.syntax.lexical.lexer import LAYOUT, skip_layout
+
+_OPERAND_CHARS = frozenset('$@("!~{0123456789')
+_WORD = late(r"[A-Za-z_][A-Za-z0-9_]*")
+_BEHIND_WORD = late(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
+_WILD_POINT = late(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
+_CONDITION_BLOCK = late(
+    r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b"
+)
+_BRACKETS = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
+_ASSIGNMENT = late(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
+_TARGET = late(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")
+
+_NO_OPERAND = frozenset(
+    {"else", "for", "while", "unroll", "let", "return", "break", "continue", "macro", "fn", "import", "config",
+     "struct", "union", "enum"}
+)  # fmt: skip
+"""Words that can only stand behind a finished block."""
+_OPERAND_WORDS = frozenset({"true", "false", "sizeof", "offsetof", "typeinfo", "comptime"})
+_BARE_PROBES = frozenset({"begin", "end"})
+
+
+class Place(Enum):
+    """What surrounds the block that ``>`` may close."""
+
+    ITEM = "item"
+    """It is the body of a probe, macro or function: another root item may follow."""
+    STATEMENT = "statement"
+    """It is nested: a statement of the block around it may follow."""
+
+
+def may_close(text: str, after: int, place: Place, *, ternary: bool, effect: bool) -> bool:
+    """Whether ``>`` closes its block, given that an operand stands in front of it.
+
+    *after* is the offset behind ``>``. *ternary*: a ``?`` of the same statement waits for its ``:``. *effect*: the
+    statement so far is nothing but a call or ``++``/``--``, which nobody compares.
+    """
+    at = skip_layout(text, after)
+    if at >= len(text):
+        return True
+    char = text[at]
+    word = _WORD.match(text, at)
+    if word is not None:
+        return _word_closes(text, word, place, ternary=ternary, effect=effect)
+    if char == "*" and not ternary and _WILD_POINT.match(text, at):
+        return True
+    if char in "+-&":
+        operand = text.startswith(char * 2, at) if char == "+" else not text.startswith(("&&", "-=", "&=", "->"), at)
+        return not operand or (effect and place is Place.STATEMENT and text.startswith(("++", "--"), at))
+    if char == "*" or char == "!":
+        return text.startswith("=", at + 1)
+    if char not in _OPERAND_CHARS:
+        return True
+    if place is Place.STATEMENT and char in "$@":
+        return effect or starts_assignment(text, at)
+    return place is Place.STATEMENT and effect and char == "{"
+
+
+def _word_closes(text: str, match: re.Match[str], place: Place, *, ternary: bool, effect: bool) -> bool:
+    word = match.group()
+    if word in _NO_OPERAND:
+        return True
+    if word in _OPERAND_WORDS:
+        return False
+    if word == "if":
+        return place is Place.STATEMENT
+    if place is Place.STATEMENT:
+        return effect or (word == "_" and starts_assignment(text, match.start()))
+    return starts_probe(text, match.start(), ternary=ternary)
+
+
+def starts_probe(text: str, at: int, *, ternary: bool = False, statement: bool = False) -> bool:
+    """Whether the head of a probe begins at the word at *at*, where an operand could stand as well.
+
+    *ternary*: a colon may belong to a ``?``. *statement*: a statement could begin there as well, so that ``name=`` and
+    ``end /`` are no beginnings.
+    """
+    word = _WORD.match(text, at)
+    if word is None:
+        return False
+    if not ternary and _WILD_POINT.match(text, at):
+        return True
+    behind = _BEHIND_WORD.match(text, word.end())
+    if behind is None:
+        return False
+    if behind.lastgroup == "colon":
+        return not ternary
+    if statement:
+        return behind.group("open") == "{"
+    if behind.lastgroup == "name":
+        return True
+    if word.group().lower() in _BARE_PROBES:
+        return True
+    return behind.group("open") == "{"
+
+
+def starts_assignment(text: str, at: int) -> bool:
+    """Whether a variable or map at *at*, with its keys, is assigned to."""
+    target = _TARGET.match(text, at)
+    if target is None:
+        return False
+    end = skip_layout(text, target.end())
+    while text[end : end + 1] == "[":
+        end = skip_layout(text, _balanced(text, end))
+    return _ASSIGNMENT.match(text, end) is not None
+
+
+def compares_condition(text: str, after: int) -> bool:
+    """Whether the ``<`` behind the condition of an ``if`` so far compares: an operand and then a ``{`` follow.
+
+    *after* is the offset behind ``<``.
+    """
+    at = after
+    while True:
+        bracket = _BRACKETS.search(text, at)
+        end = bracket.start() if bracket else len(text)
+        stop = _CONDITION_BLOCK.search(text, at, end)
+        if stop is not None:
+            return stop.group() == "{" and bool(text[after : stop.start()].strip())
+        if bracket is None or bracket.group() in ")]":
+            return False
+        at = _balanced(text, bracket.start()) if bracket.group() in "([" else bracket.end()
+
+
+def _balanced(text: str, at: int) -> int:
+    """The offset behind the bracket that closes the one at *at*, or the end of the text."""
+    depth = 0
+    for match in _BRACKETS.finditer(text, at):
+        piece = match.group()
+        if piece in ("(", "["):
+            depth += 1
+        elif piece in (")", "]"):
+            depth -= 1
+            if depth <= 0:
+                return match.end()
+    return len(text)

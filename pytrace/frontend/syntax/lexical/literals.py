@@ -1,0 +1,181 @@
+"""The values of number and string literals."""
+
+from __future__ import annotations
+
+import re
+
+from pytrace.base.lazy_regex import late
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Span
+
+_MAX = (1 << 64) - 1
+_HEX = re.compile(r"0[xX]([0-9A-Fa-f_]*)(.*)", re.DOTALL)
+_DECIMAL = re.compile(r"([0-9][0-9_]*)(?:[eE]([0-9][0-9_]*))?(.*)", re.DOTALL)
+_DURATIONS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60 * 1_000_000_000,
+    "h": 3_600 * 1_000_000_000,
+    "d": 86_400 * 1_000_000_000,
+}
+_C_LIMITS = {"u": (1 << 32) - 1, "l": (1 << 63) - 1, "ll": (1 << 63) - 1, "ul": _MAX, "ull": _MAX}
+_C_SUFFIX = late(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
+_MAX_DIGITS = 64
+
+
+class _Wrong(Exception):  # noqa: N818 - control flow
+    """A literal that has no value; *start* and *end* are relative to it."""
+
+    def __init__(self, message: str, start: int, end: int, *hints: str) -> None:
+        super().__init__(message)
+        self.message, self.start, self.end, self.hints = message, start, end, hints
+
+
+def decode_integer(text: str, span: Span, diagnostics: Diagnostics, *, in_c: bool = False) -> int:
+    """The value of an integer literal; 0 when it is wrong, which is then recorded.
+
+    *in_c*: it stands in a C macro, where suffixes may be in any order and hexadecimal numbers have them too.
+    """
+    try:
+        return _integer(_C_SUFFIX.sub("", text) if in_c else text)
+    except _Wrong as wrong:
+        place = Span(span.source, span.start + wrong.start, span.start + wrong.end)
+        diagnostics.error(f"syntax: {wrong.message}", place, hints=wrong.hints)
+        return 0
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise _too_large(text)
+    match = _HEX.fullmatch(text)
+    if match:
+        return _hexadecimal(text, match)
+    match = _DECIMAL.fullmatch(text)
+    if match is None:  # the lexer only hands in texts that start with a digit
+        raise _Wrong(f"'{text}' is not a number", 0, len(text))
+    digits, exponent, suffix = match.group(1), match.group(2), match.group(3)
+    _check_separator(digits, 0)
+    if exponent is not None:
+        _check_separator(exponent, match.start(2))
+        value = _scientific(text, digits, exponent)
+    else:
+        value = _plain(digits)
+    value = _suffixed(value, suffix, match.start(3), text)
+    if value > _MAX:
+        raise _too_large(text)
+    return value
+
+
+def _too_large(text: str) -> _Wrong:
+    return _Wrong("the number does not fit into 64 bits", 0, len(text), f"the largest number is {_MAX}")
+
+
+def _check_separator(digits: str, offset: int) -> None:
+    if digits.endswith("_"):
+        end = offset + len(digits)
+        raise _Wrong("'_' at the end of a number", end - 1, end, "'_' may stand between digits only")
+
+
+def _hexadecimal(text: str, match: re.Match[str]) -> int:
+    digits, suffix = match.group(1), match.group(2)
+    if suffix:
+        raise _Wrong(f"invalid suffix '{suffix}' of a hexadecimal number", match.start(2), len(text))
+    if not digits.strip("_"):
+        raise _Wrong("hexadecimal number without digits", 0, len(text))
+    _check_separator(digits, 2)
+    value = int(digits.replace("_", ""), 16)
+    if value > _MAX:
+        raise _too_large(text)
+    return value
+
+
+def _plain(digits: str) -> int:
+    plain = digits.replace("_", "")
+    if plain[0] != "0":
+        return int(plain)
+    bad = next((at for at, digit in enumerate(digits) if digit in "89"), None)
+    if bad is not None:
+        raise _Wrong(f"'{digits[bad]}' is not an octal digit", bad, bad + 1, "a number that starts with 0 is octal")
+    return int(plain, 8)
+
+
+def _scientific(text: str, digits: str, exponent: str) -> int:
+    if len(digits) != 1 or digits == "0":
+        raise _Wrong(f"'{digits}' before the exponent is not one digit from 1 to 9", 0, len(digits))
+    power = int(exponent.replace("_", ""))
+    if power > 20:
+        raise _too_large(text)
+    return int(digits) * int(10**power)
+
+
+def _suffixed(value: int, suffix: str, offset: int, text: str) -> int:
+    if not suffix:
+        return value
+    factor = _DURATIONS.get(suffix)
+    if factor is not None:
+        if value * factor > _MAX:
+            raise _Wrong("the duration does not fit into 64 bits of nanoseconds", 0, len(text))
+        return value * factor
+    limit = _C_LIMITS.get(suffix.lower())
+    if limit is None:
+        hints = ("binary numbers are not part of scripts: write hexadecimal",) if suffix[0] in "bB" else ()
+        raise _Wrong(
+            f"invalid suffix '{suffix}' of a number", offset, len(text),
+            *(hints or ("suffixes are ns us ms s m h d for durations, and u l ul ll ull",)),
+        )  # fmt: skip
+    if value > limit:
+        raise _Wrong(f"the number does not fit into the type that its suffix '{suffix}' names", 0, len(text))
+    return value
+
+
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", re.DOTALL)
+_SIMPLE = {"n": b"\n", "t": b"\t", "r": b"\r", '"': b'"', "\\": b"\\"}
+
+
+def decode_string(body: str, span: Span, start: int, diagnostics: Diagnostics) -> bytes:
+    """The bytes of a string literal; *body* is what stands between the quotes, *start* its offset in the source."""
+    if "\\" not in body:
+        return encode(body)
+    parts: list[bytes] = []
+    done = 0
+    for match in _ESCAPE.finditer(body):
+        parts.append(encode(body[done : match.start()]))
+        done = match.end()
+        place = Span(span.source, start + match.start(), start + match.end())
+        parts.append(_escape(match, place, diagnostics))
+    parts.append(encode(body[done:]))
+    return b"".join(parts)
+
+
+def _escape(match: re.Match[str], place: Span, diagnostics: Diagnostics) -> bytes:
+    octal, digits, simple = match.groups()
+    if octal is not None:
+        value = int(octal, 8)
+        if value > 0xFF:
+            diagnostics.error(
+                f"syntax: octal escape '\\{octal}' is more than a byte", place, hints=("the largest is \\377",)
+            )
+        return bytes([value & 0xFF])
+    if digits is not None:
+        if not digits:
+            diagnostics.error("syntax: '\\x' without hexadecimal digits", place)
+            return b""
+        return bytes([int(digits, 16)])
+    known = _SIMPLE.get(simple or "")
+    if known is None:
+        diagnostics.error(
+            f"syntax: unknown escape '\\{simple or ''}' in a string", place,
+            hints=('escapes are \\n \\t \\r \\" \\\\ \\NNN (octal) and \\xNN',),
+        )  # fmt: skip
+        return encode(simple or "")
+    return known
+
+
+def encode(text: str) -> bytes:
+    """UTF-8; bytes that were no UTF-8 when the script was read come back as they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")

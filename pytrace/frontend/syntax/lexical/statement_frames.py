@@ -1,0 +1,36 @@
+"""Open brackets of script code, with what is known about the statement in them."""
+
+from __future__ import annotations
+
+from pytrace.frontend.syntax.lexical.tokens import Token
+
+
+class Frame:
+    """One open bracket, or the part of an item that is in none."""
+
+    __slots__ = ("call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
+
+    def __init__(self, kind: str, opener: Token | None, role: str = "") -> None:
+        self.kind = kind
+        """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
+        self.opener = opener
+        self.role = role
+        """Of a block: ``item``, ``body`` (of a header), ``statement`` (a bare block), ``config``, ``operand``; of a
+        parenthesis: ``offsetof``."""
+        self.start = kind in ("{", "<") and role != "config"
+        """Of a block: a statement starts here."""
+        self.statement = ""
+        """Kind of the current statement's first token."""
+        self.first = 0
+        """Index of the current statement's first token."""
+        self.header = ""
+        """Kind of the header (``IF`` …) that waits for its block."""
+        self.ternary = 0
+        """How many ``?`` wait for their ``:``."""
+        self.call = False
+        """Of a parenthesis: it holds arguments."""
+
+    @property
+    def block(self) -> bool:
+        """Whether statements stand in it."""
+        return self.kind in ("{", "<")

@@ -1,0 +1,145 @@
+"""Tokens of the language: kinds, keywords, and the names that messages give them."""
+
+from __future__ import annotations
+
+from pytrace.core.source import Span
+
+
+class Token:
+    """One token: its kind, its text and its span; *data* is the decoded value of a literal.
+
+    PLY wants ``type`` and ``value``; the value of a token is the token itself, so that a production sees spans.
+    """
+
+    __slots__ = ("data", "lexer", "span", "text", "type")
+
+    def __init__(self, kind: str, text: str, span: Span, data: object = None) -> None:
+        self.type = kind
+        self.text = text
+        self.span = span
+        self.data = data
+
+    @property
+    def value(self) -> Token:
+        """The token itself (what a production gets)."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Token({self.type}, {self.text!r})"
+
+
+KEYWORDS = {
+    word: word.upper()
+    for word in [
+        "break",
+        "comptime",
+        "config",
+        "continue",
+        "else",
+        "false",
+        "fn",
+        "for",
+        "if",
+        "import",
+        "let",
+        "macro",
+        "offsetof",
+        "return",
+        "sizeof",
+        "true",
+        "typeof",
+        "typeinfo",
+        "unroll",
+        "while",
+        "struct",
+        "union",
+        "enum",
+    ]
+}
+
+OPERATORS = {
+    "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE",
+    ",": "COMMA", ";": "SEMI", ":": "COLON", "?": "QUESTION", ".": "DOT", "..": "RANGE", "->": "ARROW",
+    "=": "ASSIGN", "+": "PLUS", "-": "MINUS", "*": "TIMES", "/": "DIVIDE", "%": "MODULO",
+    "&": "BAND", "|": "BOR", "^": "BXOR", "~": "BNOT", "!": "NOT",
+    "&&": "LAND", "||": "LOR", "==": "EQ", "!=": "NE", "<": "LT", ">": "GT", "<=": "LE", ">=": "GE",
+    "<<": "LSHIFT", ">>": "RSHIFT", "++": "INCREMENT", "--": "DECREMENT",
+    "+=": "OP_ASSIGN", "-=": "OP_ASSIGN", "*=": "TIMES_ASSIGN", "/=": "OP_ASSIGN", "%=": "OP_ASSIGN",
+    "&=": "OP_ASSIGN", "|=": "OP_ASSIGN", "^=": "OP_ASSIGN", "<<=": "OP_ASSIGN", ">>=": "OP_ASSIGN",
+}  # fmt: skip
+
+LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
+
+MARKERS = (
+    "TYPE_MARK",  # before a type where an expression could stand
+    "IF_STATEMENT",  # `if` at the start of a statement
+    "IF_COMPTIME",  # `comptime` right behind `if`
+    "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
+    "RESYNC",  # where a statement that was wrong is over
+    "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM",
+    "TYPE_ITEM",
+    "PREDICATE_OPEN", "PREDICATE_CLOSE",
+)  # fmt: skip
+
+OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
+"""Tokens behind which an operand is complete, so that what follows is an operator or the end."""
+
+STRUCT_KEYWORDS = frozenset({"struct", "union", "enum"})
+
+INTEGER_TYPES = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+SIZED_TYPES = frozenset({"string", "buffer", "inet"})
+"""Types that take a capacity: ``string[N]``."""
+
+TYPE_NAMES = (
+    INTEGER_TYPES
+    | SIZED_TYPES
+    | frozenset(
+        [
+            "void",
+            "macaddr_t",
+            "timestamp",
+            "cgroup_path_t",
+            "ksym_t",
+            "usym_t",
+            "kstack_t",
+            "ustack_t",
+            "count_t",
+            "sum_t",
+            "avg_t",
+            "min_t",
+            "max_t",
+            "stats_t",
+            "hist_t",
+            "lhist_t",
+            "tseries_t",
+            "ucount_t",
+            "usum_t",
+            "uavg_t",
+            "umin_t",
+            "umax_t",
+            "ustats_t",
+            "strerror_t",
+        ]
+    )
+)
+"""Names that are types wherever a type may stand (``username`` is left out: it is also a value)."""
+
+_NAMES = {
+    "IDENT": "a name", "INT": "a number", "STRING": "a string", "VARIABLE": "a variable", "MAP": "a map",
+    "RESYNC": "the end of the statement", "PREDICATE_CLOSE": "'/'", "PREDICATE_OPEN": "'/'", "IF_STATEMENT": "'if'",
+    "IF_COMPTIME": "'comptime'", "BLOCK_STATEMENT": "'{'",
+}  # fmt: skip
+_SPELLING = {kind: text for text, kind in reversed(OPERATORS.items())} | {kind: word for word, kind in KEYWORDS.items()}
+
+
+def kind_name(kind: str) -> str:
+    """What messages call a kind of token that they expected."""
+    return _NAMES.get(kind) or f"'{_SPELLING.get(kind, kind)}'"
+
+
+def found_name(token: Token) -> str:
+    """What messages call a token that they found."""
+    if not token.text:
+        return "the end of the text" if token.type == "EOF" else kind_name(token.type)
+    text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
+    return f"string {text}" if token.type == "STRING" else f"'{text}'"

@@ -1,0 +1,179 @@
+"""What happens at a syntax error: the message, and where the parser goes on.
+
+Statements may follow each other without a semicolon, which the grammar does not say: one is put in here.  A mistake
+costs the statement that it is in: the parser goes on behind its semicolon or closing brace.  A mistake in an item's
+head costs the item.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytrace.core.source import Source, Span
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax.hints import hints_for
+from pytrace.frontend.syntax.lexical.structure import Structure
+from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token, found_name, kind_name
+
+_BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
+_STATEMENT_WORDS = frozenset({"IF_STATEMENT", "FOR", "WHILE", "UNROLL", "LET", "RETURN", "BREAK", "CONTINUE", "IMPORT"})
+_STATEMENT_STARTS = _STATEMENT_WORDS | {"IDENT", "VARIABLE", "MAP", "INCREMENT", "DECREMENT", "BLOCK_STATEMENT"}
+_NEW_STATEMENT = _STATEMENT_STARTS | {"IF", "CONFIG", "SIZEOF"}
+_OPERATORS = frozenset({"PLUS", "TIMES", "EQ", "LAND"})
+_ENDINGS = ("SEMI", "RPAREN", "RBRACKET", "COMMA", "COLON", "LBRACE", "PREDICATE_CLOSE", "ASSIGN", "RANGE")
+_CANDIDATES = (
+    "IDENT", "INT", "STRING", "VARIABLE", "MAP", "LPAREN", "LBRACKET", "LBRACE", "RPAREN", "RBRACKET", "RBRACE",
+    "COMMA", "SEMI", "COLON", "ASSIGN", "RANGE", "PLUS", "TIMES", "EQ", "LAND", "LET", "IF", "ELSE", "PREDICATE_CLOSE",
+)  # fmt: skip
+_MOST_NAMED = 4
+_WORD_OPERATORS = {"and": "LAND", "or": "LOR"}
+
+
+class AbandonedItem(Exception):  # noqa: N818 - control flow
+    """The item cannot be parsed any further; what is wrong was recorded."""
+
+
+class Item:
+    """The tokens of one root item as PLY reads them, and the handler of its syntax errors."""
+
+    def __init__(self, structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()) -> None:
+        self.lexer = structure.lexer
+        self.source: Source = structure.lexer.source
+        self.head = head
+        self.points = points
+        self.tokens = structure.tokens
+        self.depths = structure.depths
+        self.direct = structure.direct
+        self.unended = structure.unended
+        self.index = 0
+        self.parser: Any = None
+        """PLY's parser, while it runs."""
+        self._again: list[Token] = []
+        self._repaired: set[tuple[str, int]] = set()
+        """The repairs done and the tokens that they were done for. Tokens are never read backwards and no repair is
+        done twice for one token, so that every item comes to an end."""
+
+    def token(self) -> Token | None:
+        """The next token; None at the end."""
+        if self._again:
+            return self._again.pop()
+        if self.index >= len(self.tokens):
+            return None
+        self.index += 1
+        return self.tokens[self.index - 1]
+
+    def error(self, message: str, span: Span, *hints: str) -> None:
+        """Record a syntax error."""
+        self.lexer.error(message, span, *hints)
+
+    # ------------------------------------------------------------------------------------------ errors
+
+    def handle(self, token: Token | None) -> Token | None:
+        """PLY's error function: report, and return the token to go on with."""
+        if token is None:
+            self._report_end()
+            raise AbandonedItem
+        if token.type == "RESYNC":
+            return None  # now PLY drops what it read of the statement
+        at = self.index - 1
+        before = self.tokens[at - 1] if at else None
+        meant = _WORD_OPERATORS.get(token.text) if token.type == "IDENT" else None
+        if meant is not None and self._accepts(meant):
+            self.error(f"unexpected '{token.text}'", token.span, *hints_for(self.tokens, at, ""))
+            return self._go_on(Token(meant, token.text, token.span), None)
+        if before is not None and self._misses_semicolon(before, token, at) and self._first_time("semicolon", at):
+            self.unended.add(at)
+            return self._go_on(Token("SEMI", "", _behind(before)), token)
+        if token.text:  # a bracket that was put in has been reported
+            self._report(token, at)
+        opened = sum(symbol.type in _BLOCK_OPENERS for symbol in self.parser.symstack)
+        if not opened or not self._first_time("resync", at):
+            raise AbandonedItem
+        self._skip(at, opened)
+        return self._go_on(Token("RESYNC", "", token.span), None)
+
+    def _first_time(self, repair: str, at: int) -> bool:
+        """Whether *repair* was not yet done for the token at index *at*; from now on it was."""
+        done = (repair, at)
+        if done in self._repaired:
+            return False
+        self._repaired.add(done)
+        return True
+
+    def _go_on(self, token: Token, again: Token | None) -> Token:
+        if again is not None:
+            self._again.append(again)
+        self.parser.errok()
+        return token
+
+    def _misses_semicolon(self, before: Token, token: Token, at: int) -> bool:
+        if not self.direct[at] or token.type not in _NEW_STATEMENT:
+            return False
+        return before.type in OPERAND_ENDS | {"BREAK", "CONTINUE"} and self._accepts("SEMI", token.type)
+
+    def _skip(self, at: int, depth: int) -> None:
+        """Move behind the statement that is wrong at index *at*, in a block of *depth*."""
+        tokens, depths = self.tokens, self.depths
+        index = at
+        while index < len(tokens):
+            kind, level = tokens[index].type, depths[index]
+            if level < depth:
+                break  # the end of the block
+            if level == depth:
+                if kind == "SEMI":
+                    index += 1
+                    break
+                if index > at and kind in _STATEMENT_WORDS and self.direct[index]:
+                    break
+                if kind == "RBRACE" and index + 1 < len(tokens) and tokens[index + 1].type in _STATEMENT_STARTS:
+                    index += 1
+                    break
+            index += 1
+        self.index = index
+
+    def _accepts(self, *kinds: str) -> bool:
+        """Whether PLY's parser, as it stands, could go on with tokens of these *kinds*, one after the other."""
+        actions, goto, productions = self.parser.action, self.parser.goto, self.parser.productions
+        states = list(self.parser.statestack)
+        for kind in kinds:
+            while True:
+                action = actions[states[-1]].get(kind)
+                if action is None:
+                    return False
+                if action >= 0:
+                    break
+                rule = productions[-action]
+                if rule.len:
+                    del states[-rule.len :]
+                states.append(goto[states[-1]][rule.name])
+            states.append(action)
+        return True
+
+    def _expected(self) -> str:
+        kinds = [kind for kind in _CANDIDATES if self._accepts(kind)]
+        if "LET" in kinds:
+            return "a statement or '}'" if "RBRACE" in kinds else "a statement"
+        if {"IDENT", "INT", "LPAREN"} <= set(kinds):
+            return "an expression"
+        if kinds and set(kinds) >= _OPERATORS:
+            kinds = [kind for kind in _ENDINGS if kind in kinds] or kinds
+        names = [kind_name(kind) for kind in kinds[:_MOST_NAMED]]
+        return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+    def _report(self, token: Token, at: int) -> None:
+        expected = self._expected()
+        message = f"unexpected {found_name(token)}" + (f", expected {expected}" if expected else "")
+        self.error(message, token.span, *hints_for(self.tokens, at, expected))
+
+    def _report_end(self) -> None:
+        end = self.tokens[-1]
+        if end.type == "RBRACE" and not end.text:
+            return  # reported when it was put in
+        place = _behind(end)
+        expected = self._expected()
+        self.error(f"expected {expected or 'more'}", place, *hints_for(self.tokens, len(self.tokens), expected))
+
+
+def _behind(token: Token) -> Span:
+    """The empty span behind *token*."""
+    return Span(token.span.source, token.span.end, token.span.end)

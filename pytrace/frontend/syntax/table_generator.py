@@ -1,0 +1,109 @@
+"""Makes the text of :mod:`pytrace.frontend.syntax.grammar_tables`, for ``scripts/generate-tables`` and the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass, field
+
+
+@dataclass(slots=True)
+class Generated:
+    """The module's text, and what is wrong with the grammar (conflicts, unused tokens and rules)."""
+
+    text: str = ""
+    messages: list[str] = field(default_factory=list)
+
+
+class _Collector:
+    """The logger that PLY writes its complaints to."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def _note(self, message: str, *arguments: object) -> None:
+        self.messages.append(message % arguments if arguments else message)
+
+    error = warning = critical = _note
+
+
+def generate() -> Generated:
+    """Build the tables of the grammar."""
+    from ply import yacc
+
+    from pytrace.frontend.syntax import grammar
+
+    log = _Collector()
+    reflected = yacc.ParserReflect(vars(grammar), log=log)
+    reflected.get_all()
+    rules = yacc.Grammar(reflected.tokens)
+    reflected.validate_tokens()
+    reflected.validate_precedence()
+    reflected.validate_pfunctions()
+    for term, side, level in reflected.preclist:
+        rules.set_precedence(term, side, level)
+    for function, (file, line, name, symbols) in sorted(reflected.grammar, key=_order):
+        rules.add_production(name, symbols, function, file, line)
+    rules.set_start(reflected.start)
+    log.messages.extend(_complaints(rules))
+    if log.messages:
+        return Generated(messages=log.messages)
+    table = yacc.LRGeneratedTable(rules, "LALR", yacc.NullLogger())
+    conflicts = [*_shift_reduce(table), *_reduce_reduce(table)]
+    return Generated(_text(table, "pytrace"), conflicts)
+
+
+def _order(entry: Any) -> tuple[str, str, list[str]]:
+    """Rules in an order that does not depend on where they stand."""
+    function, (_, _, name, symbols) = entry
+    return (name, function, symbols)
+
+
+def _complaints(rules: Any) -> list[str]:
+    found = [f"{rule.file}:{rule.line}: symbol {name!r} is not defined" for name, rule in rules.undefined_symbols()]
+    if found:
+        return found
+    found += [f"token {name!r} is not used" for name in rules.unused_terminals()]
+    found += [f"rule {rule.name!r} is not used" for rule in rules.unused_rules()]
+    found += [f"symbol {name!r} cannot be reached" for name in rules.find_unreachable()]
+    found += [f"symbol {name!r} never ends" for name in rules.infinite_cycles()]
+    return found + [f"precedence of unknown symbol {name!r}" for name, _ in rules.unused_precedence()]
+
+
+def _shift_reduce(table: Any) -> list[str]:
+    return [f"shift/reduce conflict for {token} in state {state}" for state, token, _ in table.sr_conflicts]
+
+
+def _reduce_reduce(table: Any) -> list[str]:
+    return [
+        f"reduce/reduce conflict in state {state}: {kept} / {dropped}" for state, kept, dropped in table.rr_conflicts
+    ]
+
+
+def _text(table: Any, signature: str) -> str:
+    rows: dict[tuple[tuple[str, int], ...], int] = {}
+    states = []
+    for state in sorted(table.lr_action):
+        row = tuple(sorted(table.lr_action[state].items()))
+        states.append((state, rows.setdefault(row, len(rows))))
+    lines = [
+        '"""The LALR tables of the grammar, written by scripts/generate-tables. Do not edit."""',
+        "",
+        '_tabversion = "3.10"',
+        '_lr_method = "LALR"',
+        f"_lr_signature = {signature!r}",
+        "_rows = [",
+        *(f"{dict(row)!r}," for row in rows),
+        "]",
+        "_lr_action = {",
+        *(f"{state}: _rows[{row}]," for state, row in states),
+        "}",
+        "_lr_goto = {",
+        *(f"{state}: {dict(sorted(table.lr_goto[state].items()))!r}," for state in sorted(table.lr_goto)),
+        "}",
+        "_lr_productions = [",
+    ]
+    lines.extend(
+        f"({str(rule)!r}, {rule.name!r}, {rule.len}, {rule.func!r}, None, None)," for rule in table.lr_productions
+    )
+    return "\n".join([*lines, "]", ""])

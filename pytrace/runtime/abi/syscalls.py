@@ -1,0 +1,99 @@
+"""Raw system calls that Python has no function for: numbers by machine, and buffers that the kernel reads or fills.
+
+Only ``libbpf``, ``bpf``, ``perf`` and ``child`` call in here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from functools import cache
+from typing import Any
+
+_GENERIC = {"bpf": 280, "perf_event_open": 241}
+
+NUMBERS: dict[str, dict[str, int]] = {
+    "x86_64": {"bpf": 321, "perf_event_open": 298},
+    "i686": {"bpf": 357, "perf_event_open": 336},
+    "aarch64": _GENERIC,
+    "riscv64": _GENERIC,
+    "loongarch64": _GENERIC,
+    "armv7l": {"bpf": 386, "perf_event_open": 364},
+    "s390x": {"bpf": 351, "perf_event_open": 331},
+    "ppc64le": {"bpf": 361, "perf_event_open": 319},
+    "ppc64": {"bpf": 361, "perf_event_open": 319},
+    "mips64": {"bpf": 5315, "perf_event_open": 5292},
+}
+"""System call numbers (``arch/*/kernel/syscalls/*.tbl``) by ``uname -m``."""
+
+ENOTSUPP = 524
+"""An error number of the kernel's own (include/linux/errno.h), which leaves it all the same; ``errno`` lacks it."""
+
+
+@cache
+def libc() -> ctypes.CDLL:
+    """The C library of this process, with ``errno`` kept for :func:`ctypes.get_errno`."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _syscall() -> Any:
+    function = libc().syscall
+    function.restype = ctypes.c_long
+    return function
+
+
+@cache
+def number(name: str) -> int:
+    """The number of system call *name* on this machine.
+
+    Raises:
+        OSError: (ENOSYS) the machine is not in the table.
+    """
+    machine = os.uname().machine
+    table = NUMBERS.get(machine)
+    if table is None:
+        raise OSError(38, f"no system call numbers for machine {machine}")
+    return table[name]
+
+
+def call(name: str, *arguments: int) -> int:
+    """Make system call *name*; arguments are integers (addresses included), all passed as ``long``.
+
+    Raises:
+        OSError: the call failed; *filename* is empty and the text names the call.
+        TraceError: no more files can be opened. Nobody shall take that for something that the kernel lacks.
+    """
+    result = int(_syscall()(ctypes.c_long(number(name)), *[ctypes.c_long(item) for item in arguments]))
+    if result < 0:
+        error = ctypes.get_errno()
+        if error in (errno.EMFILE, errno.ENFILE):
+            from pytrace.core import limits
+
+            raise limits.no_files(error)
+        raise OSError(error, f"{name}: {os.strerror(error)}")
+    return result
+
+
+class Memory:
+    """Bytes at a fixed address that a system call reads or fills.
+
+    *address* stays valid for as long as this object lives, which is why callers keep it in a local name.
+    """
+
+    __slots__ = ("_array", "address", "data")
+
+    def __init__(self, content: int | bytes | bytearray) -> None:
+        self.data = bytearray(content)
+        self._array = (ctypes.c_char * max(1, len(self.data))).from_buffer(self.data) if self.data else None
+        self.address = ctypes.addressof(self._array) if self._array is not None else 0
+
+    def text(self) -> str:
+        """The bytes up to the first NUL, as text."""
+        return self.data.split(b"\0", 1)[0].decode(errors="replace")
+
+
+def string_memory(text: str | bytes) -> Memory:
+    """A NUL-terminated C string."""
+    return Memory((os.fsencode(text) if isinstance(text, str) else text) + b"\0")

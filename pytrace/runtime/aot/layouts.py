@@ -1,0 +1,161 @@
+"""Whether this kernel has the layouts that an ahead-of-time file was compiled for.
+
+A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` writes them down:
+
+- ``member``, kind, struct, path of names, offset, bit offset, bits, type
+- ``size``, kind, struct, bytes
+- ``tracepoint``, category, event, field, offset, size, declaration
+- ``function``, name, module, prototype; ``rawtracepoint``, event, prototype
+- ``enumerator``, name, value
+- ``names``, enumeration, bytes: its names are printed (:func:`renamed` brings those of this kernel)
+- ``kfunc``, name, 1 or 0: whether the kernel has a function
+- ``build``, what: right on the very kernel build only
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from pytrace.core.manifest import Manifest
+from pytrace.core.types import Enum, Field, Pointer, Struct, to_data
+
+if TYPE_CHECKING:
+    from pytrace.core.kernel_info import KernelInfo
+
+Row = tuple[str, ...]
+
+
+def differences(kernel: KernelInfo, rows: Iterable[Row]) -> list[str]:
+    """What of *rows* is not so on this kernel, one sentence each."""
+    found = (_CHECKS[row[0]](kernel, row) if row[0] in _CHECKS else f"unknown fact {row[0]!r}" for row in rows)
+    return [text for text in found if text]
+
+
+def member(kernel: KernelInfo, kind: str, name: str, path: str) -> Field | None:
+    """The member of a struct that the names of *path* lead to; its offset is from the start of the last struct."""
+    struct: object = kernel.struct(kind, name)
+    found: Field | None = None
+    for step in path.split("."):
+        if isinstance(struct, Pointer):
+            struct = struct.target
+        found = struct.find(step) if isinstance(struct, Struct) else None
+        if found is None:
+            return None
+        struct = found.type
+    return found
+
+
+def renamed(manifest: Manifest, kernel: KernelInfo, rows: Iterable[Row]) -> Manifest:
+    """*manifest* with the names that enumerations have on this kernel."""
+    names = {row[1] for row in rows if row[0] == "names"}
+    present = {name: to_data(found) for name in names if (found := kernel.enum(name)) is not None}
+    return Manifest.from_data(_replaced(manifest.to_data(), present)) if present else manifest
+
+
+def _replaced(data: Any, enums: dict[str, list[Any]]) -> Any:
+    if isinstance(data, dict):
+        return {key: _replaced(value, enums) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        if len(data) > 1 and data[0] == Enum.tag and isinstance(data[1], str) and data[1] in enums:
+            return enums[data[1]]
+        return [_replaced(item, enums) for item in data]
+    return data
+
+
+def _member(kernel: KernelInfo, row: Row) -> str:
+    _, kind, name, path, offset, bit_offset, bits, type_text = row
+    title = f"{kind} {name}"
+    found = member(kernel, kind, name, path)
+    if found is None:
+        missing = kernel.struct(kind, name) is None
+        return f"there is no {title} here" if missing else f"{title} has no member {path} here"
+    if str(found.type) != type_text:
+        return f"{title}: member {path} is of type {found.type} here, it was {type_text}"
+    here = (found.offset, found.bit_offset, found.bit_size)
+    if here != (int(offset), int(bit_offset), int(bits)):
+        return f"{title}: member {path} is at {_place(*here)} here, it was at {_place(offset, bit_offset, bits)}"
+    return ""
+
+
+def _place(offset: int | str, bit_offset: int | str, bits: int | str) -> str:
+    return f"offset {offset}" + (f" (bit {bit_offset}, {bits} bits)" if int(bits) else "")
+
+
+def _size(kernel: KernelInfo, row: Row) -> str:
+    _, kind, name, size = row
+    found = kernel.struct(kind, name)
+    if found is None:
+        return f"there is no {kind} {name} here"
+    return "" if found.size == int(size) else f"{kind} {name} has {found.size} bytes here, it had {size}"
+
+
+def _tracepoint(kernel: KernelInfo, row: Row) -> str:
+    _, category, event, name, offset, size, declaration = row
+    fields = kernel.tracepoint_fields(category, event)
+    title = f"tracepoint {category}:{event}"
+    if fields is None:
+        return f"there is no {title} here"
+    found = next((item for item in fields if item.name == name), None)
+    if found is None:
+        return f"{title} has no field {name} here"
+    if (found.offset, found.size) != (int(offset), int(size)):
+        now = f"{found.size} bytes at offset {found.offset} here"
+        return f"{title}: field {name} has {now}, it had {size} at offset {offset}"
+    if found.declaration != declaration:
+        return f"{title}: field {name} is {found.declaration!r} here, it was {declaration!r}"
+    return ""
+
+
+def _function(kernel: KernelInfo, row: Row) -> str:
+    _, name, module, text = row
+    found = kernel.function(name, module)
+    return _prototype(f"function {name}", None if found is None else found.text, text)
+
+
+def _raw_tracepoint(kernel: KernelInfo, row: Row) -> str:
+    _, event, text = row
+    found = kernel.raw_tracepoint_prototype(event)
+    return _prototype(f"raw tracepoint {event}", None if found is None else found.text, text)
+
+
+def _prototype(title: str, here: str | None, text: str) -> str:
+    if here is None:
+        return f"there is no {title} here"
+    return "" if here == text else f"{title} is {here} here, it was {text}"
+
+
+def _enumerator(kernel: KernelInfo, row: Row) -> str:
+    found = kernel.enumerator(row[1])
+    if found is None:
+        return f"there is no enumerator {row[1]} here"
+    return "" if found[1] == int(row[2]) else f"enumerator {row[1]} is {found[1]} here, it was {row[2]}"
+
+
+def _names(kernel: KernelInfo, row: Row) -> str:
+    found = kernel.enum(row[1])
+    if found is None:
+        return f"there is no enum {row[1]} here"
+    return "" if found.width == int(row[2]) else f"enum {row[1]} has {found.width} bytes here, it had {row[2]}"
+
+
+def _kfunc(kernel: KernelInfo, row: Row) -> str:
+    there = kernel.function(row[1]) is not None
+    return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} function {row[1]} here"
+
+
+def _build(_kernel: KernelInfo, row: Row) -> str:
+    return f"it uses {row[1]}"
+
+
+_CHECKS: dict[str, Callable[[KernelInfo, Row], str]] = {
+    "member": _member,
+    "size": _size,
+    "tracepoint": _tracepoint,
+    "function": _function,
+    "rawtracepoint": _raw_tracepoint,
+    "enumerator": _enumerator,
+    "names": _names,
+    "kfunc": _kfunc,
+    "build": _build,
+}

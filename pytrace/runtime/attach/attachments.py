@@ -1,0 +1,117 @@
+"""Attaching: one attacher for each kind of probe, in the order that makes blocks run as they stand in the script.
+
+The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links are closed by the caller's
+:class:`ExitStack`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from contextlib import ExitStack
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.manifest import ProgramSpec
+from pytrace.core.probes import known_kind
+from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
+from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.load.loader import LoadedScript
+
+__all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
+
+ATTACHERS: dict[str, tuple[str, str]] = {
+    "kprobe": ("kprobe", "attach"),
+    "kretprobe": ("kprobe", "attach"),
+    "uprobe": ("uprobe", "attach"),
+    "uretprobe": ("uprobe", "attach"),
+    "usdt": ("uprobe", "attach"),
+    "tracepoint": ("tracepoint", "attach"),
+    "rawtracepoint": ("tracing", "attach"),
+    "fentry": ("tracing", "attach"),
+    "fexit": ("tracing", "attach"),
+    "profile": ("events", "attach_profile"),
+    "interval": ("events", "attach_interval"),
+    "software": ("events", "attach_software"),
+    "hardware": ("events", "attach_hardware"),
+    "watchpoint": ("events", "attach_watchpoint"),
+    "iter": ("iterator", "attach"),
+}
+"""Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachments:
+    """What :func:`attach_all` did."""
+
+    attached: tuple[Attached, ...]
+    failures: tuple[Failure, ...]
+    """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
+    opened: Opened
+    """The links; they belong to the stack that :func:`attach_all` was given."""
+    services: tuple[Attached, ...] = ()
+    """What serves the script's programs."""
+
+
+def attach_all(
+    loaded: LoadedScript, programs: Iterable[ProgramSpec], options: AttachOptions, stack: ExitStack
+) -> Attachments:
+    """Attach *programs* to all their targets.
+
+    Raises:
+        TraceError: a target could not be attached and ``options.missing_probes`` is ``error``.
+    """
+    attached: list[Attached] = []
+    services: list[Attached] = []
+    failures: list[Failure] = []
+    gone: list[Failure] = []
+    opened = Opened()
+    stack.callback(opened.close)
+    wanted = list(programs)
+    parts: dict[str, list[ProgramSpec]] = {}
+    for spec in wanted:
+        if spec.part_of:
+            parts.setdefault(spec.part_of, []).append(spec)
+    for spec in attach_order(wanted):
+        if spec.symbol in loaded.gone:
+            gone += [Failure(target, "there is no such program any more", gone=True) for target in spec.targets]
+            continue
+        job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
+        for outcome in _attacher(spec.kind)(job, opened):
+            if isinstance(outcome, Failure):
+                (gone if outcome.gone else failures).append(outcome)
+            elif spec.service:
+                services.append(outcome)
+            else:
+                attached.append(outcome)
+                attached += [Attached(part, part.targets[outcome.target.cookie]) for part in parts.get(spec.symbol, ())]
+        if failures and (options.missing_probes == "error" or spec.service):
+            raise failure_error(failures)
+    if gone and not attached:
+        failures += gone
+        if options.missing_probes == "error":
+            raise failure_error(gone)
+    return Attachments(tuple(attached), tuple(failures), opened, tuple(services))
+
+
+def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
+    """The programs that attach somewhere, in the order in which they have to.
+
+    The kernel runs the programs on one event in the order of attachment for some kinds, and in the reverse one for
+    others (``ProbeKind.backwards``). What serves the others goes first.
+    """
+    services: list[ProgramSpec] = []
+    forward: list[ProgramSpec] = []
+    backward: list[ProgramSpec] = []
+    for spec in programs:
+        kind = known_kind(spec.kind)
+        if spec.service:
+            services.append(spec)
+        elif not kind.special and not spec.part_of:
+            (backward if kind.backwards else forward).append(spec)
+    return services + forward + backward[::-1]
+
+
+def _attacher(kind: str) -> Attacher:
+    module, function = ATTACHERS[kind]
+    found: Attacher = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return found

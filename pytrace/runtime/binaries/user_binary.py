@@ -1,0 +1,296 @@
+"""What user binaries offer to probes: functions, source lines, parameters, static tracepoints."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable
+from itertools import chain, compress
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
+from pytrace.core.types import Type
+from pytrace.runtime.elf import debug_files, plt
+from pytrace.runtime.elf import usdt_notes as usdt
+from pytrace.runtime.elf.file import ElfFile, attach_path, is_elf
+from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
+from pytrace.runtime.host.name_patterns import name_pattern
+
+if TYPE_CHECKING:
+    from pytrace.runtime.dwarf.debug_info import DebugInfo
+
+
+class Binary:
+    """One user binary with everything that belongs to it: its debug file, mini debug info and DWARF."""
+
+    def __init__(self, elf: ElfFile, debug_directories: Iterable[str] = (), root: str = "") -> None:
+        self.path = elf.path
+        self.elf = elf
+        self._search = tuple(debug_directories)
+        self._root = root
+        self._tables: tuple[SymbolTable, ...] | None = None
+        self._debug_path: str | None = None
+        self._looked = False
+        self._stubs: dict[int, Symbol] | None = None
+        self._debug: DebugInfo | None = None
+        self._without_debug = False
+        self._asked = False
+        self._unanswered: list[str] = []
+
+    @classmethod
+    def open(cls, path: str, debug_directories: Iterable[str] = (), root: str = "") -> Binary:
+        """The binary at a path; *root* is how absolute paths of its process are reached from here."""
+        return cls(ElfFile.open(path), debug_directories, root)
+
+    @property
+    def debug_path(self) -> str | None:
+        """Path of the separate debug file."""
+        if not self._looked:
+            self._debug_path = debug_files.find(self.elf, self._search, self._root)
+            self._looked = True
+        return self._debug_path
+
+    @property
+    def tables(self) -> tuple[SymbolTable, ...]:
+        """Symbol tables, the most complete first."""
+        if self._tables is None:
+            found = list(self.elf.tables)
+            if not any(section.name == ".symtab" for section in self.elf.sections):
+                if self.debug_path is not None:
+                    found += ElfFile.open(self.debug_path).tables
+                elif self.elf.mini_debug_info is not None:
+                    found += self.elf.mini_debug_info.tables
+            self._tables = tuple(sorted(found, key=len, reverse=True))
+        return self._tables
+
+    def functions(self, pattern: str) -> list[Symbol]:
+        """Functions by ``*`` pattern in order of address, without repetition."""
+        found: dict[tuple[str, int], Symbol] = {}
+        for table in self.tables:
+            for symbol in table.match(pattern):
+                found.setdefault((symbol.name, symbol.address), symbol)
+        return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
+
+    def function_lines(self, pattern: str) -> str:
+        """Names of functions by ``*`` pattern, sorted, each once, as lines of one text: there may be very many."""
+        names = sorted(chain.from_iterable(table.matching_names(pattern) for table in self.tables))
+        # Far fewer comparisons than a set would make hashes.
+        first = compress(names, map(operator.ne, names, chain(("",), names)))
+        return "\n".join(first)
+
+    def covering(self, address: int) -> Symbol | None:
+        """The function at a virtual address of the file."""
+        for table in self.tables:
+            found = table.covering(address)
+            if found is not None:
+                return found
+        return None
+
+    def function_start(self, address: int) -> int | None:
+        """Where the function at a virtual address starts."""
+        found = self.covering(address)
+        return found.address if found is not None else None
+
+    def plt_entry(self, address: int) -> Symbol | None:
+        """The stub that calls another library, as ``NAME@plt``."""
+        if self._stubs is None:
+            self._stubs = {stub.address: stub for stub in plt.stubs(self.elf)}
+        # Stubs are 16 bytes long and aligned to that on the machines that have this form.
+        return self._stubs.get(address & ~15)
+
+    def address_of(self, name: str) -> int | None:
+        """Virtual address of a function."""
+        found = self.functions(name)
+        return found[0].address if found else None
+
+    def variable(self, name: str) -> Symbol | None:
+        """Any symbol, variables included."""
+        found = self.elf.any_symbol(name)
+        if found is None and self.debug_path is not None:
+            found = ElfFile.open(self.debug_path).any_symbol(name)
+        return found
+
+    def variable_address(self, name: str) -> int | None:
+        """Virtual address of any symbol, variables included."""
+        found = self.variable(name)
+        return None if found is None else found.address
+
+    @property
+    def debug(self) -> DebugInfo | None:
+        """DWARF of the binary or of its debug file; None when there is none."""
+        if self._debug is None and not self._without_debug:
+            self._debug = self._open_debug()
+            self._without_debug = self._debug is None
+        return self._debug
+
+    def keep_lines(self) -> None:
+        """Have later runs know the source lines that were read for stacks."""
+        if self._debug is not None:
+            self._debug.keep()
+
+    def _open_debug(self) -> DebugInfo | None:
+        own = self.path if debug_files.has_dwarf(self.elf) else None
+        for path in (own, self.debug_path):
+            # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
+            if path is None or not os.path.isfile(path):
+                continue
+            with ElfFile.open(path) as file:
+                replaced = path == own and file.build_id != self.elf.build_id
+                found = debug_files.has_dwarf(file) and not replaced
+            if found:
+                from pytrace.runtime.dwarf.debug_info import DebugInfo
+
+                return DebugInfo(path, (self.path,), self._search, self._root)
+        return None
+
+    def ask_servers(self) -> None:
+        """Have debuginfod servers, where there are any, give the DWARF that is not on this machine; once."""
+        if self._asked or self.debug is not None or not self.elf.build_id:
+            return
+        self._asked = True
+        if not os.environ.get("DEBUGINFOD_URLS"):
+            return
+        from pytrace.runtime.elf import debuginfod
+
+        path, self._unanswered = debuginfod.fetch(self.elf.build_id)
+        if path is not None and debug_files.has_build_id(path, self.elf.build_id):
+            self._debug_path, self._looked, self._without_debug = path, True, False
+
+    @property
+    def problems(self) -> list[str]:
+        """Which files with debug information former questions missed, as sentences."""
+        missed = [f"{self.path}: {text}" for text in self._unanswered]
+        return [*missed, *(self._debug.problems if self._debug is not None else ())]
+
+    @property
+    def files(self) -> list[str]:
+        """Other files that former answers depend on, also such that are not there."""
+        found = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if self._looked else []
+        return [*found, *(self._debug.files if self._debug is not None else ())]
+
+
+class UserBinaries:
+    """Binaries by path, each opened once (again when the file was replaced)."""
+
+    def __init__(self, debug_options: Iterable[str] = ()) -> None:
+        self._search = debug_files.directories(debug_options)
+        self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
+
+    def binary(self, path: str) -> Binary:
+        """The binary at a path, also when the file went since it was opened.
+
+        Raises:
+            TraceError: not an ELF file, or not readable.
+        """
+        known = self._opened.get(path)
+        try:
+            found = os.stat(attach_path(path))
+            stamp = (found.st_dev, found.st_ino, found.st_mtime_ns)
+            if known is None or known[0] != stamp:
+                known = self._opened[path] = (stamp, Binary.open(path, self._search))
+        except OSError as error:
+            if known is None:
+                raise TraceError(f"cannot read {path}: {error.strerror}") from error
+        return known[1]
+
+    def can_open(self, path: str) -> bool:
+        """Whether there is (or was, when it was opened) an ELF file at a path."""
+        try:
+            self.binary(path)
+        except TraceError:
+            return False
+        return True
+
+    def symbols(self, path: str, pattern: str) -> list[UserSymbol]:
+        """Functions of a binary by ``*`` pattern."""
+        binary = self.binary(path)
+        return [found for symbol in binary.functions(pattern) if (found := _placed(binary, symbol))]
+
+    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
+        """Functions whose demangled name a ``*`` pattern accepts, with that name."""
+        from pytrace.runtime.elf.demangle import demangle, mangled, qualified_name
+
+        binary = self.binary(path)
+        accepts = name_pattern(pattern).fullmatch
+        whole = "(" in pattern
+        found = []
+        for symbol in binary.functions("_Z*") + binary.functions("_R*"):
+            if not mangled(symbol.name):
+                continue
+            text = demangle(symbol.name)
+            if accepts(text if whole else qualified_name(text)):
+                placed = _placed(binary, symbol)
+                if placed is not None:
+                    found.append((placed, text))
+        return found
+
+    def executable(self, path: str) -> bool:
+        """Whether a file is an ELF program or library."""
+        return is_elf(path)
+
+    def offset(self, path: str, address: int) -> int | None:
+        """File offset of a virtual address."""
+        return self.binary(path).elf.file_offset(address)
+
+    def address_at(self, path: str, offset: int) -> int | None:
+        """Virtual address of a file offset."""
+        return self.binary(path).elf.address_at(offset)
+
+    def usdt(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
+        """Static tracepoints by ``*`` patterns."""
+        first, second = name_pattern(provider or "*").fullmatch, name_pattern(name).fullmatch
+        return [row for row in usdt.probes(self.binary(path).elf) if first(row.provider) and second(row.name)]
+
+    def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+        """Parameters of a function from DWARF; None without DWARF or without that function."""
+        binary = self.binary(path)
+        binary.ask_servers()
+        if binary.debug is None:
+            return None
+        return binary.debug.parameters(symbol, binary.address_of(symbol))
+
+    def named_type(self, path: str, kind: str, name: str) -> Type | None:
+        """The ``struct``, ``union`` or ``enum`` of that name from DWARF; None without DWARF or without that type."""
+        binary = self.binary(path)
+        binary.ask_servers()
+        return binary.debug.named_type(kind, name) if binary.debug is not None else None
+
+    def result(self, path: str, symbol: str) -> Type | None:
+        """Type of a function's result from DWARF; None without DWARF or without that function."""
+        binary = self.binary(path)
+        if binary.debug is None:
+            return None
+        return binary.debug.result(symbol, binary.address_of(symbol))
+
+    def problems(self, path: str) -> list[str]:
+        """Which files with debug information former questions about a binary missed, as sentences."""
+        return self.binary(path).problems
+
+    def all_problems(self) -> list[str]:
+        """The same for all binaries that were opened."""
+        return [text for _, binary in self._opened.values() for text in binary.problems]
+
+    def files(self, path: str) -> list[str]:
+        """The files that former answers about a binary depend on, also such that are not there."""
+        return [attach_path(path), *self.binary(path).files]
+
+    def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
+        """Code addresses of a source line, named by the functions that they are in."""
+        binary = self.binary(path)
+        binary.ask_servers()
+        if binary.debug is None:
+            return []
+        found = []
+        for address in binary.debug.addresses(file, line, column, binary.function_start):
+            symbol = binary.covering(address)
+            offset = binary.elf.file_offset(address)
+            if offset is not None:
+                found.append(UserSymbol(symbol.name if symbol else "", address, offset, 0))
+        return found
+
+
+def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
+    """A function with its file offset; None when it has no code in the file."""
+    offset = binary.elf.file_offset(symbol.address)
+    return None if offset is None else UserSymbol(symbol.name, symbol.address, offset, symbol.size)

@@ -1,0 +1,281 @@
+"""Type information of the running kernel and its modules: where it is found, and look-ups over all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import FunctionPrototype
+from pytrace.core.types import Enum, Struct, Type
+from pytrace.runtime.btf.reader import Btf, Kind, map_file
+from pytrace.runtime.btf.value_types import TypeReader
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host.name_patterns import exact, matching
+
+SYSTEM_BTF = "/sys/kernel/btf/vmlinux"
+_SEARCH = (
+    "/boot/vmlinux-{release}",
+    "/lib/modules/{release}/vmlinux-{release}",
+    "/lib/modules/{release}/build/vmlinux",
+    "/usr/lib/modules/{release}/kernel/vmlinux",
+    "/usr/lib/debug/boot/vmlinux-{release}",
+    "/usr/lib/debug/boot/vmlinux-{release}.debug",
+    "/usr/lib/debug/lib/modules/{release}/vmlinux",
+)
+"""ELF files that may carry ``.BTF`` where the kernel does not show its own."""
+
+_FUNCTIONS, _RAW_TRACEPOINTS, _ITERATORS = "functions", "raw tracepoints", "iterators"
+"""What there are lists of."""
+
+_KIND_NUMBERS = {
+    "struct": (Kind.STRUCT,),
+    "union": (Kind.UNION,),
+    "enum": (Kind.ENUM, Kind.ENUM64),
+    "typedef": (Kind.TYPEDEF,),
+}
+
+
+def locate(environment: Mapping[str, str]) -> str:
+    """Path of the type information: ``PYTRACE_BTF``, ``BPFTRACE_BTF``, the kernel's own, or a ``vmlinux``; else empty.
+
+    Raises:
+        TraceError: a variable names a file that is not there.
+    """
+    for variable in ("PYTRACE_BTF", "BPFTRACE_BTF"):
+        path = environment.get(variable)
+        if path:
+            if not os.path.exists(path):
+                raise TraceError(f"{variable} names a file that does not exist: {path}")
+            return path
+    release = os.uname().release
+    candidates = [SYSTEM_BTF, *(path.format(release=release) for path in _SEARCH)]
+    return next((path for path in candidates if os.path.exists(path)), "")
+
+
+class KernelTypes:
+    """All type information of the kernel: ``vmlinux`` first, modules only when something is not found there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @cached_property
+    def vmlinux(self) -> TypeReader:
+        """Types of the kernel proper."""
+        data = map_file(self.path)
+        if data[:4] == b"\x7fELF":
+            from pytrace.runtime.elf.file import ElfFile
+
+            with ElfFile.open(self.path) as file:
+                section = file.section(".BTF")
+                if section is None:
+                    raise TraceError(f"{self.path} has no type information (.BTF section)")
+                data = bytes(file.contents(section))
+        stamp = fingerprints.kernel_fact(self.path) + fingerprints.file_fact(self.path)[2:4]
+        if self.path == SYSTEM_BTF:
+            stamp = fingerprints.kernel_fact(self.path)
+        return TypeReader(Btf(data, "vmlinux", index=f"btf-{fingerprints.digest(' '.join(stamp).encode())}"))
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """Modules with type information, and where it is."""
+        if self.path != SYSTEM_BTF:
+            return {}
+        folder = os.path.dirname(SYSTEM_BTF)
+        return {name: f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name != "vmlinux"}
+
+    @cached_property
+    def _module_readers(self) -> dict[str, TypeReader]:
+        return {}
+
+    def module(self, name: str) -> TypeReader | None:
+        """Types of one module (or of ``vmlinux``)."""
+        if name == "vmlinux":
+            return self.vmlinux
+        if name not in self.modules:
+            return None
+        reader = self._module_readers.get(name)
+        if reader is None:
+            with open(self.modules[name], "rb") as file:
+                reader = TypeReader(Btf(file.read(), name, self.vmlinux.btf))
+            self._module_readers[name] = reader
+        return reader
+
+    def readers(self, modules: str = "") -> Iterator[TypeReader]:
+        """The kernel proper and its modules, as far as they match a ``*`` pattern (empty for all)."""
+        for name in matching(modules or "*", ["vmlinux", *self.modules]):
+            reader = self.module(name)
+            if reader is not None:
+                yield reader
+
+    def find(self, name: str, *kinds: int, module: str = "") -> tuple[TypeReader, int] | None:
+        """The first definition of a name, with who defines it."""
+        for reader in self.readers(module):
+            found = reader.btf.find(name, *kinds)
+            if found:
+                return reader, found
+        return None
+
+    def value_type(self, kind: str, name: str) -> Type | None:
+        """A ``struct``, ``union``, ``enum`` or ``typedef`` by name; base types count as typedefs."""
+        found = self.find(name, *_named(kind))
+        return found[0].type(found[1]) if found else None
+
+    def type_id(self, kind: str, name: str) -> int:
+        """Id of a type of the kernel proper, named as for :meth:`value_type`; 0 when it has none."""
+        return self.vmlinux.btf.find(name, *_named(kind))
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all definitions of a kind, without repetition."""
+        found: dict[str, None] = {}
+        for reader in self.readers():
+            found.update(dict.fromkeys(reader.btf.names(*_KIND_NUMBERS[kind])))
+        return list(found)
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        """The enumeration with a member of that name, and the member's value."""
+        for reader in self.readers():
+            type_id = _enum_with(reader, name)
+            if type_id:
+                kind = reader.type(type_id)
+                assert isinstance(kind, Enum)
+                return kind, dict(kind.members)[name]
+        return None
+
+    # ---- functions
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        """Prototype of a function; the kernel proper wins over modules."""
+        found = self.find(name, Kind.FUNC, module=module)
+        return found[0].prototype(found[1]) if found else None
+
+    def functions(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        """Prototypes of all functions that match, in order of names."""
+        found = []
+        for reader in self.readers(module):
+            for name, type_id in self._function_ids(reader, pattern):
+                found.append((name, reader.prototype(type_id)))
+        return [prototype for _, prototype in sorted(found, key=lambda pair: (pair[0], pair[1].module))]
+
+    def function_names(self, pattern: str, module: str = "") -> dict[str, list[str]]:
+        """Names of all functions that match, each once, by module, without their types."""
+        return self._listed(_FUNCTIONS, pattern, module)
+
+    @staticmethod
+    def _function_ids(reader: TypeReader, pattern: str) -> list[tuple[str, int]]:
+        btf = reader.btf
+        if exact(pattern):
+            found = btf.find(pattern, Kind.FUNC)
+            return [(pattern, found)] if found else []
+        pairs = [(btf.type_name(type_id), type_id) for type_id in btf.ids(Kind.FUNC)]
+        wanted = set(matching(pattern, [name for name, _ in pairs]))
+        return [pair for pair in pairs if pair[0] in wanted]
+
+    # ---- raw tracepoints and iterators
+
+    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        """``(module, event)`` of all raw tracepoints that match."""
+        if exact(pattern):
+            readers = (reader for reader in self.readers() if reader.btf.find(f"btf_trace_{pattern}", Kind.TYPEDEF))
+            return [(reader.btf.name, pattern) for reader in readers]
+        lists = self._listed(_RAW_TRACEPOINTS, pattern)
+        return [(module, event) for module, events in lists.items() for event in events]
+
+    def raw_tracepoint(self, event: str) -> tuple[TypeReader, int, list[str]] | None:
+        """Who defines a raw tracepoint, its ``FUNC_PROTO``, and the names of its parameters after the context.
+
+        The types are those of the typedef ``btf_trace_EVENT``, which the kernel itself goes by. Parameters of a
+        function pointer may have no names in BTF; then a function that was made for the tracepoint gives them.
+        """
+        found = self.find(f"btf_trace_{event}", Kind.TYPEDEF)
+        if found is None:
+            return None
+        reader, type_id = found
+        words, at = reader.place(type_id)
+        pointer, inside = reader.place(words[at + 2])
+        proto_id = pointer[inside + 2]
+        names = [name for name, _ in reader.parameters(proto_id)[1:]]
+        for source in ("__bpf_trace", "__traceiter", "__probestub"):
+            if all(names):
+                break
+            function = reader.btf.find(f"{source}_{event}", Kind.FUNC)
+            if function:
+                others = [name for name, _ in reader.prototype(function, skip=1).parameters]
+                names = others if len(others) == len(names) else names
+        return reader, proto_id, [name or f"arg{number}" for number, name in enumerate(names)]
+
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        """Parameters of a raw tracepoint, without the context pointer that probes never see."""
+        found = self.raw_tracepoint(event)
+        if found is None:
+            return None
+        reader, proto_id, names = found
+        type_id = reader.btf.find(f"btf_trace_{event}", Kind.TYPEDEF)
+        made = reader.prototype_of(event, proto_id, type_id, skip=1)
+        pairs = zip(names, made.parameters, strict=True)
+        return replace(made, parameters=tuple((name, kind) for name, (_, kind) in pairs))
+
+    def iterator_names(self) -> list[str]:
+        """Names of all BPF iterator targets, sorted."""
+        return sorted({name for names in self._listed(_ITERATORS, "*").values() for name in names})
+
+    def iterators(self) -> dict[str, Struct]:
+        """BPF iterator targets by name; the context struct is what ``bpf_iter_TARGET`` points to."""
+        kinds = ((name, self.value_type("struct", f"bpf_iter__{name}")) for name in self.iterator_names())
+        return {name: kind for name, kind in kinds if isinstance(kind, Struct)}
+
+    # ---- long lists
+
+    def _listed(self, what: str, pattern: str, module: str = "") -> dict[str, list[str]]:
+        """The names of one sort that match, by module."""
+        found = {}
+        for owner in matching(module or "*", ["vmlinux", *self.modules]):
+            names = self._lists.get(f"{what} {owner}")
+            if names is not None:
+                found[owner] = matching(pattern, names)
+        return found
+
+    @cached_property
+    def _lists(self) -> dict[str, list[str]]:
+        """Names by sort and module, kept for as long as the kernel and its modules have the same type information."""
+        own = () if self.path == SYSTEM_BTF else fingerprints.file_fact(self.path)
+        # Times of files in sysfs are those of the kernel's cache; a module that is loaded again has another inode.
+        modules = (
+            f"{path} {size} {rest[-1:]}" for _, path, size, *rest in map(fingerprints.file_fact, self.modules.values())
+        )
+        return fingerprints.kept_lists(
+            "btf-names", (*fingerprints.kernel_fact(self.path), *own, *modules), self._make_lists
+        )
+
+    def _make_lists(self) -> dict[str, list[str]]:
+        made = {}
+        for reader in self.readers():
+            btf = reader.btf
+            iterators = [name.removeprefix("bpf_iter__") for name in btf.strings_with_prefix("bpf_iter__")]
+            events = [name.removeprefix("btf_trace_") for name in btf.strings_with_prefix("btf_trace_")]
+            # `bpf_iter__…__safe_trusted` and such are for the verifier's eyes.
+            targets = [name for name in iterators if "__" not in name and btf.find(f"bpf_iter__{name}", Kind.STRUCT)]
+            made[f"{_FUNCTIONS} {btf.name}"] = list(dict.fromkeys(btf.names(Kind.FUNC)))
+            made[f"{_RAW_TRACEPOINTS} {btf.name}"] = sorted(events)
+            made[f"{_ITERATORS} {btf.name}"] = targets
+        return made
+
+
+def _named(kind: str) -> tuple[int, ...]:
+    return (*_KIND_NUMBERS[kind], Kind.INT) if kind == "typedef" else _KIND_NUMBERS[kind]
+
+
+def _enum_with(reader: TypeReader, name: str) -> int:
+    """Id of the first enumeration that has a member of a name."""
+    btf = reader.btf
+    for offset in btf.string_offsets(name):
+        if not btf.mentions(offset):
+            continue
+        for type_id in btf.ids(Kind.ENUM, Kind.ENUM64):
+            words, at = reader.place(type_id)
+            step = 2 if btf.kind(type_id) == Kind.ENUM else 3
+            if offset in words[at + 3 : at + 3 + step * (words[at + 1] & 0xFFFF) : step]:
+                return type_id
+    return 0

@@ -1,0 +1,293 @@
+"""BPF Type Format, read in place.
+
+The kernel's type information is several megabytes and 100,000 types; a script needs a handful of them.  So the data
+stays mapped, and an index (where each type starts, its name and its kind) answers look-ups by name.  The index of the
+running kernel is kept in the cache directory; making it takes one pass over the data.
+
+Source: ``Documentation/bpf/btf.rst`` and ``include/uapi/linux/btf.h`` of the kernel.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from functools import cached_property
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.host import fingerprints
+
+MAGIC = 0xEB9F
+
+
+class Kind(IntEnum):
+    """``BTF_KIND_*``."""
+
+    VOID = 0
+    INT = 1
+    PTR = 2
+    ARRAY = 3
+    STRUCT = 4
+    UNION = 5
+    ENUM = 6
+    FWD = 7
+    TYPEDEF = 8
+    VOLATILE = 9
+    CONST = 10
+    RESTRICT = 11
+    FUNC = 12
+    FUNC_PROTO = 13
+    VAR = 14
+    DATASEC = 15
+    FLOAT = 16
+    DECL_TAG = 17
+    TYPE_TAG = 18
+    ENUM64 = 19
+
+
+_FIXED_WORDS = [3, 4, 3, 6, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3, 4, 3, 3]
+_WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
+"""Words (4 bytes) of a type of each kind, and of each of its members."""
+
+
+_SEARCHES = 64
+"""After so many look-ups by name, which search the data, a dictionary is made: that pays for listings only."""
+_NOWHERE = 1 << 32
+
+
+class Btf:
+    """Types of the kernel, or of one module on top of the kernel's (*base*).
+
+    Type ids count on from the base's; 0 is ``void``. *name* is ``vmlinux`` or the module's name, *index* that of the
+    kept index, empty for none.
+    """
+
+    def __init__(
+        self, data: bytes | mmap.mmap, name: str = "vmlinux", base: Btf | None = None, index: str = ""
+    ) -> None:
+        self.name = name
+        self.base = base
+        types_at, types_size, strings_at, strings_size = _header(data, name)
+        self._data = data
+        self._types_at, self._types_size = types_at, types_size
+        self.words = memoryview(data)[types_at : types_at + types_size].cast("I")
+        self._strings_at = strings_at
+        self._strings_size = strings_size
+        self.first_id = base.end_id if base else 1
+        self.first_string = base.end_string if base else 0
+        self._index_name = index
+        self._searches = 0
+        self._ids_by_name: dict[int, dict[str, int]] = {}
+
+    @cached_property
+    def _tables(self) -> tuple[array[int], array[int], bytes]:
+        """Start, name and kind of each type; made when first needed (most modules are never asked for a type)."""
+        return _index(self.words, self._index_name)
+
+    @property
+    def _starts(self) -> array[int]:
+        return self._tables[0]
+
+    @property
+    def _names(self) -> array[int]:
+        return self._tables[1]
+
+    @property
+    def _kinds(self) -> bytes:
+        return self._tables[2]
+
+    @property
+    def end_id(self) -> int:
+        """One more than the last type id."""
+        return self.first_id + len(self._starts)
+
+    @property
+    def end_string(self) -> int:
+        """One more than the last string offset."""
+        return self.first_string + self._strings_size
+
+    def owner(self, type_id: int) -> Btf:
+        """The part that defines *type_id*: this one or its base."""
+        return self.base if self.base is not None and type_id < self.first_id else self
+
+    def start(self, type_id: int) -> int:
+        """Index in :attr:`words` of the owner where a type starts (``name``, ``info``, ``size`` or ``type``, …)."""
+        return self._starts[type_id - self.first_id]
+
+    def kind(self, type_id: int) -> int:
+        """The :class:`Kind` of a type, as a number."""
+        if type_id == 0:
+            return 0
+        owner = self.owner(type_id)
+        return owner._kinds[type_id - owner.first_id]
+
+    def text(self, offset: int) -> str:
+        """The string at a string offset."""
+        if offset < self.first_string and self.base is not None:
+            return self.base.text(offset)
+        at = self._strings_at + offset - self.first_string
+        return bytes(self._data[at : self._data.find(b"\0", at)]).decode()
+
+    def type_name(self, type_id: int) -> str:
+        """Name of a type, empty for an anonymous one."""
+        if type_id == 0:
+            return "void"
+        owner = self.owner(type_id)
+        return owner.text(owner._names[type_id - owner.first_id])
+
+    def find(self, name: str, *kinds: int) -> int:
+        """Id of the first type defined here (not in the base) with that name and one of *kinds*; 0 when none."""
+        if not name:
+            return 0
+        if self._searches >= _SEARCHES:
+            found = min((self._by_name(kind).get(name, _NOWHERE) for kind in kinds), default=_NOWHERE)
+            return 0 if found == _NOWHERE else found
+        self._searches += 1
+        for offset in self.string_offsets(name):
+            for type_id in self._named(offset):
+                if self._kinds[type_id - self.first_id] in kinds:
+                    return type_id
+        return 0
+
+    def _by_name(self, kind: int) -> dict[str, int]:
+        """The first type of each name among those of one kind."""
+        found = self._ids_by_name.get(kind)
+        if found is None:
+            found = self._ids_by_name[kind] = {}
+            column, first, texts = self._names, self.first_id, self._text_of_all()
+            for type_id in self.ids(kind):
+                offset = column[type_id - first]
+                if offset:
+                    found.setdefault(texts(offset), type_id)
+        return found
+
+    def _text_of_all(self) -> Callable[[int], str]:
+        """A faster :meth:`text`, for when most strings are wanted: what is here is copied once."""
+        strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
+        find, start, other = strings.find, self.first_string, self.text
+        return lambda offset: (
+            strings[offset - start : find(b"\0", offset - start)].decode() if offset >= start else other(offset)
+        )
+
+    def ids(self, *kinds: int) -> Iterator[int]:
+        """Ids of all types of some kinds that are defined here."""
+        wanted = re.compile(b"[" + b"".join(re.escape(bytes((kind,))) for kind in kinds) + b"]")
+        for match in wanted.finditer(self._kinds):
+            yield self.first_id + match.start()
+
+    def names(self, *kinds: int) -> list[str]:
+        """Names of all named types of some kinds that are defined here."""
+        column, first, text = self._names, self.first_id, self._text_of_all()
+        return [text(offset) for i in self.ids(*kinds) if (offset := column[i - first])]
+
+    def strings_with_prefix(self, prefix: str) -> list[str]:
+        """All strings that start with *prefix*, without looking at the types that use them."""
+        pattern = re.compile(rb"\0" + re.escape(prefix.encode()) + rb"[^\0]*")
+        end = self._strings_at + self._strings_size
+        return [match.group()[1:].decode() for match in pattern.finditer(self._data, self._strings_at, end)]
+
+    def string_offsets(self, name: str) -> Iterator[int]:
+        """Offsets of a string, the base's first."""
+        if self.base is not None:
+            yield from self.base.string_offsets(name)
+        needle = name.encode() + b"\0"
+        begin, end = self._strings_at, self._strings_at + self._strings_size
+        if self._data[begin : begin + len(needle)] == needle:
+            yield self.first_string
+        at = self._data.find(b"\0" + needle, begin, end)
+        while at >= 0:
+            yield at + 1 - begin + self.first_string
+            at = self._data.find(b"\0" + needle, at + 1, end)
+
+    def _named(self, offset: int) -> Iterator[int]:
+        """Ids of the types whose name is at a string offset: a search for four bytes in the column of names."""
+        if not self.mentions(offset):
+            return
+        column, needle = self._name_bytes, struct.pack("=I", offset)
+        at = column.find(needle)
+        while at >= 0:
+            if at % 4 == 0:
+                yield self.first_id + at // 4
+            at = column.find(needle, at + 1)
+
+    def mentions(self, offset: int) -> bool:
+        """False when no type or member here can have the name at a string offset (told without the index)."""
+        end = self._types_at + self._types_size
+        return self._data.find(struct.pack("=I", offset), self._types_at, end) >= 0
+
+    @cached_property
+    def _name_bytes(self) -> bytes:
+        return self._names.tobytes()
+
+
+def _header(data: bytes | mmap.mmap, name: str) -> tuple[int, int, int, int]:
+    if len(data) < 24:
+        raise TraceError(f"type information of {name} is cut short ({len(data)} bytes)")
+    magic, _version, _flags, length, types, types_size, strings, strings_size = struct.unpack_from("=HBBIIIII", data)
+    if magic != MAGIC:
+        raise TraceError(f"type information of {name} does not start with BTF's magic number")
+    if length + max(types + types_size, strings + strings_size) > len(data):
+        raise TraceError(f"type information of {name} is cut short ({len(data)} bytes)")
+    return length + types, types_size, length + strings, strings_size
+
+
+# ---------------------------------------------------------------------------------------------- index
+
+_INDEX_MAGIC = b"PTBTFI1\n"
+
+
+def _index(words: memoryview, name: str) -> tuple[array[int], array[int], bytes]:
+    kept = _read_index(name, len(words)) if name else None
+    if kept is not None:
+        return kept
+    made = _scan(words)
+    if name:
+        head = _INDEX_MAGIC + struct.pack("=II", len(words), len(made[0]))
+        fingerprints.keep(name, head, made[0].tobytes(), made[1].tobytes(), made[2])
+    return made
+
+
+def _scan(words: memoryview) -> tuple[array[int], array[int], bytes]:
+    """Start, name and kind of each type, in order."""
+    starts, names, kinds = array("I"), array("I"), bytearray()
+    fixed, each = _FIXED_WORDS, _WORDS_EACH
+    at, end = 0, len(words)
+    while at < end:
+        info = words[at + 1]
+        kind = info >> 24 & 31
+        if kind >= len(fixed):
+            raise TraceError(f"type information has a kind {kind} that pytrace does not know")
+        starts.append(at)
+        names.append(words[at])
+        kinds.append(kind)
+        at += fixed[kind] + each[kind] * (info & 0xFFFF)
+    return starts, names, bytes(kinds)
+
+
+def _read_index(name: str, words: int) -> tuple[array[int], array[int], bytes] | None:
+    data = fingerprints.read_kept(name)
+    head = len(_INDEX_MAGIC) + 8
+    if data is None or len(data) < head or not data.startswith(_INDEX_MAGIC):
+        return None
+    of, count = struct.unpack_from("=II", data, len(_INDEX_MAGIC))
+    if of != words or len(data) != head + 9 * count:
+        return None
+    starts, names = array("I"), array("I")
+    starts.frombytes(data[head : head + 4 * count])
+    names.frombytes(data[head + 4 * count : head + 8 * count])
+    return starts, names, data[head + 8 * count :]
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+def map_file(path: str) -> bytes | mmap.mmap:
+    """Contents of a file, mapped where the kernel allows it (for ``/sys/kernel/btf`` since 6.16), else read."""
+    with open(path, "rb") as file:
+        try:
+            return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+        except (OSError, ValueError):
+            return file.read()

@@ -1,0 +1,249 @@
+"""Where the parameters of a function are when it is entered: what DWARF says, else what the calling convention says.
+
+Code without optimisation stores parameters to the stack in the prologue, and DWARF describes that place, which holds
+nothing yet at the entry. Source: the System V ABI for AMD64, 3.2.3; the Procedure Call Standard for the Arm 64-bit
+architecture, 6.8; the Itanium C++ ABI, 3.1.2 (classes that are passed by reference).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.kernel_info import UserParameter
+from pytrace.core.types import UINT8, Array, Struct, Type
+from pytrace.runtime.dwarf.forms import Shape
+from pytrace.runtime.dwarf.lists import locations
+from pytrace.runtime.dwarf.units import Die
+from pytrace.runtime.dwarf.value_types import DwarfTypes, described, plain, type_text
+from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64
+
+_IN_REGISTER = {DW_OP_name2opcode[f"DW_OP_reg{number}"]: number for number in range(32)}
+_AT_REGISTER = {DW_OP_name2opcode[f"DW_OP_breg{number}"]: number for number in range(32)}
+"""Operations for a register, and for memory at a distance from where a register points to, with its number."""
+_PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5
+"""``DW_CC_pass_by_reference``, ``DW_CC_pass_by_value``: how objects of a class are passed."""
+_DEFAULTED_IN_CLASS = 1
+_CLONE = re.compile(r"\.(isra|constprop|part)\b")
+"""In names of functions that gcc made for some callers, with parameters of its own choice."""
+_CLASSES = frozenset(("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Convention:
+    """How a machine passes arguments.
+
+    *integer* are the registers of the first ones, *numbered* all registers by their DWARF numbers, *stack* the distance
+    from the stack pointer at the entry to the first argument in memory. *result_first*: the address for a result in
+    memory takes the first register; *large_by_reference*: structs that do not fit two registers are passed by address.
+    """
+
+    integer: tuple[str, ...]
+    numbered: tuple[str, ...]
+    stack: int
+    result_first: bool
+    large_by_reference: bool
+
+
+_CONVENTIONS = {
+    EM_X86_64: _Convention(
+        ("di", "si", "dx", "cx", "r8", "r9"),
+        ("ax", "dx", "cx", "bx", "si", "di", "bp", "sp", *(f"r{number}" for number in range(8, 16))),
+        8,
+        True,
+        False,
+    ),
+    EM_AARCH64: _Convention(
+        tuple(f"r{number}" for number in range(8)),
+        (*(f"r{number}" for number in range(31)), "sp"),
+        0,
+        False,
+        True,
+    ),
+}
+_UNKNOWN = _Convention((), (), 0, False, False)
+
+
+def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: DwarfTypes) -> Iterator[UserParameter]:
+    """Parameters of a function that is entered at *entry*, without those that are nowhere or in pieces."""
+    convention = _CONVENTIONS.get(machine, _UNKNOWN)
+    arguments = _Arguments(convention)
+    result = types.of(described(die, "DW_AT_type"))
+    if convention.result_first and isinstance(result, Struct):
+        arguments.skip(1 if result.size > 16 or _by_reference(described(die, "DW_AT_type")) else 0)
+    conventional = not _CLONE.search(symbol)
+    for number, child in enumerate(die.children(_is_parameter)):
+        typed = described(child, "DW_AT_type")
+        kind = types.of(typed)
+        by_reference = isinstance(kind, Struct) and (_passed_as_address(child) or _by_reference(typed))
+        by_convention = arguments.place(kind, by_reference=by_reference)
+        location = _register_at(child, entry, convention)
+        if location is None and conventional:
+            location = by_convention
+        if location:
+            name = described(child, "DW_AT_name").text("DW_AT_name") or f"arg{number}"
+            yield UserParameter(name, kind, location, type_text(typed))
+
+
+def _is_parameter(shape: Shape) -> bool:
+    return shape.tag == "DW_TAG_formal_parameter"
+
+
+def _passed_as_address(die: Die) -> bool:
+    """Whether a parameter's object is elsewhere: where a register points to, or what a place in the frame points to."""
+    for _, _, expression in locations(die):
+        operations = die.operations(expression)
+        if [operation.op_name for operation in operations] == ["DW_OP_fbreg", "DW_OP_deref"]:
+            return True
+        if len(operations) == 1 and operations[0].op in _AT_REGISTER and operations[0].args == [0]:
+            return True
+    return False
+
+
+def _register_at(die: Die, address: int, convention: _Convention) -> str | None:
+    """The register that DWARF says a parameter is in; None when it says memory, empty for nowhere.
+
+    Memory that a register points to counts only where a list has it for the entry: what holds for the whole function
+    may be true behind the prologue alone.
+    """
+    if "DW_AT_location" not in die:
+        return "" if "DW_AT_const_value" in die else None
+    for low, high, expression in locations(die):
+        if not low <= address < high or not expression:
+            continue
+        operations = die.operations(expression)
+        if len(operations) != 1:
+            return None
+        code = operations[0].op
+        if code in _IN_REGISTER:
+            return _numbered(convention, _IN_REGISTER[code])
+        register = _numbered(convention, _AT_REGISTER[code]) if low and code in _AT_REGISTER else None
+        return f"{register}{operations[0].args[0]:+d}" if register else None
+    return None
+
+
+def _numbered(convention: _Convention, number: int) -> str | None:
+    return convention.numbered[number] if number < len(convention.numbered) else None
+
+
+class _Arguments:
+    """Hands out the places of arguments, first to last; a place is empty where it cannot be said."""
+
+    def __init__(self, convention: _Convention) -> None:
+        self._convention = convention
+        self._registers = list(convention.integer)
+        self._stack = convention.stack
+        self._known = True
+
+    def skip(self, count: int) -> None:
+        """Leave out registers."""
+        del self._registers[:count]
+
+    def place(self, kind: Type, *, by_reference: bool) -> str:
+        """A register, or memory as ``register+distance``."""
+        if isinstance(kind, Struct) and not kind.size and not by_reference:
+            # Declared only, so how much room it takes is not known: nor are the places behind it.
+            self._known = False
+        if not self._known:
+            return ""
+        if by_reference or (isinstance(kind, Struct) and kind.size > 16 and self._convention.large_by_reference):
+            where = self._word()
+            return "" if "+" in where else f"{where}+0"
+        if kind.scalar and kind.size <= 8:
+            return self._word()
+        if kind.scalar or isinstance(kind, Struct):
+            return self._words(kind)
+        # Floating-point numbers are in registers that programs cannot read; only the largest are in memory.
+        if kind.size > 8 and self._convention is _CONVENTIONS[EM_X86_64]:
+            self._memory(kind.size)
+        return ""
+
+    def _word(self) -> str:
+        return self._registers.pop(0) if self._registers else self._memory(8)
+
+    def _words(self, kind: Type) -> str:
+        """Of what may take two registers; only what is in one place can be read."""
+        if kind.size > 16:
+            return self._memory(kind.size)
+        needed = _integer_words(kind)
+        if needed > len(self._registers):
+            return self._memory(kind.size)
+        used = self._registers[:needed]
+        self.skip(needed)
+        return used[0] if needed == 1 and kind.size <= 8 else ""
+
+    def _memory(self, size: int) -> str:
+        place = f"sp+{self._stack}"
+        self._stack += size + 7 & ~7
+        return place
+
+
+def _integer_words(kind: Type) -> int:
+    """How many of the eight-byte parts of a small value are passed in integer registers."""
+    words = {at // 8 for at, size in _integers(kind) for at in (at, at + max(size, 1) - 1)}
+    return len(words)
+
+
+def _integers(kind: Type, at: int = 0) -> Iterator[tuple[int, int]]:
+    """Place and size of everything in a value that is no floating-point number (those are bytes here)."""
+    if isinstance(kind, Struct):
+        for field in kind.fields:
+            yield from _integers(field.type, at + field.offset)
+    elif isinstance(kind, Array) and kind.element == UINT8 and kind.size in (4, 8, 16):
+        return
+    elif isinstance(kind, Array) and kind.element.size:
+        for number in range(kind.size // kind.element.size):
+            yield from _integers(kind.element, at + number * kind.element.size)
+    else:
+        yield at, kind.size
+
+
+def _by_reference(die: Die) -> bool:
+    """Whether what a DIE describes is of a class whose objects are passed by reference, as they must not be copied.
+
+    Compilers may say so; else it is seen by a destructor or copy constructor that somebody wrote, in the class or in
+    what it is made of, and by virtual functions.
+    """
+    if "DW_AT_type" not in die:
+        return False
+    kind = plain(die.follow("DW_AT_type"))
+    if kind.tag not in _CLASSES:
+        return False
+    said = kind.number("DW_AT_calling_convention")
+    if said in (_PASS_BY_REFERENCE, _PASS_BY_VALUE):
+        return said == _PASS_BY_REFERENCE
+    return any(_needs_reference(child, kind) for child in kind.children())
+
+
+def _needs_reference(child: Die, owner: Die) -> bool:
+    if child.tag == "DW_TAG_inheritance":
+        return bool(child.number("DW_AT_virtuality")) or _by_reference(child)
+    if child.tag == "DW_TAG_member":
+        return "DW_AT_external" not in child and _by_reference(child)
+    if child.tag != "DW_TAG_subprogram":
+        return False
+    if child.number("DW_AT_virtuality"):
+        return True
+    if child.number("DW_AT_artificial") or child.number("DW_AT_defaulted") == _DEFAULTED_IN_CLASS:
+        return False
+    name = child.text("DW_AT_name")
+    return name.startswith("~") or (name == owner.text("DW_AT_name").partition("<")[0] and _copies(child, owner))
+
+
+def _copies(constructor: Die, owner: Die) -> bool:
+    """Whether a constructor takes another object of the class."""
+    given = [
+        item
+        for item in constructor.children(_is_parameter)
+        if not item.number("DW_AT_artificial") and "DW_AT_type" in item
+    ]
+    if not given:
+        return False
+    kind = given[0].follow("DW_AT_type")
+    if kind.tag not in ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type") or "DW_AT_type" not in kind:
+        return False
+    target = plain(kind.follow("DW_AT_type"))
+    return (target.cu, target.offset) == (owner.cu, owner.offset)

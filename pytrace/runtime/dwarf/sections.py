@@ -1,0 +1,176 @@
+"""Sections with debug information, as pyelftools takes them: found by name, decompressed, each read when it is used.
+
+What is not compressed stays in the mapped file: of a library's hundreds of megabytes only those pages become memory
+that questions are about.
+
+Source: ``elf(5)`` for ``SHF_COMPRESSED``; ``.zdebug_*`` is the older form that GNU tools write for ``-gz=zlib-gnu``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import IO, Protocol, cast
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile
+
+_ZLIB, _ZSTD = 1, 2
+"""``ELFCOMPRESS_ZLIB``, ``ELFCOMPRESS_ZSTD``."""
+
+
+class ViewStream:
+    """A view of memory to read from like a file, without a copy of all of it; what pyelftools wants of streams."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._at = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, fewer at the end."""
+        start = self._at
+        end = len(self._view) if size < 0 else start + size
+        found = bytes(self._view[start:end])
+        self._at = start + len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a place: from the start, from here (1) or from the end (2)."""
+        base = (0, self._at, len(self._view))[whence]
+        if base + offset < 0:
+            raise ValueError(f"there is nothing at {base + offset}")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """The place that is read next."""
+        return self._at
+
+
+class DebugSection:
+    """A section, or the part of one that belongs to a unit.
+
+    Stands where pyelftools has a ``DebugSectionDescriptor``, which has all contents from the start.
+    """
+
+    def __init__(self, name: str, read: Callable[[], bytes | memoryview]) -> None:
+        self.name = name
+        self.address = self.global_offset = 0
+        self._read = read
+
+    @cached_property
+    def data(self) -> memoryview:
+        """The contents; empty for a section that is not there.
+
+        Raises:
+            TraceError: it is compressed and damaged, or in a way that this machine has no library for.
+        """
+        return memoryview(self._read())
+
+    @cached_property
+    def stream(self) -> IO[bytes]:
+        """The contents to read from, at any place."""
+        return cast(IO[bytes], ViewStream(self.data))
+
+    @property
+    def size(self) -> int:
+        """Length of the contents."""
+        return len(self.data)
+
+
+class Sections(Protocol):
+    """Where units find what belongs to them: a file, or a unit's parts of a package."""
+
+    @property
+    def path(self) -> str:
+        """The file, for messages."""
+
+    @property
+    def address_size(self) -> int:
+        """Bytes of an address on the file's machine."""
+
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME``, an empty one when it is not there."""
+
+
+class FileSections:
+    """The debug sections of one ELF file; with *split*, those whose names end in ``.dwo``."""
+
+    def __init__(self, elf: ElfFile, *, split: bool = False) -> None:
+        self.elf = elf
+        self.path = elf.path
+        self.address_size = 8 if elf.wide else 4
+        self._suffix = ".dwo" if split else ""
+        self._known: dict[str, DebugSection] = {}
+
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME``, an empty one when it is not there."""
+        return self._section(f"debug_{name}{self._suffix}")
+
+    def index(self, name: str) -> DebugSection:
+        """``.debug_NAME`` as it is called in packages too, an empty one when it is not there."""
+        return self._section(f"debug_{name}")
+
+    def _section(self, name: str) -> DebugSection:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = DebugSection(name, lambda: self._find(name))
+        return known
+
+    def _find(self, name: str) -> bytes | memoryview:
+        sections = self.elf.sections
+        found = [number for number, section in enumerate(sections) if section.name in (f".{name}", f".z{name}")]
+        # Object files, and `.dwo` files with them, have each type unit in a section of its own. References between
+        # units count from the start of the one that is in no group.
+        found.sort(key=lambda number: bool(sections[number].flags & SHF_GROUP))
+        if len(found) == 1:
+            return self._contents(found[0])
+        return b"".join(self._contents(number) for number in found)
+
+    def _contents(self, number: int) -> bytes | memoryview:
+        section = self.elf.sections[number]
+        if section.type == SHT_NOBITS:
+            return b""
+        stored = self.elf.contents(section)
+        try:
+            if section.flags & SHF_COMPRESSED:
+                return _decompressed(stored, self.elf.wide)
+            if section.name.startswith(".z") and bytes(stored[:4]) == b"ZLIB":
+                return zlib.decompress(stored[12:])
+        except (zlib.error, ValueError, MemoryError, OverflowError) as error:
+            raise TraceError(f"{self.path}: {section.name} cannot be decompressed: {error}") from error
+        return stored
+
+
+class SectionParts:
+    """Parts of the sections of a package that belong to one unit; a section without a row is shared by all units."""
+
+    def __init__(self, whole: Sections, rows: Mapping[str, tuple[int, int]], cut: frozenset[str]) -> None:
+        self.path = whole.path
+        self.address_size = whole.address_size
+        self._whole = whole
+        self._rows = rows
+        self._cut = cut
+
+    def section(self, name: str) -> DebugSection:
+        """``.debug_NAME`` as far as it belongs to this unit."""
+        whole = self._whole.section(name)
+        if name not in self._cut:
+            return whole
+        start, size = self._rows.get(name, (0, 0))
+        return DebugSection(name, lambda: whole.data[start : start + size])
+
+
+def _decompressed(stored: memoryview, wide: bool) -> bytes:
+    """Contents after an ``Elf64_Chdr`` or ``Elf32_Chdr``; the second of its three words is the size of them."""
+    word = 8 if wide else 4
+    method, size = int.from_bytes(stored[:4], "little"), int.from_bytes(stored[word : 2 * word], "little")
+    if method == _ZSTD:
+        from pytrace.runtime.elf.zstd import decompress
+
+        return decompress(bytes(stored[3 * word :]), size)
+    if method != _ZLIB:
+        raise ValueError(f"the method has the number {method}, which is unknown")
+    # No more than the header says: a damaged or malicious one must not fill memory.
+    return zlib.decompressobj().decompress(stored[3 * word :], max(size, 1))

@@ -1,0 +1,175 @@
+"""Split DWARF: the units that ``-gsplit-dwarf`` leaves in ``.dwo`` files, or in a ``.dwp`` package of them.
+
+The binary keeps a *skeleton* of each: which code it is about, addresses, source lines, and the name and id of the unit
+in the other file. That one has what functions, parameters and types are called; it is opened when a question needs it.
+
+Source: the DWARF 5 standard, 3.1.2, 3.1.3 and 7.3.2; https://gcc.gnu.org/wiki/DebugFission for DWARF 4.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.dwarf.packages import Package
+from pytrace.runtime.dwarf.sections import FileSections
+from pytrace.runtime.dwarf.units import COMPLAINTS, Unit, UnitTable, explained
+from pytrace.runtime.elf.file import ElfFile
+
+
+def split_name(unit: Unit) -> str:
+    """Name of the file that a skeleton stands for; empty for a unit that is whole."""
+    # Before DWARF 5 headers do not tell kinds.
+    if unit.header.get("unit_type", "DW_UT_compile") not in ("DW_UT_compile", "DW_UT_skeleton"):
+        return ""
+    return unit.top.text("DW_AT_dwo_name") or unit.top.text("DW_AT_GNU_dwo_name")
+
+
+def _identity(unit: Unit) -> int | None:
+    """The id that a skeleton and its unit share: in the header since DWARF 5, an attribute before."""
+    if unit.dwo_id is not None:
+        return unit.dwo_id
+    return unit.top.number("DW_AT_GNU_dwo_id") if "DW_AT_GNU_dwo_id" in unit.top else None
+
+
+def _unit_of(table: UnitTable, identity: int) -> Unit | None:
+    return next((unit for unit in table if _identity(unit) == identity), None)
+
+
+class SplitUnits:
+    """Finds the units that the skeletons of one file stand for.
+
+    *beside* are the files that packages and ``.dwo`` files may lie beside: the binary, and its debug file. *folders*
+    are those of ``--debuginfo``; *root* is put before absolute paths (``/proc/PID/root``).
+    """
+
+    def __init__(self, beside: Iterable[str], folders: Iterable[str] = (), root: str = "") -> None:
+        self._beside = tuple(dict.fromkeys(beside))
+        self._folders = tuple(folder.removeprefix("+") for folder in folders)
+        self._root = root
+        self._units: dict[Unit, Unit | None] = {}
+        self._tables: dict[str, UnitTable | None] = {}
+        self._packages: list[Package] | None = None
+        self.opened: dict[str, None] = {}
+        self.problems: dict[str, None] = {}
+
+    def whole(self, unit: Unit) -> Unit | None:
+        """The unit with what a skeleton stands for, a whole unit itself; None when its file is not there.
+
+        Why it is not there is then in :attr:`problems`. Files that were looked for are in :attr:`opened`.
+        """
+        name = split_name(unit)
+        if not name:
+            return unit
+        if unit not in self._units:
+            found = self._units[unit] = self._find(unit, name)
+            if found is not None:
+                found.skeleton = unit
+        return self._units[unit]
+
+    def forget(self) -> None:
+        """Let go of all units that were read; the skeletons that they are known by go with them."""
+        self._units.clear()
+        self._tables.clear()
+        self._packages = None
+
+    def _find(self, unit: Unit, name: str) -> Unit | None:
+        identity = _identity(unit)
+        if identity is None:
+            self.problems[f"{unit.dwarfinfo.path}: a unit names {name} and has no id to know it by"] = None
+            return None
+        for package in self._dwp_files():
+            found = self._reading(package.path, partial(package.unit, identity))
+            if found is not None:
+                return found
+        stale = ""
+        for path in self._places(unit, name):
+            table = self._table(path)
+            if table is None:
+                continue
+            found = self._reading(path, partial(_unit_of, table, identity))
+            if found is not None:
+                return found
+            stale = stale or path
+        self.problems[_complaint(unit, name, stale)] = None
+        return None
+
+    def _reading(self, path: str, look: Callable[[], Unit | None]) -> Unit | None:
+        """What *look* finds in a file; nothing in one that is damaged, which does not keep others from being found."""
+        try:
+            return look()
+        except TraceError as error:
+            self.problems[error.message] = None
+        except COMPLAINTS as error:
+            self.problems[f"{path}: its DWARF cannot be read: {explained(error)}"] = None
+        return None
+
+    # ---- .dwo files
+
+    def _places(self, unit: Unit, name: str) -> Iterator[str]:
+        """Where a ``.dwo`` file may be, each place once."""
+        compiled_in = unit.top.text("DW_AT_comp_dir")
+        base = os.path.basename(name)
+        whole = name if name.startswith("/") or not compiled_in else f"{compiled_in}/{name}"
+        found = [f"{self._root}{whole}"] if whole.startswith("/") else []
+        folders = [os.path.dirname(os.path.realpath(path)) for path in self._beside]
+        for folder in folders:
+            found += [f"{folder}/{name}" if not name.startswith("/") else "", f"{folder}/{base}"]
+        for entry in self._folders:
+            inside = [f"{self._root}{entry}"] if entry.startswith("/") else [f"{one}/{entry}" for one in folders]
+            found += [f"{one}/{path.removeprefix('/')}" for one in inside for path in (whole, name, base)]
+        yield from dict.fromkeys(os.path.normpath(path) for path in found if path)
+
+    def _table(self, path: str) -> UnitTable | None:
+        if path not in self._tables:
+            sections = self._open(path)
+            self._tables[path] = UnitTable(sections, split=True) if sections is not None else None
+        return self._tables[path]
+
+    def _open(self, path: str) -> FileSections | None:
+        self.opened[path] = None
+        if not os.path.isfile(path):
+            return None
+        try:
+            return FileSections(ElfFile.open(path), split=True)
+        except OSError as error:
+            self.problems[f"{path} cannot be read: {error.strerror}"] = None
+        except TraceError as error:
+            self.problems[error.message] = None
+        return None
+
+    # ---- packages
+
+    def _dwp_files(self) -> list[Package]:
+        if self._packages is None:
+            self._packages = []
+            for path in self._dwp_places():
+                sections = self._open(path)
+                if sections is not None:
+                    try:
+                        self._packages.append(Package(sections))
+                    except COMPLAINTS as error:
+                        self.problems[f"{path}: it cannot be read as a package: {explained(error)}"] = None
+        return self._packages
+
+    def _dwp_places(self) -> Iterator[str]:
+        found = []
+        for path in self._beside:
+            real = os.path.realpath(path)
+            folder, base = os.path.split(real)
+            found += [f"{path}.dwp", f"{real}.dwp", f"{real.removesuffix('.debug')}.dwp"]
+            for entry in self._folders:
+                inside = f"{self._root}{entry}" if entry.startswith("/") else f"{folder}/{entry}"
+                found += [f"{inside}/{base}.dwp", f"{inside}/{base.removesuffix('.debug')}.dwp"]
+        yield from dict.fromkeys(os.path.normpath(path) for path in found)
+
+
+def _complaint(unit: Unit, name: str, stale: str) -> str:
+    owner, source = unit.dwarfinfo.path, unit.top.text("DW_AT_name")
+    what = f"the debug information of {source}" if source else "debug information"
+    if stale:
+        return f"{owner}: {what} should be in {stale}, but that file is of another build (its id is a different one)"
+    folder = unit.top.text("DW_AT_comp_dir") or "no folder"
+    return f"{owner}: {what} is in {name}, which is not there (compiled in {folder})"

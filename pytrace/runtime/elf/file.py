@@ -1,0 +1,348 @@
+"""ELF files: segments, sections, notes and links to debug files.
+
+Source: ``elf(5)``; ``/usr/include/elf.h``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import zlib
+from functools import cached_property
+from typing import Self
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
+
+SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
+SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
+PT_LOAD, PF_X = 1, 1
+EM_X86_64, EM_AARCH64 = 62, 183
+_ELSEWHERE = 0xFFFF
+"""``SHN_XINDEX``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section header; *link* is the number of the section that belongs to it (a symbol table's strings)."""
+
+    name: str
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A program header of type ``PT_LOAD``."""
+
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Offsets in one ELF class: positions in the file header, and record layouts as ``struct`` formats."""
+
+    header: str
+    section: str
+    section_order: tuple[int, ...]
+    segment: str
+    segment_order: tuple[int, ...]
+
+
+# Columns, in order: name, type, flags, address, offset, size, link; and for segments: type, flags, offset, address,
+# file size, memory size.
+_LAYOUTS = {
+    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 2, 3, 4, 5, 6), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
+    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 2, 3, 4, 5, 6), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
+}
+
+
+class ElfFile:
+    """One ELF file, mapped. *path* may name a library inside an archive: ``base.apk!/lib/arm64/libfoo.so``.
+
+    *base* is where the ELF data starts in the file that uprobes attach to (not 0 only inside archives).
+    """
+
+    def __init__(self, data: bytes | mmap.mmap | memoryview, path: str, base: int = 0) -> None:
+        self.path = path
+        self.base = base
+        self.view = memoryview(data)
+        if len(self.view) < 16 or bytes(self.view[:4]) != b"\x7fELF":
+            raise TraceError(f"{path} is not an ELF file")
+        layout = _LAYOUTS.get(self.view[4])
+        if layout is None or self.view[5] != 1:
+            raise TraceError(f"{path} is an ELF file of a class or byte order that this machine does not run")
+        self._layout = layout
+        self.wide = self.view[4] == 2
+        size = struct.calcsize("<" + layout.header)
+        if len(self.view) < size:
+            raise TraceError(f"{path} is cut short: it has {len(self.view)} bytes, and an ELF header {size}")
+        header = struct.unpack_from("<" + layout.header, self.view)
+        self.type, self.machine, _, self.entry = header[:4]
+        self._segments_at, self._sections_at = header[4:6]
+        self._segment_size, self._segment_count, self._section_size, self._section_count, self._names = header[8:13]
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Map an ELF file, or a stored member of a zip archive (``ARCHIVE!/MEMBER``).
+
+        Raises:
+            TraceError: not an ELF file.
+            OSError: the file cannot be read.
+        """
+        archive, separator, member = path.partition("!/")
+        with open(archive, "rb") as file:
+            try:
+                data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+            except ValueError as error:
+                raise TraceError(f"{archive} is empty") from error
+        if not separator:
+            return cls(data, path)
+        start, size = archive_member(archive, member)
+        return cls(memoryview(data)[start : start + size], path, base=start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the mapping as far as nothing else refers to it."""
+        source = self.view.obj
+        self.view.release()
+        if isinstance(source, mmap.mmap):
+            source.close()
+
+    # ---- structure
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """What is loaded into memory."""
+        found = []
+        for row in self._rows(self._layout.segment, self._segments_at, self._segment_size, self._segment_count):
+            kind, flags, offset, address, file_size, memory_size = (row[i] for i in self._layout.segment_order)
+            if kind == PT_LOAD:
+                found.append(Segment(offset, address, file_size, memory_size, bool(flags & PF_X)))
+        return tuple(found)
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections in order (none in a stripped-down file)."""
+        rows = self._section_rows()
+        if not rows:
+            return ()
+        # Numbers that do not fit into the header are in the first section.
+        names = rows[0][self._layout.section_order[6]] if self._names == _ELSEWHERE else self._names
+        if names >= len(rows):
+            raise TraceError(f"{self.path} is damaged: the names of its {len(rows)} sections are in section {names}")
+        strings_at, strings_size = (rows[names][i] for i in self._layout.section_order[4:6])
+        strings = bytes(self.view[strings_at : strings_at + strings_size])
+        found = []
+        for row in rows:
+            name, *rest = (row[i] for i in self._layout.section_order)
+            title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
+            found.append(Section(title, *rest))
+        return tuple(found)
+
+    def _section_rows(self) -> list[tuple[int, ...]]:
+        count = self._section_count
+        if not count and self._sections_at:
+            # There are too many for the header: the first one's size is their number.
+            first = self._rows(self._layout.section, self._sections_at, self._section_size, 1)
+            count = first[0][self._layout.section_order[5]]
+        return self._rows(self._layout.section, self._sections_at, self._section_size, count)
+
+    def linked(self, section: Section) -> Section:
+        """The section that belongs to another one.
+
+        Raises:
+            TraceError: there is none of that number.
+        """
+        if section.link >= len(self.sections):
+            raise TraceError(f"{self.path} is damaged: {section.name} belongs to section {section.link}, "
+                             f"and there are {len(self.sections)}")
+        return self.sections[section.link]
+
+    def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
+        record = struct.Struct("<" + layout)
+        if at + size * count > len(self.view) or (count and size < record.size):
+            raise TraceError(f"{self.path} is cut short: its headers lie outside the file")
+        return [record.unpack_from(self.view, at + number * size) for number in range(count)]
+
+    def section(self, name: str) -> Section | None:
+        """The first section of a name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def contents(self, section: Section) -> memoryview:
+        """Bytes of a section; empty when it has none in the file."""
+        if section.type == SHT_NOBITS:
+            return self.view[:0]
+        return self.view[section.offset : section.offset + section.size]
+
+    # ---- addresses
+
+    def file_offset(self, address: int) -> int | None:
+        """Position in the file of a virtual address, None when no segment loads it."""
+        for segment in self.segments:
+            if segment.address <= address < segment.address + segment.file_size:
+                return self.base + segment.offset + address - segment.address
+        return None
+
+    def address_at(self, offset: int) -> int | None:
+        """Virtual address of a position in the file (of the archive, for a member of one)."""
+        inside = offset - self.base
+        # Segments may share a page of the file; the one that is executed is meant.
+        for segment in sorted(self.segments, key=lambda segment: not segment.executable):
+            if segment.offset <= inside < segment.offset + segment.file_size:
+                return segment.address + inside - segment.offset
+        return None
+
+    # ---- symbols
+
+    @cached_property
+    def tables(self) -> tuple[SymbolTable, ...]:
+        """Functions of ``.symtab`` and ``.dynsym``, whichever there are."""
+        return tuple(
+            SymbolTable.read(self, section) for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM)
+        )
+
+    def any_symbol(self, name: str) -> Symbol | None:
+        """A symbol of any type (functions, variables, labels); None when it is not defined here."""
+        for section in self.sections:
+            if section.type in (SHT_SYMTAB, SHT_DYNSYM):
+                found = SymbolTable.read(self, section, types=None).match(name)
+                if found:
+                    return found[0]
+        return None
+
+    def symbol_address(self, name: str) -> int | None:
+        """Virtual address of a symbol of any type."""
+        found = self.any_symbol(name)
+        return None if found is None else found.address
+
+    @cached_property
+    def mini_debug_info(self) -> ElfFile | None:
+        """The ELF file in ``.gnu_debugdata``: a compressed symbol table of functions (Fedora)."""
+        section = self.section(".gnu_debugdata")
+        if section is None:
+            return None
+        import lzma
+
+        try:
+            return ElfFile(lzma.decompress(self.contents(section)), f"{self.path}(.gnu_debugdata)")
+        except lzma.LZMAError as error:
+            raise TraceError(f"{self.path}: .gnu_debugdata is damaged: {error}") from error
+
+    # ---- notes and links
+
+    @cached_property
+    def build_id(self) -> str:
+        """Hexadecimal GNU build id, empty when there is none."""
+        section = self.section(".note.gnu.build-id")
+        if section is None:
+            return ""
+        return next((body.hex() for owner, kind, body in self.notes(section) if owner == b"GNU" and kind == 3), "")
+
+    def notes(self, section: Section) -> list[tuple[bytes, int, bytes]]:
+        """``(owner, type, body)`` of the notes of a section."""
+        data = bytes(self.contents(section))
+        found, at = [], 0
+        while at + 12 <= len(data):
+            owner_size, size, kind = struct.unpack_from("<III", data, at)
+            body = at + 12 + (owner_size + 3 & ~3)
+            found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
+            at = body + (size + 3 & ~3)
+        return found
+
+    @cached_property
+    def debug_link(self) -> tuple[str, int] | None:
+        """Name and CRC32 of the separate debug file (``.gnu_debuglink``)."""
+        section = self.section(".gnu_debuglink")
+        if section is None:
+            return None
+        data = bytes(self.contents(section))
+        end = data.find(b"\0")
+        place = end + 4 & ~3
+        if end < 0 or place + 4 > len(data):
+            # What cannot be read leads nowhere; the build id may.
+            return None
+        (checksum,) = struct.unpack_from("<I", data, place)
+        return data[:end].decode(errors="surrogateescape"), checksum
+
+    @cached_property
+    def supplement_link(self) -> tuple[str, str] | None:
+        """Name and build id (hexadecimal) of the file that this one shares debug information with (``dwz -m``)."""
+        old, new = self.section(".gnu_debugaltlink"), self.section(".debug_sup")
+        if old is not None:
+            name, _, build_id = bytes(self.contents(old)).partition(b"\0")
+        elif new is not None:
+            # Version (2 bytes), whether this is the supplementary file itself, name, length and bytes of its id.
+            data = bytes(self.contents(new))
+            name, _, build_id = data[3:].partition(b"\0")
+            build_id = build_id[1:]
+            if data[2:3] != b"\0":
+                return None
+        else:
+            return None
+        return name.decode(errors="surrogateescape"), build_id.hex()
+
+    def checksum(self) -> int:
+        """CRC32 of the whole file, as debug links have it."""
+        return zlib.crc32(self.view)
+
+
+# ---------------------------------------------------------------------------------------------- archives
+
+
+def archive_member(archive: str, member: str) -> tuple[int, int]:
+    """Where a stored member of a zip archive lies: offset and size.
+
+    Raises:
+        TraceError: no such member, or it is compressed (uprobes need the code as it is in the file).
+    """
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            entry = opened.getinfo(member)
+    except KeyError:
+        raise TraceError(f"{archive} has no member {member}") from None
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise TraceError(f"{archive} cannot be read as an archive: {error}") from error
+    if entry.compress_type != zipfile.ZIP_STORED:
+        raise TraceError(f"{member} is compressed in {archive}; only stored libraries can be probed")
+    with open(archive, "rb") as file:
+        file.seek(entry.header_offset)
+        head = file.read(30)
+    if len(head) < 30:
+        raise TraceError(f"{archive} is cut short: {member} lies outside the file")
+    name_size, extra_size = struct.unpack_from("<HH", head, 26)
+    return entry.header_offset + 30 + name_size + extra_size, entry.file_size
+
+
+def attach_path(path: str) -> str:
+    """The file that uprobes of a binary attach to: the archive, for a member of one."""
+    return path.partition("!/")[0]
+
+
+def is_elf(path: str) -> bool:
+    """Whether a file (or a member of an archive) is an ELF program or library."""
+    if "!/" in path:
+        return os.path.isfile(attach_path(path))
+    try:
+        with open(path, "rb") as file:
+            head = file.read(18)
+    except OSError:
+        return False
+    return head[:4] == b"\x7fELF" and len(head) == 18 and head[16] in (2, 3)

@@ -1,0 +1,157 @@
+"""Symbol tables of ELF files.
+
+A table stays columns of integers that are cut out of the file in a few calls; a large library has more than 100,000
+symbols, and only those that a question is about become objects.
+
+Source: ``elf(5)``; ``/usr/include/elf.h``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cached_property
+from itertools import compress
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.runtime.host.name_patterns import exact, matching, within
+
+if TYPE_CHECKING:
+    from pytrace.runtime.elf.file import ElfFile, Section
+
+_CODE_TYPES = frozenset((2, 10))
+"""``STT_FUNC`` and ``STT_GNU_IFUNC``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A function: its name, virtual address and size in bytes (0 where the table does not say)."""
+
+    name: str
+    address: int
+    size: int
+
+
+class SymbolTable:
+    """The defined symbols of some types (None for all) in one symbol table, as parallel columns.
+
+    A column is cut out of the table when it is first needed: names alone do not need the others, or any order.
+    """
+
+    def __init__(self, data: bytes, strings: bytes, wide: bool, types: frozenset[int] | None = _CODE_TYPES) -> None:
+        self._strings = strings
+        self._wide = wide
+        self._record, info, owner = (24, 4, 3) if wide else (16, 12, 7)
+        self._data = memoryview(data)[: len(data) // self._record * self._record]
+        wanted = bytes(types is None or kind & 15 in types for kind in range(256))
+        self._fitting = bytes(self._data[info :: self._record]).translate(wanted)
+        # Number 0 is the section of what is defined elsewhere.
+        owners = self._data.cast("H")[owner :: self._record // 2]
+        self._defined = list(compress(owners.tolist(), self._fitting))
+
+    @classmethod
+    def read(cls, file: ElfFile, section: Section, types: frozenset[int] | None = _CODE_TYPES) -> SymbolTable:
+        """The symbols of a section."""
+        strings = file.contents(file.linked(section))
+        return cls(bytes(file.contents(section)), bytes(strings), file.wide, types)
+
+    def _column(self, words: memoryview[int]) -> list[int]:
+        return list(compress(compress(words.tolist(), self._fitting), self._defined))
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        """Where names start among the strings, in the order of the table."""
+        return self._column(self._data.cast("I")[:: self._record // 4])
+
+    @cached_property
+    def _columns(self) -> tuple[list[int], list[int], list[int]]:
+        """Places of names, addresses and sizes, in order of address."""
+        words = self._data.cast("Q") if self._wide else self._data.cast("I")
+        step = self._record // words.itemsize
+        names, addresses, sizes = self._offsets, self._column(words[1::step]), self._column(words[2::step])
+        order = sorted(range(len(addresses)), key=addresses.__getitem__)
+        return [names[i] for i in order], [addresses[i] for i in order], [sizes[i] for i in order]
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def _names(self) -> list[int]:
+        return self._columns[0]
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where the functions start, in order."""
+        return self._columns[1]
+
+    @property
+    def _sizes(self) -> list[int]:
+        return self._columns[2]
+
+    def symbol(self, index: int) -> Symbol:
+        """The symbol at a position of the columns."""
+        return Symbol(self._name(self._names[index]), self.addresses[index], self._sizes[index])
+
+    def _name(self, offset: int) -> str:
+        name = self._strings[offset : self._strings.find(b"\0", offset)]
+        # `.symtab` has versions in its names (malloc@@GLIBC_2.2.5), `.dynsym` has them elsewhere.
+        return name.partition(b"@")[0].decode(errors="surrogateescape")
+
+    def names(self) -> list[bytes]:
+        """All names, as they are in the file, in order of address."""
+        strings, find = self._strings, self._strings.find
+        return [strings[at : find(b"\0", at)] for at in self._names]
+
+    def matching_names(self, pattern: str) -> list[str]:
+        """Names that a ``*`` pattern accepts, without symbol versions, in no order."""
+        # Texts are cheaper to sort than bytes; in this encoding a byte and its character have the same place.
+        text = self._strings.decode("latin-1")
+        find = text.find
+        names = [text[at : find("\0", at)] for at in sorted(self._offsets)]
+        if not text.isascii():
+            names = [name.encode("latin-1").decode(errors="surrogateescape") for name in names]
+        if "@" in text:
+            names = [name.partition("@")[0] if "@" in name else name for name in names]
+        return matching(pattern, names)
+
+    def match(self, pattern: str) -> list[Symbol]:
+        """Functions whose name a ``*`` pattern accepts."""
+        if exact(pattern):
+            return [self.symbol(i) for i in self._named(pattern.encode(errors="surrogateescape"))]
+        accepts = re.compile(within(pattern, rb"@") + rb"(?:@.*)?").fullmatch
+        return [self.symbol(i) for i, name in enumerate(self.names()) if accepts(name)]
+
+    def _named(self, name: bytes) -> list[int]:
+        """Positions of the symbols of one name: search the strings, then the column for the places found."""
+        wanted = set()
+        for needle in (name + b"\0", name + b"@"):
+            at = self._strings.find(needle)
+            while at >= 0:
+                # Strings may share their tails, so the place before need not end another string.
+                wanted.add(at)
+                at = self._strings.find(needle, at + 1)
+        return [i for i, at in enumerate(self._names) if at in wanted] if wanted else []
+
+    def covering(self, address: int) -> Symbol | None:
+        """The function that covers an address.
+
+        One without a size reaches to the next symbol. Of aliases the one whose name comes first without leading
+        underscores is taken, so that the answer does not depend on the linker's order.
+        """
+        at = bisect_right(self.addresses, address) - 1
+        # A short function may lie inside a longer one; go back to one that reaches far enough.
+        for index in range(at, max(-1, at - 16), -1):
+            start, size = self.addresses[index], self._sizes[index]
+            if address < start + size or (not size and index == at):
+                return self._best_alias(index, address)
+        return None
+
+    def _best_alias(self, index: int, address: int) -> Symbol:
+        start = self.addresses[index]
+        first = index
+        while first and self.addresses[first - 1] == start:
+            first -= 1
+        found = [self.symbol(i) for i in range(first, index + 1)]
+        fitting = [symbol for symbol in found if address < start + symbol.size] or found
+        return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))

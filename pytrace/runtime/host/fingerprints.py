@@ -1,0 +1,204 @@
+"""Facts that a compiled script depends on: how they are written down, and whether they still hold.
+
+A fact is a tuple of texts: its kind and what it was when the script was compiled.  :func:`still_true` is called on each
+start of a cached script, so this module imports nothing heavy and each check is a few system calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from pytrace.base import private_files
+
+TRACER = "pytrace_"
+"""Start of the category of events that a tracer defines for itself (``attach.legacy``), and soon takes away again."""
+
+Fact = tuple[str, ...]
+"""Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
+
+
+def read_text(path: str) -> str:
+    """Text of a small kernel file, empty when it cannot be read (facts treat that as a state of its own)."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def digest(data: bytes) -> str:
+    """Short text that stands for *data*."""
+    return private_files.digest(data)
+
+
+def kept_directory() -> str:
+    """Where indexes are kept between runs: ``pytrace/facts`` under the user's cache directory."""
+    return private_files.directory("facts")
+
+
+def read_kept(name: str) -> bytes | None:
+    """What :func:`keep` stored as *name*; only where nobody but the user could have written it."""
+    return private_files.read(os.path.join(kept_directory(), name))
+
+
+def keep(name: str, *parts: bytes) -> None:
+    """Store bytes for later runs; a cache directory that cannot be written to only costs time."""
+    private_files.write(os.path.join(kept_directory(), name), *parts)
+
+
+def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Lists of names by title, as they were made under the same *stamp*, or made now and kept for later runs.
+
+    Neither names nor titles have line ends, and no name is empty. There is one file of each *name*: another stamp
+    replaces it.
+    """
+    head = f"pytrace lists 1 {digest(repr(stamp).encode())}"
+    first, *parts = (read_kept(name) or b"").decode(errors="surrogateescape").split("\n\n")
+    if first == head:
+        return {title: names for title, *names in (part.split("\n") for part in parts)}
+    made = make()
+    text = "\n\n".join([head, *("\n".join((title, *names)) for title, names in made.items())])
+    keep(name, text.encode(errors="surrogateescape"))
+    return made
+
+
+# ---------------------------------------------------------------------------------------------- making facts
+
+
+def kernel_fact(btf_path: str = "/sys/kernel/btf/vmlinux") -> Fact:
+    """The running kernel: release, build and type information.
+
+    The build is ``/sys/kernel/notes`` (the GNU build id) where it is readable, else the version text.
+    """
+    system = os.uname()
+    try:
+        with open("/sys/kernel/notes", "rb") as file:
+            build = digest(file.read())
+    except OSError:
+        build = digest(system.version.encode())
+    try:
+        size = os.stat(btf_path).st_size
+    except OSError:
+        size = 0
+    return ("kernel", btf_path, system.machine, system.release, build, str(size))
+
+
+def boot_fact() -> Fact:
+    """This boot of the machine: kernel addresses stay the same until the next one."""
+    return ("boot", read_text("/proc/sys/kernel/random/boot_id").strip())
+
+
+def file_fact(path: str) -> Fact:
+    """A file as it is now (size, modification time, inode), or its absence."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ("file", path, "absent")
+    return ("file", path, str(found.st_size), str(found.st_mtime_ns), str(found.st_ino))
+
+
+def files_fact(paths: Iterable[str]) -> Fact:
+    """Many files as they are now, in one fact that is quick to check."""
+    names = sorted(paths)
+    folder = os.path.dirname(os.path.commonpath(names))
+    return _files_fact(folder, "\n".join(name.removeprefix(folder) for name in names))
+
+
+def _files_fact(folder: str, names: str) -> Fact:
+    states = "\n".join([_state(folder + name) for name in names.split("\n")])
+    return ("files", folder, names, digest(states.encode()))
+
+
+def _state(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return "absent"
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+
+
+def modules_fact() -> Fact:
+    """Which kernel modules are loaded, and where."""
+    # The third column counts users of a module and changes all the time. A module that was loaded again, perhaps after
+    # a change, has another inode, even where name, size and address are the same.
+    lines = [line.split() for line in read_text("/proc/modules").splitlines()]
+    text = "\n".join(
+        f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {_inode(f'/sys/module/{parts[0]}')}"
+        for parts in lines
+    )
+    return ("modules", digest(text.encode()))
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
+
+
+def lasting(events: str) -> list[str]:
+    """The lines ``CATEGORY:EVENT`` of tracefs' ``available_events`` without what tracers define for themselves."""
+    return [line for line in events.splitlines() if not line.startswith(TRACER)]
+
+
+def tracepoints_fact(root: str) -> Fact:
+    """Which tracepoints there are: the list under a tracefs mounted at *root*."""
+    return ("tracepoints", root, digest("\n".join(lasting(read_text(f"{root}/available_events"))).encode()))
+
+
+def tracepoint_fact(root: str, category: str, event: str) -> Fact:
+    """One tracepoint: its number, or that it is not there."""
+    # Unlike the list, this takes no lock in the kernel, which others may hold for long.
+    return ("tracepoint", root, category, event, read_text(f"{root}/events/{category}/{event}/id").strip())
+
+
+def process_fact(pid: int) -> Fact:
+    """A process, told from a later one with the same number by its start time."""
+    return ("process", str(pid), _start_time(pid))
+
+
+def pid_namespace_fact() -> Fact:
+    """The pid namespace that we are in: device and inode."""
+    try:
+        found = os.stat("/proc/self/ns/pid")
+    except OSError:
+        return ("pid_namespace", "0", "0")
+    return ("pid_namespace", str(found.st_dev), str(found.st_ino))
+
+
+def environment_fact(variable: str) -> Fact:
+    """An environment variable that a search went by (``PATH``)."""
+    return ("environment", variable, os.environ.get(variable, ""))
+
+
+def _start_time(pid: int) -> str:
+    text = read_text(f"/proc/{pid}/stat")
+    # The command name may hold spaces and parentheses; start time is field 22, the 20th after it.
+    rest = text.rpartition(")")[2].split()
+    return rest[19] if len(rest) > 19 else ""
+
+
+# ---------------------------------------------------------------------------------------------- checking facts
+
+_CHECKS: dict[str, Callable[[Fact], Fact]] = {
+    "kernel": lambda fact: kernel_fact(fact[1]),
+    "boot": lambda _: boot_fact(),
+    "file": lambda fact: file_fact(fact[1]),
+    "files": lambda fact: _files_fact(*fact[1:3]),
+    "modules": lambda _: modules_fact(),
+    "pid_namespace": lambda _: pid_namespace_fact(),
+    "tracepoints": lambda fact: tracepoints_fact(fact[1]),
+    "tracepoint": lambda fact: tracepoint_fact(*fact[1:4]),
+    "process": lambda fact: process_fact(int(fact[1])),
+    "environment": lambda fact: environment_fact(fact[1]),
+}
+
+
+def still_true(facts: Iterable[Fact]) -> bool:
+    """Whether all *facts* hold now. A fact of an unknown kind (from another version) does not."""
+    for fact in facts:
+        check = _CHECKS.get(fact[0])
+        if check is None or check(tuple(fact)) != tuple(fact):
+            return False
+    return True

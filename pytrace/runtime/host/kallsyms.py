@@ -1,0 +1,242 @@
+"""The kernel's own symbol table, ``/proc/kallsyms``.
+
+The file has 100,000 lines and more.  It is read once and stays bytes: lines of the kernel proper are in address order
+and start with 16 hexadecimal digits, so a look-up bisects the text itself; only what modules and BPF programs
+added (unordered, behind it) is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cached_property
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.runtime.host import fingerprints
+
+KERNEL_HALF = 1 << 63
+"""Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlace:
+    """What is at a kernel address: symbol, distance from its start, and module (empty for the kernel proper)."""
+
+    name: str
+    offset: int
+    module: str
+
+
+class Kallsyms:
+    """One reading of the symbol table."""
+
+    def __init__(self, path: str = "/proc/kallsyms", modules: str = "/proc/modules") -> None:
+        self._path = path
+        self._modules = modules
+
+    @cached_property
+    def text(self) -> bytes:
+        """The whole file."""
+        with open(self._path, "rb") as file:
+            return file.read()
+
+    @cached_property
+    def _core_end(self) -> int:
+        """Where the lines of modules and BPF programs begin."""
+        bracket = self.text.find(b"\t[")
+        return len(self.text) if bracket < 0 else self.text.rfind(b"\n", 0, bracket) + 1
+
+    @cached_property
+    def hidden(self) -> bool:
+        """True when the kernel shows zeros in place of addresses (``kptr_restrict``, missing rights)."""
+        return re.search(rb"(?m)^0*[1-9a-f][0-9a-f]* [tT] ", self.text) is None
+
+    @cached_property
+    def withheld(self) -> str:
+        """Why the addresses are hidden, and what to do; empty when they are not, or when there are no symbols."""
+        if not self.text or not self.hidden:
+            return ""
+        if fingerprints.read_text("/proc/sys/kernel/kptr_restrict").strip() == "2":
+            return "/proc/sys/kernel/kptr_restrict hides them from everybody while it is 2"
+        return "run it as root, or with CAP_SYSLOG"
+
+    def has(self, name: str) -> bool:
+        """Whether there is a symbol of that name, whatever its address."""
+        return self.in_kernel(name) or self.text.find(b" " + name.encode() + b"\t", self._core_end) >= 0
+
+    def address(self, name: str) -> int | None:
+        """Address of a symbol; the first one of that name."""
+        wanted = name.encode()
+        at = self.text.find(b" " + wanted + b"\n")
+        if at < 0:
+            at = self.text.find(b" " + wanted + b"\t", self._core_end)
+        if at < 0 or self.hidden:
+            return None
+        line = self.text.rfind(b"\n", 0, at) + 1
+        return int(self.text[line : self.text.index(b" ", line)], 16)
+
+    def listed(self, name: str) -> bool:
+        """Whether there is a symbol of that name, code or not."""
+        line = b" " + name.encode()
+        return self.text.find(line + b"\n") >= 0 or self.text.find(line + b"\t", self._core_end) >= 0
+
+    def in_kernel(self, name: str) -> bool:
+        """Whether the kernel proper has a symbol of that name."""
+        return self.text.find(b" " + name.encode() + b"\n", 0, self._core_end) >= 0
+
+    def place(self, address: int) -> KernelPlace | None:
+        """The symbol that covers a kernel address."""
+        if address < KERNEL_HALF:
+            return None
+        added = self._added_place(address)
+        if added is not None:
+            return added
+        return self._core_place(address)
+
+    def function_size(self, name: str, module: str = "") -> int | None:
+        """Bytes from the start of a function to the next symbol; None when it is not known."""
+        owners = self.owners(name, module)
+        address = self._address_in(name, owners[0]) if owners else None
+        if address is None:
+            return None
+        if owners[0]:
+            following = [start for start in self._added[0] if start > address]
+            return min(following) - address if following else None
+        at = self.text.find(b"\n%016x " % address)
+        while at >= 0:
+            at = self.text.find(b"\n", at + 1)
+            line = self.text[at + 1 : at + 17]
+            if len(line) < 16 or at >= self._core_end:
+                return None
+            if int(line, 16) != address:
+                return int(line, 16) - address
+        return None
+
+    def _address_in(self, name: str, module: str) -> int | None:
+        line = b" " + name.encode() + (b"\t[" + module.encode() + b"]\n" if module else b"\n")
+        at = self.text.find(line)
+        if at < 0 or self.hidden:
+            return None
+        return int(self.text[self.text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
+
+    def owners(self, name: str, module: str = "", without: str = "") -> list[str]:
+        """The modules that have code of that name, or *module* if it has; empty for the kernel proper.
+
+        *without* is the source of an expression for the starts of names that are left out.
+        """
+        owner = r"(?:\t\[(.*)\])?"
+        if module == "vmlinux":
+            owner = "()"
+        elif module:
+            owner = rf"\t\[({re.escape(module)})\]"
+        barred = f"(?!{without})" if without else ""
+        accepts = re.compile(rf"(?m) [tTwW] {barred}{re.escape(name)}{owner}$".encode())
+        found: dict[str, None] = {}
+        # Searched for as it is, which is quicker, then checked by the expression.
+        needle = b" " + name.encode()
+        at = self.text.find(needle)
+        while at >= 0:
+            match = accepts.match(self.text, at - 2)
+            if match:
+                found[(match.group(1) or b"").decode()] = None
+            at = self.text.find(needle, at + 1)
+        return list(found)
+
+    def function_lists(self, without: str) -> dict[str, list[str]]:
+        """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
+        core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
+        found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
+        for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
+            found.setdefault(owner, []).append(name)
+        return found
+
+    # ---- kernel proper
+
+    def _core_place(self, address: int) -> KernelPlace | None:
+        text, key = self.text, b"%016x" % address
+        low, high = 0, self._core_end
+        # `low` is the start of a line whose address is not above the wanted one, or of the first line.
+        while low < high:
+            start = text.rfind(b"\n", low, (low + high) // 2) + 1 or low
+            if start <= low:
+                after = text.find(b"\n", low, high) + 1
+                if not after or after >= high or text[after : after + 16] > key:
+                    break
+                low = after
+            elif text[start : start + 16] > key:
+                high = start
+            else:
+                low = start
+        if not text or text[low : low + 16] > key:
+            return None
+        return self._core_line(low, address)
+
+    def _core_line(self, at: int, address: int) -> KernelPlace | None:
+        text = self.text
+        digits = text[at : at + 16]
+        # Aliases share an address; the kernel itself names the first of them.
+        while at >= 2:
+            before = text.rfind(b"\n", 0, at - 1) + 1
+            if text[before : before + 16] != digits:
+                break
+            at = before
+        base = int(digits, 16)
+        if base < KERNEL_HALF or address >= self._core_limit:
+            return None
+        return KernelPlace(text[at + 19 : text.index(b"\n", at)].decode(), address - base, "")
+
+    @cached_property
+    def _core_limit(self) -> int:
+        """End of the kernel image: the last symbol (``_end`` or later), and the page that it is in."""
+        start = self.text.rfind(b"\n", 0, max(0, self._core_end - 1)) + 1
+        last = self.text[start : start + 16]
+        return (int(last, 16) if last else 0) + 4096
+
+    # ---- modules and BPF programs
+
+    @cached_property
+    def _added(self) -> tuple[list[int], list[tuple[str, str]]]:
+        """Addresses in order, with name and module of each."""
+        rows = []
+        for line in self.text[self._core_end :].decode().splitlines():
+            digits, _kind, rest = line.split(" ", 2)
+            name, _, module = rest.partition("\t")
+            address = int(digits, 16)
+            if address >= KERNEL_HALF:
+                rows.append((address, name, module.strip("[]")))
+        rows.sort(key=lambda row: row[0])
+        return [row[0] for row in rows], [row[1:] for row in rows]
+
+    @cached_property
+    def _module_ranges(self) -> dict[str, tuple[int, int]]:
+        """Start and end of each loaded module's memory; none in a kernel without loadable modules."""
+        ranges = {}
+        for line in fingerprints.read_text(self._modules).splitlines():
+            parts = line.split()
+            base = next((int(part, 16) for part in parts if part.startswith("0x")), 0)
+            ranges[parts[0]] = (base, base + int(parts[1]))
+        return ranges
+
+    def _added_place(self, address: int) -> KernelPlace | None:
+        addresses, names = self._added
+        at = bisect_right(addresses, address) - 1
+        if at < 0:
+            return None
+        name, module = names[at]
+        base = addresses[at]
+        limit = self._limit(at, module)
+        if address >= limit:
+            return None
+        return KernelPlace(name, address - base, module)
+
+    def _limit(self, at: int, module: str) -> int:
+        """End of the code that symbol number *at* may cover."""
+        addresses, names = self._added
+        known = self._module_ranges.get(module)
+        if known and known[0] <= addresses[at] < known[1]:
+            return known[1]
+        if module == "bpf" or names[at][0].startswith("bpf_"):
+            # A BPF program is at most one pack of 2 MiB; the next program's symbol usually ends it sooner.
+            return addresses[at] + (2 << 20)
+        following = addresses[at + 1] if at + 1 < len(addresses) else addresses[at]
+        return max(following, addresses[at] + 4096)

@@ -1,0 +1,126 @@
+"""Processes as ``/proc`` shows them: what they have mapped, and how their files are reached from here."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+
+_LINE = re.compile(
+    rb"(?m)^([0-9a-f]+)-([0-9a-f]+) \S(?P<write>\S)(?P<execute>\S)\S "
+    rb"([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One range of an address space. *offset* is the file position of its start."""
+
+    start: int
+    end: int
+    offset: int
+    device: int
+    inode: int
+    path: str
+
+
+def executable_mappings(text: bytes) -> list[Mapping]:
+    """The executable rows of a ``/proc/PID/maps`` text, in order of address."""
+    return _mappings(text, "execute", b"x")
+
+
+def writable_mappings(text: bytes) -> list[Mapping]:
+    """The writable rows of a ``/proc/PID/maps`` text, in order of address."""
+    return _mappings(text, "write", b"w")
+
+
+def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
+    found = []
+    for match in _LINE.finditer(text):
+        if match[right] == letter:
+            start, end, _, _, offset, major, minor, inode, path = match.groups()
+            device = os.makedev(int(major, 16), int(minor, 16))
+            name = path.decode(errors="surrogateescape").removesuffix(" (deleted)")
+            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), device, int(inode), name))
+    return found
+
+
+def read_maps(pid: int) -> bytes:
+    """``/proc/PID/maps``; empty for a process that is gone or has no user memory."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def process_ids() -> list[int]:
+    """All processes now."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def root_prefix(pid: int) -> str:
+    """What to put before a path of a process to reach it from here; empty when it shares our mount namespace."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            return "" if os.readlink(f"/proc/{pid}/root") == "/" else f"/proc/{pid}/root"
+    except OSError:
+        return ""
+    return f"/proc/{pid}/root"
+
+
+def executable(pid: int) -> str:
+    """Path of the program that a process runs, as it is reached from here; empty when it cannot be told."""
+    try:
+        return root_prefix(pid) + os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def hidden(pid: int) -> bool:
+    """Whether a process exists whose mappings this user may not read."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb"):
+            return False
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def check_exists(pid: int) -> None:
+    """Refuse a process that does not exist.
+
+    Raises:
+        TraceError: there is none of that number.
+    """
+    if not os.path.exists(f"/proc/{pid}"):
+        raise TraceError(f"there is no process {pid}")
+
+
+def check_visible(pid: int) -> None:
+    """Refuse a process that does not exist, or whose program this user may not see.
+
+    Raises:
+        TraceError: with what is missing.
+    """
+    check_exists(pid)
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        raise TraceError(
+            f"process {pid} belongs to another user, and its program and files cannot be seen",
+            hints=("that needs CAP_SYS_PTRACE, or root",),
+        ) from None
+    except OSError:
+        # Kernel threads have no program.
+        return
+
+
+def mapped_files(pid: int) -> list[str]:
+    """Files that a process has mapped to execute, as they are reached from here."""
+    prefix = root_prefix(pid)
+    paths = dict.fromkeys(mapping.path for mapping in executable_mappings(read_maps(pid)) if mapping.inode)
+    return [prefix + path for path in paths if path.startswith("/")]

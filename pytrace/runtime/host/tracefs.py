@@ -1,0 +1,213 @@
+"""Tracepoints, from tracefs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import cached_property
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import TracepointField
+from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host.name_patterns import name_pattern
+
+ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+
+TypeLookup = Callable[[str, str], Type | None]
+"""``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""
+
+
+def root() -> str:
+    """Where tracefs is mounted.
+
+    Raises:
+        TraceError: it is not.
+    """
+    for path in ROOTS:
+        if os.path.exists(f"{path}/available_events"):
+            return path
+    if any(os.path.isdir(path) and not os.access(path, os.X_OK) for path in ROOTS):
+        raise TraceError(
+            "this user may not read tracefs (/sys/kernel/tracing)",
+            hints=("run it with sudo, or give the process CAP_DAC_READ_SEARCH",),
+        )
+    raise TraceError(
+        "tracefs is not mounted",
+        hints=("run as root: mount -t tracefs tracefs /sys/kernel/tracing",),
+    )
+
+
+class Tracepoints:
+    """The tracepoints of a tracefs."""
+
+    def __init__(self, path: str, lookup: TypeLookup) -> None:
+        self.path = path
+        self._lookup = lookup
+        self._fields: dict[tuple[str, str], tuple[TracepointField, ...] | None] = {}
+
+    @cached_property
+    def _events(self) -> list[tuple[str, str]]:
+        with open(f"{self.path}/available_events", encoding="ascii") as file:
+            rows = [row.partition(":") for row in fingerprints.lasting(file.read())]
+        found = sorted((category, event) for category, _, event in rows if event)
+        # ftrace's own records are no tracepoints, although they have formats.
+        return [pair for pair in found if pair[0] != "ftrace"]
+
+    def match(self, category: str, event: str) -> list[tuple[str, str]]:
+        """``(category, event)`` pairs that two ``*`` patterns accept, in order."""
+        if "*" not in category + event:
+            # Look at one directory; listing all tracepoints takes longer.
+            exists = os.path.exists(f"{self.path}/events/{category}/{event}/id") if category and event else False
+            return [(category, event)] if exists else []
+        first, second = name_pattern(category).fullmatch, name_pattern(event).fullmatch
+        return [pair for pair in self._events if first(pair[0]) and second(pair[1])]
+
+    def fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        """Fields of a tracepoint's record; None when there is no such tracepoint."""
+        key = (category, event)
+        if key not in self._fields:
+            try:
+                with open(f"{self.path}/events/{category}/{event}/format", encoding="utf-8") as file:
+                    text = file.read()
+            except (FileNotFoundError, NotADirectoryError):
+                self._fields[key] = None
+            else:
+                # What a syscall is given points into the caller's memory.
+                space = AddressSpace.USER if category == "syscalls" else AddressSpace.KERNEL
+                self._fields[key] = parse_format(text, self._lookup, space)
+        return self._fields[key]
+
+
+# ---------------------------------------------------------------------------------------------- format files
+
+_FIELD = re.compile(
+    r"field:(?P<text>[^;]*);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);\s*(?:signed:(?P<signed>\d+);)?"
+)
+_DECLARATION = re.compile(r"(?P<type>.*?)(?P<name>\w+)\s*(?P<count>\[[^\]]*\])?$", re.DOTALL)
+_DYNAMIC = re.compile(r"__(?:data|rel)_loc\s+")
+_QUALIFIERS = frozenset(
+    ("const", "volatile", "struct", "union", "enum", "__user", "__rcu", "__percpu", "__seg_gs", "__seg_fs")
+)
+
+_SIGNED_NAMES = frozenset(("char", "short", "int", "long", "signed"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """A C type as a format file spells it: kind word, name without qualifiers, stars, and if it says ``__user``."""
+
+    kind: str
+    name: str
+    stars: int
+    user: bool
+
+
+def parse_format(text: str, lookup: TypeLookup, space: AddressSpace) -> tuple[TracepointField, ...]:
+    """Fields of a ``format`` file, in the order of the file; *space* is where pointers point."""
+    rows = text.partition("\nprint fmt:")[0]
+    return tuple(_field(match, lookup, space) for match in _FIELD.finditer(rows))
+
+
+def _field(match: re.Match[str], lookup: TypeLookup, space: AddressSpace) -> TracepointField:
+    declaration = " ".join(match["text"].split())
+    offset, size, signed = int(match["offset"]), int(match["size"]), match["signed"] == "1"
+    dynamic = _DYNAMIC.match(declaration)
+    if dynamic:
+        text, _, name = declaration[dynamic.end() :].rpartition(" ")
+        element = _declared(text.replace("[]", ""))
+        return TracepointField(
+            name, _dynamic_type(element, lookup, space), offset, size, declaration,
+            data_loc=True, relative=dynamic.group().startswith("__rel"),
+        )  # fmt: skip
+    parts = _DECLARATION.match(declaration)
+    if parts is None:
+        raise TraceError(f"a tracepoint's format has a field that is no C declaration: {declaration!r}")
+    declared = _declared(parts["type"])
+    if parts["count"] is not None and not (declared.stars and size == 8):
+        kind = _array_type(declared, size, lookup, space)
+    else:
+        kind = _scalar_type(declared, size, signed, lookup, space)
+    return TracepointField(parts["name"], kind, offset, size, declaration)
+
+
+def _declared(text: str) -> _Declared:
+    if "(" in text:
+        # A pointer to a function.
+        return _Declared("", "void", 1, user=False)
+    words = text.replace("*", " * ").split()
+    kind = next((word for word in words if word in ("struct", "union", "enum")), "")
+    plain = [word for word in words if word not in _QUALIFIERS and word != "*"]
+    return _Declared(kind, " ".join(plain), words.count("*"), "__user" in words)
+
+
+def _dynamic_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -> Type:
+    if declared.name in ("char", "s8", "__s8") and not declared.stars:
+        return String(0)
+    return Array(_target_type(declared, lookup, space), 0)
+
+
+def _array_type(declared: _Declared, size: int, lookup: TypeLookup, space: AddressSpace) -> Type:
+    if declared.name in ("char", "signed char") and not declared.stars:
+        return String(size) if size else Array(INT8, 0)
+    element = _target_type(declared, lookup, space)
+    if not element.size or size % element.size:
+        return Array(UINT8, size)
+    return Array(element, size // element.size)
+
+
+def _scalar_type(declared: _Declared, size: int, signed: bool, lookup: TypeLookup, space: AddressSpace) -> Type:
+    if declared.stars:
+        return _target_type(declared, lookup, space)
+    if declared.name == "bool" and size == 1:
+        return BOOL
+    known = lookup(declared.kind or "typedef", declared.name) if not _is_base(declared.name) else None
+    if known is not None and known.size == size:
+        return known
+    if isinstance(known, Int | Enum) and known.size < size <= 8:
+        # A syscall's argument takes a whole register, whatever its type; the value is in the low bytes.
+        return known
+    if size in (1, 2, 4, 8):
+        return Int(size, _signed(declared.name, signed))
+    return Array(UINT8, size)
+
+
+def _signed(name: str, flag: bool) -> bool:
+    words = name.split()
+    if words and all(word in _SIGNED_NAMES | {"unsigned"} for word in words):
+        return "unsigned" not in words
+    return flag
+
+
+def _is_base(name: str) -> bool:
+    return bool(name) and all(word in _SIGNED_NAMES | {"unsigned", "bool", "_Bool"} for word in name.split())
+
+
+_C_SIZES = {"char": 1, "short": 2, "int": 4, "long": 8}
+
+
+def _base_type(name: str) -> Type:
+    words = name.split()
+    if words in (["bool"], ["_Bool"]):
+        return BOOL
+    width = next((_C_SIZES[word] for word in ("char", "short", "long") if word in words), 4)
+    return Int(width, "unsigned" not in words)
+
+
+def _target_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -> Type:
+    """The declared type without what the record says about its size: the element of an array, or a pointer."""
+    if declared.user:
+        space = AddressSpace.USER
+    if _is_base(declared.name):
+        made = _base_type(declared.name)
+    elif declared.name in ("void", ""):
+        made = VOID
+    else:
+        made = lookup(declared.kind or "typedef", declared.name) or VOID
+        if isinstance(made, Struct) and not made.size and not declared.stars:
+            made = VOID
+    for _ in range(declared.stars):
+        made = Pointer(made, space)
+    return made

@@ -1,0 +1,390 @@
+"""``-l``: which probes there are, and with ``-v`` what arguments they have; definitions of kernel types.
+
+One row for each probe kind in :data:`ROWS`; a row turns the parts of a pattern into places. Lists of functions are
+long, 100,000 lines and more: where only names are asked for, rows of :data:`BULK` give them in groups that share their
+beginning, which become text in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import perf_events
+from pytrace.core.diagnostics import TraceError, similar
+from pytrace.core.manifest import Target
+from pytrace.core.probes import probe_kind, probe_names
+from pytrace.runtime.host import procfs
+from pytrace.runtime.host.name_patterns import matching
+from pytrace.runtime.listing import arguments
+
+if TYPE_CHECKING:
+    from pytrace.runtime.live_kernel import LiveKernel
+
+KERNEL_KINDS = ("kprobe", "tracepoint", "software", "hardware", "fentry", "iter", "rawtracepoint")
+"""What is listed, in this order, when no provider is named."""
+USER_KINDS = ("uprobe", "usdt")
+TYPE_WORDS = ("struct", "union", "enum")
+_UNITS = ("hz", "us", "ms", "s")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a row is asked: the parts behind the provider, the process of ``-p``, and where facts come from."""
+
+    kernel: LiveKernel
+    kind: str
+    parts: tuple[str, ...]
+    pid: int | None = None
+    verbose: bool = False
+
+
+Place = tuple[str, Mapping[str, Any]]
+"""One line of a listing: the probe's name, and the details of :class:`pytrace.core.manifest.Target` (only with
+``-v``)."""
+
+Group = tuple[str, str]
+"""Lines of a listing: what all of them begin with, and how they go on; no line is there twice."""
+
+_NO_DETAILS: Mapping[str, Any] = {}
+_END = "\n"
+
+
+def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, verbose: bool = False) -> str:
+    """The text of ``-l`` with an optional pattern (or several, separated by commas).
+
+    Raises:
+        TraceError: the pattern names a provider that does not exist, or a place that is not there.
+    """
+    if pid is not None:
+        procfs.check_exists(pid)
+    if operand is None and pid is None:
+        patterns = ["*"]
+    else:
+        patterns = [part.strip() for part in (operand or "*:*").split(",")]
+    if len(patterns) == 1 and not verbose and not _type_word(patterns[0]):
+        return "".join(_bulk_text(question) for question in _questions(kernel, patterns[0], pid))
+    lines: dict[str, None] = {}
+    for pattern in patterns:
+        word = _type_word(pattern)
+        if word:
+            lines.update(dict.fromkeys(_types(kernel, word, pattern.removeprefix(word).strip(), verbose)))
+        else:
+            lines.update(dict.fromkeys(_probes(kernel, pattern, pid, verbose)))
+    return _text(lines)
+
+
+def _type_word(pattern: str) -> str:
+    """The word that a pattern for types starts with; empty for probes."""
+    word, _, rest = pattern.partition(" ")
+    return word if word in TYPE_WORDS and rest.strip() else ""
+
+
+def _bulk_text(question: Question) -> str:
+    row = BULK.get(question.kind)
+    if row is None:
+        return _text(dict.fromkeys(probe for probe, _ in ROWS[question.kind](question)))
+    return "".join(f"{start}{rest.replace(_END, _END + start)}{_END}" for start, rest in row(question) if rest)
+
+
+def targets(kernel: LiveKernel, found: Iterable[tuple[str, Target]], *, verbose: bool = False) -> str:
+    """The text of ``-l`` for the places of a script: kind and target of each."""
+    if not verbose:
+        return _text(dict.fromkeys(target.probe for _, target in found))
+    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.details)) for kind, target in found))
+
+
+def _text(lines: Mapping[str, None]) -> str:
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def _entry(kernel: LiveKernel, kind: str, place: Place) -> str:
+    probe, details = place
+    return "\n".join([probe, *(f"    {line}" for line in arguments.of(kernel, kind, details))])
+
+
+# ---------------------------------------------------------------------------------------------- patterns
+
+
+def _probes(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool) -> Iterator[str]:
+    for question in _questions(kernel, pattern, pid, verbose):
+        places = ROWS[question.kind](question)
+        if verbose:
+            yield from (_entry(kernel, question.kind, place) for place in places)
+        else:
+            yield from (probe for probe, _ in places)
+
+
+def _questions(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool = False) -> Iterator[Question]:
+    provider, parts = _split(pattern)
+    for kind, its_parts in _kinds(provider, parts, pid):
+        yield Question(kernel, kind, its_parts, pid, verbose)
+
+
+def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """Provider and the other parts, split at colons outside quotes; a lone part that names no provider is an event."""
+    parts, current, quoted = [], "", False
+    characters = iter(pattern)
+    for character in characters:
+        if character == "\\" and quoted:
+            current += next(characters, "")
+        elif character == '"':
+            quoted = not quoted
+        elif character == ":" and not quoted:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    parts.append(current)
+    if len(parts) == 1 and probe_kind(parts[0]) is None:
+        return "*", (parts[0],)
+    return parts[0], tuple(parts[1:])
+
+
+def _kinds(provider: str, parts: tuple[str, ...], pid: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The rows to ask: one for a name, several for a pattern."""
+    row = probe_kind(provider)
+    if row is not None:
+        yield row.name, parts
+        return
+    if "*" not in provider:
+        near = similar(provider, probe_names())
+        hints = (f"did you mean {' or '.join(near)}?",) if near else (f"providers are {', '.join(probe_names())}",)
+        raise TraceError(f"there is no probe provider {provider!r}", hints=hints)
+    user = pid is not None or any("/" in part for part in parts[:1])
+    for kind in matching(provider, USER_KINDS if user else KERNEL_KINDS):
+        yield kind, parts
+
+
+# ---------------------------------------------------------------------------------------------- kernel kinds
+
+
+def _owner_and_name(question: Question) -> tuple[str, str]:
+    """``[module:]name`` patterns; everything when a part is left out."""
+    parts = [part or "*" for part in question.parts] or ["*"]
+    return ("", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _kernel_functions(question: Question) -> Iterator[Place]:
+    module, name = _owner_and_name(question)
+    for owner, names in question.kernel.kernel_function_lists(name.partition("+")[0], module).items():
+        prefix = _prefix(owner) if module else ""
+        for function in names:
+            yield f"{question.kind}:{prefix}{function}", {"function": function, "module": owner}
+
+
+def _kernel_function_groups(question: Question) -> Iterator[Group]:
+    module, name = _owner_and_name(question)
+    lists = question.kernel.kernel_function_lists(name.partition("+")[0], module)
+    if module:
+        for owner, names in lists.items():
+            yield f"{question.kind}:{_prefix(owner)}", _END.join(names)
+    else:
+        # Modules may have functions of the same name.
+        several = len(lists) > 1
+        found: Iterable[str] = chain.from_iterable(lists.values())
+        yield f"{question.kind}:", _END.join(dict.fromkeys(found) if several else found)
+
+
+def _prefix(owner: str) -> str:
+    return f"{owner or 'vmlinux'}:"
+
+
+def _trampolines(question: Question) -> Iterator[Place]:
+    if question.parts[:1] == ("bpf",):
+        yield from _program_functions(question)
+    for owner, names in _trampoline_lists(question):
+        for function in names:
+            yield f"{question.kind}:{owner}:{function}", {"function": function, "module": owner}
+
+
+def _trampoline_groups(question: Question) -> Iterator[Group]:
+    if question.parts[:1] == ("bpf",):
+        yield "", _END.join(probe for probe, _ in _program_functions(question))
+    for owner, names in _trampoline_lists(question):
+        yield f"{question.kind}:{owner}:", _END.join(names)
+
+
+def _trampoline_lists(question: Question) -> Iterator[tuple[str, list[str]]]:
+    """Module and names of functions that have both a type and a place to hook."""
+    types = question.kernel.types
+    if types is None or question.parts[:1] == ("bpf",):
+        return
+    module, name = _owner_and_name(question)
+    traceable = set(chain.from_iterable(question.kernel.kernel_function_lists(name, module).values()))
+    for owner, names in types.function_names(name, module).items():
+        yield owner, [function for function in names if function in traceable]
+
+
+def _program_functions(question: Question) -> Iterator[Place]:
+    """``bpf:[id:]name``: functions of the BPF programs that are loaded."""
+    parts = [part or "*" for part in question.parts[1:]] or ["*"]
+    wanted = parts[0] if len(parts) > 1 else "*"
+    for number, function in question.kernel.bpf_programs(parts[-1]):
+        if matching(wanted, [str(number)]):
+            yield f"{question.kind}:bpf:{number}:{function}", {"program_id": number, "function": function}
+
+
+def _tracepoints(question: Question) -> Iterator[Place]:
+    category, event = _owner_and_name(question)
+    for group, name in question.kernel.tracepoints(category or "*", event):
+        yield f"tracepoint:{group}:{name}", {"category": group, "event": name}
+
+
+def _raw_tracepoints(question: Question) -> Iterator[Place]:
+    module, event = _owner_and_name(question)
+    for owner, name in question.kernel.raw_tracepoints(event):
+        if not module or matching(module, [owner]):
+            yield f"rawtracepoint:{owner}:{name}", {"event": name, "module": owner}
+
+
+def _iterators(question: Question) -> Iterator[Place]:
+    for name in matching((question.parts or ("*",))[0] or "*", question.kernel.iterator_names()):
+        yield f"iter:{name}", {"iterator": name}
+
+
+def _events(question: Question) -> Iterator[Place]:
+    table = perf_events.SOFTWARE if question.kind == "software" else perf_events.HARDWARE
+    for name in matching((question.parts or ("*",))[0] or "*", perf_events.names(table)):
+        yield f"{question.kind}:{name}:", {"event": name}
+
+
+def _timers(question: Question) -> Iterator[Place]:
+    for unit in matching((question.parts or ("*",))[0] or "*", _UNITS):
+        yield f"{question.kind}:{unit}:", _NO_DETAILS
+
+
+def _special(question: Question) -> Iterator[Place]:
+    yield question.kind, _NO_DETAILS
+
+
+def _signals(question: Question) -> Iterator[Place]:
+    kind, name = ([part or "*" for part in question.parts] + ["*", "*"])[:2]
+    if matching(kind, ["signal"]) and matching(name, ["SIGUSR1"]):
+        yield "self:signal:SIGUSR1", {"signal": "SIGUSR1"}
+
+
+def _nothing(_question: Question) -> Iterator[Place]:
+    """Kinds whose places are addresses or belong to a script (``watchpoint``, ``test``, ``bench``)."""
+    yield from ()
+
+
+# ---------------------------------------------------------------------------------------------- user kinds
+
+
+def _binaries(question: Question, target: str) -> list[str]:
+    found = question.kernel.binaries(target, question.pid)
+    if not found:
+        what = target or "a process without -p"
+        raise TraceError(f"there is no binary {what!r}", hints=("give a path, a program, a library, or *",))
+    return found
+
+
+def _functions(question: Question) -> Iterator[Place]:
+    """``[binary:][cpp:]function``; without a binary the program of ``-p``."""
+    target, pattern, cpp = _user_parts(question)
+    for path in _programs(question, target):
+        if cpp:
+            for symbol, name in question.kernel.cpp_symbols(path, pattern):
+                yield f'{question.kind}:{path}:cpp:"{name}"', {"path": path, "symbol": symbol.name}
+        else:
+            for name in filter(None, question.kernel.user_symbol_lines(path, pattern).split(_END)):
+                yield f"{question.kind}:{path}:{name}", {"path": path, "symbol": name}
+
+
+def _function_groups(question: Question) -> Iterator[Group]:
+    target, pattern, cpp = _user_parts(question)
+    if cpp:
+        yield "", _END.join(dict.fromkeys(probe for probe, _ in _functions(question)))
+        return
+    for path in _programs(question, target):
+        yield f"{question.kind}:{path}:", question.kernel.user_symbol_lines(path, pattern)
+
+
+def _programs(question: Question, target: str) -> Iterator[str]:
+    for path in _binaries(question, target):
+        if question.kernel.executable(path):
+            yield path
+        elif "*" not in target:
+            raise TraceError(f"{path} is not an ELF program or library")
+
+
+def _user_parts(question: Question) -> tuple[str, str, bool]:
+    parts = question.parts
+    if question.pid is not None and len(parts) < 2 and not any("/" in part for part in parts):
+        return "", (parts or ("*",))[0] or "*", False
+    if not parts:
+        raise TraceError(f"{question.kind} needs a binary", hints=(f"{question.kind}:/path/to/program", "-p PID"))
+    if len(parts) > 2 and parts[1] == "cpp":
+        return parts[0], ":".join(parts[2:]) or "*", True
+    return parts[0], (parts[-1] if len(parts) > 1 else "*") or "*", False
+
+
+def _static_probes(question: Question) -> Iterator[Place]:
+    """``binary:[provider:]name``; with ``-p`` the binary may be left out and means everything that is mapped."""
+    parts = list(question.parts)
+    if question.pid is not None and (not parts or parts[0] in ("", "*")):
+        parts = ["*", *parts[1:]]
+    if not parts:
+        raise TraceError("usdt needs a binary", hints=("usdt:/path/to/program", "usdt:* -p PID"))
+    target, names = parts[0], [part or "*" for part in parts[1:]] or ["*"]
+    provider, name = ("*", names[0]) if len(names) == 1 else (names[0], names[1])
+    for path in _binaries(question, target):
+        seen = set()
+        for probe in question.kernel.usdt_probes(path, provider, name) if question.kernel.executable(path) else ():
+            text = f"usdt:{path}:{probe.provider}:{probe.name}"
+            if text not in seen:
+                seen.add(text)
+                yield text, {"path": path, "provider": probe.provider, "name": probe.name}
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+def _types(kernel: LiveKernel, word: str, pattern: str, verbose: bool) -> Iterator[str]:
+    """``struct X``: the names that match, with *verbose* their definitions."""
+    found = matching(pattern, kernel.type_names(word)) if "*" in pattern else [pattern]
+    for name in sorted(found):
+        lines = arguments.definition(kernel, word, name)
+        if not lines:
+            near = similar(name, kernel.type_names(word))
+            hints = (f"did you mean {' or '.join(f'{word} {item}' for item in near)}?",) if near else ()
+            raise TraceError(f"the kernel has no {word} {name!r}", hints=hints)
+        yield "\n".join([*lines, ""]) if verbose else f"{word} {name}"
+
+
+ROWS: dict[str, Callable[[Question], Iterable[Place]]] = {
+    "kprobe": _kernel_functions,
+    "kretprobe": _kernel_functions,
+    "tracepoint": _tracepoints,
+    "software": _events,
+    "hardware": _events,
+    "fentry": _trampolines,
+    "fexit": _trampolines,
+    "iter": _iterators,
+    "rawtracepoint": _raw_tracepoints,
+    "profile": _timers,
+    "interval": _timers,
+    "uprobe": _functions,
+    "uretprobe": _functions,
+    "usdt": _static_probes,
+    "self": _signals,
+    "begin": _special,
+    "end": _special,
+    "test": _nothing,
+    "bench": _nothing,
+    "watchpoint": _nothing,
+}
+"""What lists each probe kind."""
+
+BULK: dict[str, Callable[[Question], Iterable[Group]]] = {
+    "kprobe": _kernel_function_groups,
+    "kretprobe": _kernel_function_groups,
+    "fentry": _trampoline_groups,
+    "fexit": _trampoline_groups,
+    "uprobe": _function_groups,
+    "uretprobe": _function_groups,
+}
+"""What lists the names of kinds with very many, faster than their rows in :data:`ROWS`."""

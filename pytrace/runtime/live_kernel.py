@@ -1,0 +1,464 @@
+"""The live :class:`~pytrace.core.kernel_info.KernelInfo`: facts of this machine, each looked up when it is first
+asked for.
+
+What the answers depend on is recorded and handed out by :meth:`LiveKernel.dependencies`, so that a cached
+compilation can be checked with :func:`pytrace.runtime.host.fingerprints.still_true`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import (
+    FunctionPrototype,
+    KernelFunction,
+    KernelHeaders,
+    ObjectFunction,
+    TracepointField,
+    UsdtProbe,
+    UserParameter,
+    UserSymbol,
+)
+from pytrace.core.types import Enum, Struct, Type
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host.fingerprints import Fact
+
+if TYPE_CHECKING:
+    from pytrace.runtime.binaries.libraries import Libraries
+    from pytrace.runtime.binaries.user_binary import UserBinaries
+    from pytrace.runtime.btf.kernel import KernelTypes
+    from pytrace.runtime.host.kallsyms import Kallsyms
+    from pytrace.runtime.host.module_index import ModuleIndex
+    from pytrace.runtime.host.traceable_functions import KernelFunctions
+    from pytrace.runtime.host.tracefs import Tracepoints
+
+
+class LiveKernel:
+    """Facts about the running kernel and the user binaries of this machine.
+
+    *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
+    is the file of ``--traceable-functions``, *debuginfo* the directories of ``--debuginfo``. *disabled* are
+    features that count as missing (``--no-feature``). *least_cpus* is the least number of processors to tell, for code
+    that will run on other machines.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        traceable_functions: str | None = None,
+        debuginfo: Iterable[str] = (),
+        disabled: Iterable[str] = (),
+        least_cpus: int = 0,
+    ) -> None:
+        self._environment = os.environ if environment is None else environment
+        self._traceable_file = traceable_functions
+        self._debuginfo = tuple(debuginfo)
+        self._disabled = frozenset(disabled)
+        self._least_cpus = least_cpus
+        self.features_used: set[str] = set()
+        """Features that were asked for and are there."""
+        self._system = os.uname()
+        self._facts: dict[Fact, None] = {}
+
+    def dependencies(self) -> tuple[Fact, ...]:
+        """The facts that the answers so far depend on."""
+        return (fingerprints.kernel_fact(self._btf_path or "/sys/kernel/btf/vmlinux"), *self._facts)
+
+    def depend_on_file(self, path: str) -> None:
+        self._depend(fingerprints.file_fact(path))
+
+    def depend_on_headers(self, paths: Iterable[str]) -> None:
+        self._depend(fingerprints.files_fact(paths))
+
+    def _depend(self, fact: Fact) -> None:
+        self._facts[fact] = None
+
+    # ---- machine
+
+    @property
+    def arch(self) -> str:
+        return self._system.machine
+
+    @property
+    def release(self) -> str:
+        return self._system.release
+
+    @property
+    def pid_namespace(self) -> tuple[int, int] | None:
+        fact = fingerprints.pid_namespace_fact()
+        self._depend(fact)
+        # PROC_PID_INIT_INO of include/linux/proc_ns.h
+        return None if fact[2] in ("0", str(0xEFFFFFFC)) else (int(fact[1]), int(fact[2]))
+
+    @cached_property
+    def possible_cpus(self) -> int:
+        from pytrace.runtime.abi import perf
+
+        return max(self._least_cpus, perf.possible_cpus()[-1] + 1)
+
+    @property
+    def has_btf(self) -> bool:
+        return bool(self._btf_path)
+
+    def feature(self, name: str) -> bool:
+        from pytrace.runtime.load import features
+
+        there = name not in self._disabled and features.has(name)
+        if there:
+            self.features_used.add(name)
+        return there
+
+    # ---- types
+
+    @cached_property
+    def _btf_path(self) -> str:
+        from pytrace.runtime.btf.kernel import locate
+
+        path = locate(self._environment)
+        if path and not path.startswith("/sys/"):
+            self._depend(fingerprints.file_fact(path))
+        return path
+
+    @cached_property
+    def types(self) -> KernelTypes | None:
+        """All type information; None on a kernel without."""
+        from pytrace.runtime.btf.kernel import KernelTypes
+
+        return KernelTypes(self._btf_path) if self._btf_path else None
+
+    def _value_type(self, kind: str, name: str) -> Type | None:
+        if self.types is None:
+            return None
+        found = self.types.value_type(kind, name)
+        if found is None or (isinstance(found, Struct) and found.origin not in ("vmlinux", "")):
+            self._depend_on_modules()
+        return found
+
+    def _depend_on_modules(self) -> None:
+        """An answer that another set of loaded modules could change."""
+        if os.path.exists("/proc/modules"):
+            self._depend(fingerprints.modules_fact())
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        found = self._value_type(kind, name)
+        return found if isinstance(found, Struct) else None
+
+    def enum(self, name: str) -> Enum | None:
+        found = self._value_type("enum", name)
+        return found if isinstance(found, Enum) else None
+
+    def enumerator(self, name: str) -> tuple[Enum, int] | None:
+        found = self.types.enumerator(name) if self.types else None
+        if found is None:
+            self._depend_on_modules()
+        return found
+
+    def typedef(self, name: str) -> Type | None:
+        return self._value_type("typedef", name)
+
+    def type_names(self, kind: str) -> Iterable[str]:
+        return self.types.names(kind) if self.types else []
+
+    def type_id(self, kind: str, name: str) -> int:
+        return self.types.type_id(kind, name) if self.types else 0
+
+    def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
+        from pytrace.runtime.load import linker
+
+        return linker.functions(path, data)
+
+    # ---- kernel probes
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        found = self.types.function(name, module) if self.types else None
+        if found is None or found.module != "vmlinux":
+            self._depend_on_modules()
+        return found
+
+    def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        if module != "vmlinux":
+            self._depend_on_modules()
+        return self.types.functions(pattern, module) if self.types else []
+
+    @cached_property
+    def kallsyms(self) -> Kallsyms:
+        """The kernel's symbol table."""
+        from pytrace.runtime.host.kallsyms import Kallsyms
+
+        return Kallsyms()
+
+    @cached_property
+    def _functions(self) -> KernelFunctions:
+        from pytrace.runtime.host import tracefs
+        from pytrace.runtime.host.traceable_functions import KernelFunctions
+
+        if self._traceable_file is not None:
+            self._depend(fingerprints.file_fact(self._traceable_file))
+            return KernelFunctions(self._traceable_file, lambda: self.kallsyms, live=False)
+        path = next((f"{root}/available_filter_functions" for root in tracefs.ROOTS if os.path.isdir(root)), "")
+        try:
+            return KernelFunctions(path, lambda: self.kallsyms)
+        except OSError:
+            # Built without ftrace, or not readable: kallsyms has the names, too.
+            return KernelFunctions("", lambda: self.kallsyms)
+
+    def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
+        """Names of the functions that :meth:`kernel_functions` gives, by module (empty for the kernel proper)."""
+        found = self._functions.match(pattern, module)
+        if module or "*" in pattern or found.keys() != {""}:
+            self._depend_on_modules()
+        return found
+
+    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+        lists = self.kernel_function_lists(pattern, module)
+        return [KernelFunction(name, owner) for owner, names in lists.items() for name in names]
+
+    def kernel_function_size(self, name: str, module: str = "") -> int | None:
+        return self.kallsyms.function_size(name, module)
+
+    def modules(self) -> list[str]:
+        self._depend_on_modules()
+        return [line.split()[0] for line in fingerprints.read_text("/proc/modules").splitlines()]
+
+    def untraceable_reason(self, name: str) -> str:
+        """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
+
+        ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
+        or ``excluded`` (by pytrace).
+        """
+        from pytrace.runtime.host.traceable_functions import never_traceable
+
+        if self.kernel_functions(name):
+            return ""
+        if never_traceable(name):
+            return "excluded"
+        if self._functions.blacklisted(name):
+            return "blacklisted"
+        if self.kallsyms.owners(name):
+            return "notrace"
+        if self.function(name) is not None:
+            return "inlined"
+        return "variable" if self.kallsyms.listed(name) else "missing"
+
+    @cached_property
+    def _module_index(self) -> ModuleIndex:
+        from pytrace.runtime.host.module_index import ModuleIndex
+
+        return ModuleIndex(self.release)
+
+    def module_state(self, name: str) -> str:
+        index = self._module_index
+        if name in self.modules():
+            return "loaded"
+        if name in index.installed:
+            return "installed"
+        if name in index.built_in:
+            return "built in"
+        return "absent" if index.installed else ""
+
+    def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
+        index, loaded = self._module_index, set(self.modules())
+        exporting = [name for name in index.exporting(pattern) if name not in loaded]
+        if exporting and "*" not in pattern:
+            return exporting, True
+        found = [*index.named_like(pattern), *exporting]
+        # Where the kernel has functions of that family, a name that it does not have is rather misspelt.
+        if not found and not self.kernel_functions(f"{pattern.lstrip('_').partition('_')[0]}_*"):
+            found = index.of_family(pattern)
+        return [name for name in dict.fromkeys(found) if name not in loaded], False
+
+    @cached_property
+    def tracepoint_files(self) -> Tracepoints:
+        """The tracefs and its tracepoints."""
+        from pytrace.runtime.host import tracefs
+
+        return tracefs.Tracepoints(tracefs.root(), self._tracepoint_type)
+
+    def _tracepoint_type(self, kind: str, name: str) -> Type | None:
+        return self.types.value_type(kind, name) if self.types else None
+
+    def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
+        root = self.tracepoint_files.path
+        if "*" in category + event:
+            self._depend(fingerprints.tracepoints_fact(root))
+        else:
+            self._depend(fingerprints.tracepoint_fact(root, category, event))
+        return self.tracepoint_files.match(category, event)
+
+    def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        self._depend(fingerprints.tracepoint_fact(self.tracepoint_files.path, category, event))
+        return self.tracepoint_files.fields(category, event)
+
+    def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        self._depend_on_modules()
+        return self.types.raw_tracepoints(pattern) if self.types else []
+
+    def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        return self.types.raw_tracepoint_prototype(event) if self.types else None
+
+    def iterator_names(self) -> list[str]:
+        """Names of the targets that :meth:`iterators` gives."""
+        return self.types.iterator_names() if self.types else []
+
+    def iterators(self) -> dict[str, Struct]:
+        return self.types.iterators() if self.types else {}
+
+    # ---- symbols
+
+    def kernel_symbol(self, name: str) -> int | None:
+        self._depend(fingerprints.boot_fact())
+        found = self.kallsyms.address(name)
+        if found is None and self.kallsyms.withheld and self.kallsyms.has(name):
+            raise TraceError(
+                f"the kernel hides the address of {name!r} from this process", hints=(self.kallsyms.withheld,)
+            )
+        if found is None or not self.kallsyms.in_kernel(name):
+            self._depend_on_modules()
+        return found
+
+    @cached_property
+    def _libraries(self) -> Libraries:
+        from pytrace.runtime.binaries.libraries import Libraries
+
+        return Libraries(self._environment)
+
+    @cached_property
+    def _binaries(self) -> UserBinaries:
+        from pytrace.runtime.binaries.user_binary import UserBinaries
+
+        return UserBinaries(self._debuginfo)
+
+    def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
+        found = self._libraries.find(target, pid, command)
+        if not found and pid is not None:
+            from pytrace.runtime.host import procfs
+
+            procfs.check_visible(pid)
+        if "*" in target:
+            # Files of other processes come and go; what has been opened can be asked about to the end.
+            found = [path for path in found if self._binaries.can_open(path)]
+        for fact in self._libraries.dependencies(target, pid):
+            self._depend(fact)
+        return found
+
+    def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
+        found = self._binaries.symbols(path, pattern)
+        self._depend_on_debug_files(path)
+        return found
+
+    def user_code(self, path: str, offset: int, size: int) -> bytes:
+        try:
+            with open(self._depend_on_binary(path), "rb") as file:
+                return os.pread(file.fileno(), size, offset)
+        except OSError:
+            return b""
+
+    def user_address(self, path: str, name: str) -> int | None:
+        self._depend_on_binary(path)
+        return self._binaries.binary(path).variable_address(name)
+
+    def user_size(self, path: str, name: str) -> int:
+        self._depend_on_binary(path)
+        found = self._binaries.binary(path).variable(name)
+        return 0 if found is None else found.size
+
+    def user_symbol_lines(self, path: str, pattern: str) -> str:
+        """Names of the functions that :meth:`user_symbols` gives, sorted, each once, as lines of one text."""
+        found = self._binaries.binary(path).function_lines(pattern)
+        self._depend_on_debug_files(path)
+        return found
+
+    def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
+        found = self._binaries.cpp_symbols(path, pattern)
+        self._depend_on_debug_files(path)
+        return found
+
+    def executable(self, path: str) -> bool:
+        self._depend_on_binary(path)
+        return self._binaries.executable(path)
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        self._depend_on_binary(path)
+        return self._binaries.offset(path, address)
+
+    def user_address_at(self, path: str, offset: int) -> int | None:
+        self._depend_on_binary(path)
+        return self._binaries.address_at(path, offset)
+
+    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+        found = self._binaries.parameters(path, symbol)
+        self._depend_on_debug_files(path)
+        return found
+
+    def user_type(self, path: str, kind: str, name: str) -> Type | None:
+        found = self._binaries.named_type(path, kind, name)
+        self._depend_on_debug_files(path)
+        return found
+
+    def user_result(self, path: str, symbol: str) -> Type | None:
+        found = self._binaries.result(path, symbol)
+        self._depend_on_debug_files(path)
+        return found
+
+    def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
+        found = self._binaries.lines(path, file, line, column)
+        self._depend_on_debug_files(path)
+        return found
+
+    def user_debug_problems(self, path: str) -> list[str]:
+        return self._binaries.problems(path)
+
+    def debug_problems(self) -> list[str]:
+        """Which files with debug information all questions so far missed, as sentences."""
+        return self._binaries.all_problems() if "_binaries" in self.__dict__ else []
+
+    def _depend_on_binary(self, path: str) -> str:
+        """Depend on a binary's file, which is the archive for a member of one; gives the file's path."""
+        from pytrace.runtime.elf.file import attach_path
+
+        file = attach_path(path)
+        self._depend(fingerprints.file_fact(file))
+        return file
+
+    def _depend_on_debug_files(self, path: str) -> None:
+        for file in self._binaries.files(path):
+            self._depend(fingerprints.file_fact(file))
+
+    def usdt_probes(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
+        self._depend_on_binary(path)
+        return self._binaries.usdt(path, provider, name)
+
+    def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
+        from pytrace.runtime.btf.bpf_programs import programs
+
+        # Any program may be gone at the next start.
+        self._depend(("never",))
+        return programs(pattern)
+
+    # ---- other
+
+    def cgroup_id(self, path: str) -> int | None:
+        # The id of a cgroup is the inode number of its directory (kernfs).
+        directory = path if os.path.isabs(path) else os.path.join(self._cgroup_root, path)
+        self._depend(fingerprints.file_fact(directory))
+        if not os.path.exists(os.path.join(directory, "cgroup.procs")):
+            return None
+        return os.stat(directory).st_ino
+
+    @cached_property
+    def _cgroup_root(self) -> str:
+        """Where the unified cgroup hierarchy is mounted."""
+        mounts = (line.split() for line in fingerprints.read_text("/proc/self/mounts").splitlines())
+        return next((parts[1] for parts in mounts if parts[2] == "cgroup2"), "/sys/fs/cgroup")
+
+    def headers(self) -> KernelHeaders:
+        from pytrace.runtime.host import kernel_headers
+
+        for path in kernel_headers.candidates(self.release):
+            self.depend_on_file(path)
+        return kernel_headers.find(self.release, self.arch, self._environment)

@@ -1,0 +1,346 @@
+"""Loading: from a :class:`CompiledScript` to programs, maps and mapped data sections in the kernel.
+
+Nothing is attached here.  What is opened is closed by the caller's :class:`ExitStack`, in reverse order; an
+exception on the way leaves nothing behind once that stack unwinds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import CompiledScript, ProgramSpec
+from pytrace.core.probes import ProbeKind, known_kind
+from pytrace.runtime.abi import bpf, libbpf
+from pytrace.runtime.abi.bpf import AttachType, ProgramType
+from pytrace.runtime.load import features
+from pytrace.runtime.load.double_buffers import Generations, Quiescence
+from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
+
+_PROGRAM_TYPES = {
+    "kprobe": ProgramType.KPROBE,
+    "tracepoint": ProgramType.TRACEPOINT,
+    "raw_tracepoint": ProgramType.RAW_TRACEPOINT,
+    "tracing": ProgramType.TRACING,
+    "perf_event": ProgramType.PERF_EVENT,
+}
+ATTACH_TYPES = {
+    "": AttachType.NONE,
+    "trace_raw_tp": AttachType.TRACE_RAW_TP,
+    "trace_fentry": AttachType.TRACE_FENTRY,
+    "trace_fexit": AttachType.TRACE_FEXIT,
+    "trace_iter": AttachType.TRACE_ITER,
+    "kprobe_multi": AttachType.TRACE_KPROBE_MULTI,
+    "kprobe_session": AttachType.TRACE_KPROBE_SESSION,
+    "uprobe_multi": AttachType.TRACE_UPROBE_MULTI,
+    "uprobe_session": AttachType.TRACE_UPROBE_SESSION,
+}
+
+RING_SMALLEST = 256 << 10
+RING_LARGEST = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to load.
+
+    *libbpf_log* and *verifier_log* take texts as they come (``-d libbpf``, ``-d verifier``). *btf_path* replaces the
+    kernel's own BTF. *disabled* are features to do without (``--no-feature``), *feature* answers whether the kernel has
+    one. *entries* makes maps larger than they are in the file, by their symbols.
+    """
+
+    libbpf_log: Callable[[str], None] | None = None
+    verifier_log: Callable[[str, str], None] | None = None
+    """Called with a program's symbol and the verifier's text about it."""
+    btf_path: str = ""
+    disabled: frozenset[str] = frozenset()
+    feature: Callable[[str], bool] = features.has
+    entries: Mapping[str, int] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        """Whether a kernel feature is there and wanted."""
+        return name not in self.disabled and self.feature(name)
+
+
+class LoadedScript:
+    """Programs and maps of one script in the kernel. Descriptors stay this object's: do not close them."""
+
+    def __init__(self, script: CompiledScript, stack: ExitStack) -> None:
+        self.script = script
+        self.manifest = script.manifest
+        self._programs: dict[str, int] = {}
+        self._multi: dict[str, str] = {}
+        self._maps: dict[str, int] = {}
+        self._sections: dict[str, memoryview] = {}
+        self.gone: set[str] = set()
+        """Symbols of programs that were not loaded: what they trace is another program, which went meanwhile."""
+        self.generations: dict[str, Generations] = {}
+        """By symbol, the maps that are there twice."""
+        self._stack = stack
+        self.quiescence = Quiescence(stack)
+
+    def program_fd(self, symbol: str) -> int:
+        """Descriptor of a loaded program."""
+        return self._look_up(self._programs, symbol, "program")
+
+    def map_fd(self, symbol: str) -> int:
+        """Descriptor of a map by its ELF symbol."""
+        return self._look_up(self._maps, symbol, "map")
+
+    def multi(self, symbol: str) -> str:
+        """The multi link that a program was loaded for (as in :attr:`ProgramSpec.multi`), or nothing."""
+        return self._multi.get(symbol, "")
+
+    @property
+    def symbols(self) -> list[str]:
+        """Symbols of the programs that were loaded."""
+        return list(self._programs)
+
+    def section(self, name: str) -> memoryview:
+        """The memory of a data section (``.data.slots``): the very bytes that the programs see, writable.
+
+        Valid until the session's stack closes; views that are cut from it keep the mapping alive.
+        """
+        view = self._sections.get(name)
+        if view is None:
+            view = self._sections[name] = self._map_section(name)
+        return view
+
+    def run(self, symbol: str) -> int:
+        """Run a raw tracepoint program now (begin, end, self, test, bench); gives its return value."""
+        return bpf.prog_test_run(self.program_fd(symbol), bytes(8))
+
+    def _look_up(self, table: dict[str, int], symbol: str, what: str) -> int:
+        try:
+            return table[symbol]
+        except KeyError:
+            raise InternalError(f"no {what} {symbol!r} was loaded; there are {sorted(table)}") from None
+
+    def _map_section(self, name: str) -> memoryview:
+        descriptor = self.map_fd(name)
+        size = bpf.map_info(descriptor)[3]
+        rounded = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        mapped = mmap.mmap(descriptor, rounded, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        self._stack.callback(_close_mapping, mapped)
+        whole = self._stack.enter_context(memoryview(mapped))
+        return self._stack.enter_context(whole[:size])
+
+
+def _close_mapping(mapped: mmap.mmap) -> None:
+    try:
+        mapped.close()
+    except BufferError:
+        # Somebody still holds a view that was cut from the section: the memory goes away with the last of them.
+        return
+
+
+def ring_size(pages: int) -> int:
+    """Bytes of the event ring: *pages* memory pages, or for 0 the free memory's size within fixed limits.
+
+    The kernel wants a power of two that is a multiple of the page size.
+    """
+    if pages > 0:
+        return _power_of_two_up(pages * mmap.PAGESIZE)
+    return min(max(_nearest_power_of_two(available_memory()), RING_SMALLEST), RING_LARGEST)
+
+
+def _power_of_two_up(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+def _nearest_power_of_two(size: int) -> int:
+    above = _power_of_two_up(max(1, size))
+    below = above >> 1
+    return above if above - size <= size - below else below
+
+
+def available_memory() -> int:
+    """Bytes that programs can still get without swapping (``MemAvailable``)."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
+def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> LoadedScript:
+    """Load all programs and maps of *script*.
+
+    Raises:
+        LoadError: the kernel refused; the message is one line, the whole log is kept in it.
+    """
+    lib = libbpf.library()
+    loaded = LoadedScript(script, stack)
+    with libbpf.Messages(options.libbpf_log) as messages:
+        handle = _open(lib, script, options, messages)
+        stack.callback(lib.bpf_object__close, handle)
+        logs = VerifierLogs(int(script.manifest.config.get("log_size", 1_000_000)), options.verifier_log)
+        maps = _members(lib.bpf_object__next_map, handle)
+        programs = _members(lib.bpf_object__next_program, handle)
+        _prepare_maps(lib, maps, script, options)
+        loaded.generations = _prepare_generations(lib, maps, script, stack)
+        with ExitStack() as targets:
+            chosen = _prepare_programs(lib, programs, script, options, logs, targets)
+            try:
+                lib.bpf_object__load(handle)
+            except OSError as error:
+                logs.report()
+                raise explain(error, logs, script.manifest, messages) from None
+        logs.report()
+        for item in maps:
+            loaded._maps[_map_name(lib, item)] = lib.bpf_map__fd(item)
+        for symbol, generations in loaded.generations.items():
+            generations.start(loaded.map_fd(symbol))
+        for symbol, item in chosen.items():
+            loaded._programs[symbol] = lib.bpf_program__fd(item)
+        loaded.gone = {spec.symbol for spec in script.manifest.programs if not spec.part_of} - chosen.keys()
+        for spec in script.manifest.programs:
+            loaded._multi[spec.symbol] = _multi_link(spec, options)
+    return loaded
+
+
+def _open(lib: libbpf.Library, script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> int:
+    settings = libbpf.OpenOptions(sz=ctypes.sizeof(libbpf.OpenOptions), object_name=b"pytrace")
+    if options.btf_path:
+        settings.btf_custom_path = options.btf_path.encode()
+    data = script.elf
+    if script.manifest.extra.get("objects"):
+        import base64
+
+        from pytrace.runtime.load import linker
+
+        data = linker.link(data, [base64.b64decode(item) for item in script.manifest.extra["objects"]])
+    try:
+        handle: int = lib.bpf_object__open_mem(data, len(data), ctypes.byref(settings))
+    except OSError as error:
+        text = "\n".join(messages.warnings)
+        raise LoadError(f"libbpf cannot read the compiled script: {_first(messages, error)}", log=text) from None
+    return handle
+
+
+def _first(messages: libbpf.Messages, error: OSError) -> str:
+    return messages.warnings[0] if messages.warnings else str(error.strerror)
+
+
+def _members(step: Callable[[int, int | None], int | None], handle: int) -> list[int]:
+    found: list[int] = []
+    current = step(handle, None)
+    while current:
+        found.append(current)
+        current = step(handle, current)
+    return found
+
+
+def _map_name(lib: libbpf.Library, item: int) -> str:
+    """The map's symbol; for a data section the section's name, which libbpf prefixes for ``.data`` and ``.bss``."""
+    name: str = lib.bpf_map__name(item).decode()
+    return name[name.index(".") :] if lib.bpf_map__is_internal(item) and "." in name else name
+
+
+def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
+    pages = int(script.manifest.config.get("perf_rb_pages", 0))
+    for item in maps:
+        if lib.bpf_map__type(item) == bpf.MapType.RINGBUF:
+            lib.bpf_map__set_max_entries(item, ring_size(pages))
+        entries = options.entries.get(_map_name(lib, item))
+        if entries is not None:
+            lib.bpf_map__set_max_entries(item, entries)
+
+
+def _prepare_generations(
+    lib: libbpf.Library, maps: list[int], script: CompiledScript, stack: ExitStack
+) -> dict[str, Generations]:
+    """Make the maps that are there twice and tell libbpf what their arrays hold."""
+    items = {_map_name(lib, item): item for item in maps}
+    found: dict[str, Generations] = {}
+    for spec in script.manifest.maps:
+        if spec.inner is not None:
+            try:
+                made = found[spec.symbol] = Generations(spec.inner, spec.max_entries, spec.symbol, stack)
+            except OSError as error:
+                raise map_refused(spec, error) from None
+            lib.bpf_map__set_inner_map_fd(items[spec.symbol], made.current)
+    return found
+
+
+def _prepare_programs(
+    lib: libbpf.Library,
+    programs: list[int],
+    script: CompiledScript,
+    options: LoadOptions,
+    logs: VerifierLogs,
+    targets: ExitStack,
+) -> dict[str, int]:
+    """Tell libbpf what each program is; gives the ones that will be loaded, by symbol."""
+    specs = {spec.symbol: spec for spec in script.manifest.programs if not spec.part_of}
+    chosen: dict[str, int] = {}
+    for item in programs:
+        symbol = lib.bpf_program__name(item).decode()
+        spec = specs.pop(symbol, None)
+        if spec is None or not _prepare_program(lib, item, spec, _multi_link(spec, options), targets):
+            lib.bpf_program__set_autoload(item, False)
+            continue
+        logs.prepare(lib, item, symbol)
+        chosen[symbol] = item
+    if specs:
+        raise InternalError(f"programs of the manifest are not in the ELF file: {', '.join(specs)}")
+    return chosen
+
+
+def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
+    """The multi link to load a program for.
+
+    User probes take it even for one target where the kernel has it: a single uprobe of perf takes two tenths of a
+    second to detach, one after the other (``perf_uprobe_destroy`` waits for all programs under a global lock).
+    """
+    if spec.multi or not known_kind(spec.kind).user:
+        return spec.multi
+    return "uprobe_multi" if options.has("uprobe_multi") else ""
+
+
+def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> bool:
+    """Whether there still is what the program is for."""
+    kind = known_kind(spec.kind)
+    lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
+    attach_type = ATTACH_TYPES[multi or kind.attach_type]
+    if attach_type:
+        lib.bpf_program__set_expected_attach_type(item, attach_type)
+    return kind.program_type != "tracing" or _set_target(lib, item, kind, spec, targets)
+
+
+def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSpec, targets: ExitStack) -> bool:
+    target = spec.targets[0]
+    name = target_name(kind, target.details)
+    number = target.details.get("program_id")
+    try:
+        descriptor = 0
+        if number is not None:
+            descriptor = bpf.open_by_id("prog", int(number))
+            # libbpf keeps the number, not the file, so it stays open until the load is done.
+            targets.callback(os.close, descriptor)
+        lib.bpf_program__set_attach_target(item, descriptor, name.encode())
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESRCH):
+            if number is not None and "by_pattern" in target.details:
+                return False
+            raise LoadError(f"{target.probe}: the kernel has no type information for {name!r}", program=spec) from None
+        # Programs and modules are found by the numbers of what is loaded, which only CAP_SYS_ADMIN may read.
+        hints = ("types of modules and of BPF programs need CAP_SYS_ADMIN",) if error.errno == errno.EPERM else ()
+        raise LoadError(f"{target.probe}: {error.strerror}", program=spec, hints=hints) from None
+    return True
+
+
+def target_name(kind: ProbeKind, details: dict[str, object]) -> str:
+    """The BTF name of what a tracing program attaches to."""
+    if kind.attach_type == "trace_raw_tp":
+        return str(details["event"])
+    if kind.attach_type == "trace_iter":
+        return str(details["iterator"])
+    return str(details["function"])
+

@@ -1,0 +1,229 @@
+"""Reading and clearing maps: raw bytes, by batches of bpf(2) and from mapped data sections.
+
+Everything here is correct while programs keep writing: a key is given at most once, and an update is either in a
+value or not.  Per-CPU values come as the copies of all CPUs in a row, each rounded up to 8 bytes, and no matter
+whether they lie in a per-CPU map or in a slot.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import GlobalSlot, MapSpec
+from pytrace.runtime.abi import bpf, bpf_maps, perf
+from pytrace.runtime.load.loader import LoadedScript
+
+_BATCH_ELEMENTS = 4096
+_FLAG = 8
+"""Bytes of a slot's written flag."""
+
+
+class MapReader:
+    """Access to the maps of one loaded script, by their specs."""
+
+    def __init__(self, loaded: LoadedScript) -> None:
+        self._loaded = loaded
+        self._sizes: dict[str, tuple[int, int, int, int]] = {}
+
+    # ---- keyed maps
+
+    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        """All ``(key, value)`` pairs of a keyed map, in no order."""
+        return self._pairs(spec, delete=False)
+
+    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        """As :meth:`items`, and empties the map in the same step.
+
+        Of a map that is there twice each update is in what this gives or stays, whatever programs do meanwhile.
+        """
+        twice = self._loaded.generations.get(spec.symbol) if spec.inner is not None else None
+        if twice is None:
+            return self._pairs(spec, delete=True)
+        if twice.empty:
+            return []
+        before = twice.flip()
+        _, key_size, value_size, entries = self._size(spec)
+        return read_pairs(before, key_size, value_size, entries, delete=True)
+
+    def length(self, spec: MapSpec) -> int:
+        """Number of keys."""
+        return len(self.items(spec))
+
+    def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
+        """The value of *key*, or None."""
+        descriptor, _, value_size, _ = self._size(spec)
+        return bpf_maps.lookup(descriptor, key, value_size)
+
+    def delete(self, spec: MapSpec, key: bytes) -> bool:
+        """Remove *key*; False when it was not there."""
+        return bpf_maps.delete(self._size(spec)[0], key)
+
+    # ---- unkeyed maps
+
+    def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """Whether an unkeyed map was ever written (on any CPU), and its value: all copies in a row."""
+        return self._read_slot(spec, self._shift(spec))
+
+    def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """As :meth:`slot`, and clears the map in the same step (see :meth:`snapshot_and_clear`)."""
+        before = self._shift(spec)
+        found = self._read_slot(spec, before)
+        if not found[0]:
+            return found
+        if self._flip(spec):
+            found = self._read_slot(spec, before)
+        self._clear_slot(spec, before)
+        return found
+
+    def _flip(self, spec: MapSpec) -> bool:
+        """Have programs use the other copy, and wait until none uses this one; False when there is only one."""
+        slot = spec.slot
+        if slot is None or not slot.generation:
+            return False
+        self._loaded.section(slot.selector_section)[slot.selector] ^= 1
+        self._loaded.quiescence.wait()
+        return True
+
+    def _shift(self, spec: MapSpec) -> int:
+        """Offset of the copy that programs use now."""
+        slot = spec.slot
+        if slot is None or not slot.generation:
+            return 0
+        return slot.generation * (self._loaded.section(slot.selector_section)[slot.selector] & 1)
+
+    def _read_slot(self, spec: MapSpec, shift: int) -> tuple[bool, bytes]:
+        view, slot, size = self._slot(spec)
+        written = False
+        parts: list[bytes] = []
+        for start in _starts(slot, shift):
+            written |= view[start] != 0
+            parts.append(bytes(view[start + _FLAG : start + _FLAG + size]))
+        return written, b"".join(parts)
+
+    # ---- both
+
+    def clear(self, spec: MapSpec) -> None:
+        """Make a map as if it had never been written."""
+        if spec.slot is None:
+            self._pairs(spec, delete=True)
+            return
+        before = self._shift(spec)
+        if self._read_slot(spec, before)[0]:
+            self._flip(spec)
+            self._clear_slot(spec, before)
+
+    def _clear_slot(self, spec: MapSpec, shift: int) -> None:
+        view, slot, size = self._slot(spec)
+        for start in _starts(slot, shift):
+            view[start : start + _FLAG + size] = bytes(_FLAG + size)
+
+    def zero(self, spec: MapSpec) -> None:
+        """Set all values of a map to zero; keys stay."""
+        if spec.slot is not None:
+            view, slot, size = self._slot(spec)
+            before = self._shift(spec)
+            if self._flip(spec):
+                written, _ = self._read_slot(spec, before)
+                self._clear_slot(spec, before)
+                view[slot.offset + self._shift(spec)] |= written
+                return
+            for start in _starts(slot, before):
+                view[start + _FLAG : start + _FLAG + size] = bytes(size)
+            return
+        descriptor, _, value_size, _ = self._size(spec)
+        keys = [key for key, _ in self.items(spec)]
+        bpf_maps.update_all(descriptor, keys, bytes(value_size))
+
+    # ---- inside
+
+    def _slot(self, spec: MapSpec) -> tuple[memoryview, GlobalSlot, int]:
+        if spec.slot is None:
+            raise InternalError(f"{spec.name} is not a slot")
+        return self._loaded.section(spec.slot.section), spec.slot, round_up(spec.value.size)
+
+    def _size(self, spec: MapSpec) -> tuple[int, int, int, int]:
+        """Descriptor, key size, size of a whole value, entries."""
+        found = self._sizes.get(spec.symbol)
+        if found is None:
+            twice = self._loaded.generations.get(spec.symbol)
+            descriptor = self._loaded.map_fd(spec.symbol) if twice is None else twice.current
+            kind, _, key_size, value_size, entries = bpf.map_info(descriptor)
+            if kind in bpf.PER_CPU_TYPES:
+                value_size = round_up(value_size) * len(perf.possible_cpus())
+            found = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
+        twice = self._loaded.generations.get(spec.symbol)
+        return found if twice is None else (twice.current, *found[1:])
+
+    def _pairs(self, spec: MapSpec, *, delete: bool) -> list[tuple[bytes, bytes]]:
+        descriptor, key_size, value_size, entries = self._size(spec)
+        return read_pairs(descriptor, key_size, value_size, entries, delete=delete)
+
+
+def round_up(size: int) -> int:
+    """*size* as a multiple of 8: what one copy of a per-CPU value takes."""
+    return (size + 7) & ~7
+
+
+def _starts(slot: GlobalSlot, shift: int) -> range:
+    first, step = slot.offset + shift, max(1, slot.stride)
+    return range(first, first + max(1, slot.copies) * step, step)
+
+
+def read_pairs(
+    descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
+) -> list[tuple[bytes, bytes]]:
+    """All pairs of a hash map; see :meth:`MapReader.items`. *value_size* counts all CPUs' copies."""
+    try:
+        return _by_batches(descriptor, key_size, value_size, min(entries, _BATCH_ELEMENTS), delete)
+    except OSError as error:
+        if error.errno not in bpf_maps.NO_BATCH:
+            raise
+    pairs = list(_by_keys(descriptor, key_size, value_size, entries))
+    if delete:
+        for key, _ in pairs:
+            bpf_maps.delete(descriptor, key)
+    return pairs
+
+
+def _by_batches(
+    descriptor: int, key_size: int, value_size: int, capacity: int, delete: bool
+) -> list[tuple[bytes, bytes]]:
+    batch = bpf_maps.Batch(descriptor, key_size, value_size, capacity)
+    split_keys, split_values = struct.Struct(f"{key_size}s"), struct.Struct(f"{value_size}s")
+    pairs: list[tuple[bytes, bytes]] = []
+    end = False
+    while not end:
+        try:
+            count, end = batch.read(delete=delete)
+        except OSError as error:
+            # One bucket of the hash has more elements than were asked for.
+            if error.errno != errno.ENOSPC:
+                raise
+            batch.grow()
+            continue
+        keys = split_keys.iter_unpack(memoryview(batch.keys.data)[: count * key_size])
+        values = split_values.iter_unpack(memoryview(batch.values.data)[: count * value_size])
+        pairs.extend((key, value) for (key,), (value,) in zip(keys, values, strict=True))
+    return pairs
+
+
+def _by_keys(descriptor: int, key_size: int, value_size: int, entries: int) -> Iterator[tuple[bytes, bytes]]:
+    """Walk by the get-next-key command, on kernels without batches.
+
+    When a program deletes the key that the walk stands on, the kernel starts again at the first one: keys that
+    come again are skipped, and the walk ends after as many steps as a full map can need.
+    """
+    seen: set[bytes] = set()
+    key = bpf_maps.next_key(descriptor, None, key_size)
+    for _ in range(4 * entries):
+        if key is None:
+            return
+        if key not in seen:
+            seen.add(key)
+            value = bpf_maps.lookup(descriptor, key, value_size)
+            if value is not None:
+                yield key, value
+        key = bpf_maps.next_key(descriptor, key, key_size)

@@ -1,0 +1,142 @@
+"""What the handlers of events share: output, names, maps, and what they tell the session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output import messages
+from pytrace.runtime.output.pcap import PcapWriter
+from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.decoders import Decoders
+from pytrace.runtime.output.render.json import JsonForms
+from pytrace.runtime.output.render.map_printer import MapView, Reader
+from pytrace.runtime.output.render.names import Names, Symbols
+from pytrace.runtime.output.render.text import TextForms
+from pytrace.runtime.output.streams import Output
+
+
+@dataclass(slots=True)
+class RunState:
+    """What events ask of the session."""
+
+    exit_requested: bool = False
+    """``exit()`` was called: end probes run, then the maps print."""
+    exit_code: int = 0
+    errors: int = 0
+    """How often ``errorf`` was called; a test that did has failed."""
+    assertion_failed: bool = False
+    """The end is not that of a run that went as its script wants: maps are not printed."""
+    unwatched: list[int] = field(default_factory=list)
+    """Addresses whose watchpoints are to go; the session takes them out."""
+    hurry: Callable[[], bool] = lambda: False
+    """Whether the user has asked for the end: what waits is still printed, but commands are not run any more."""
+    requests: Callable[[], int] = lambda: 0
+    """How often the user has asked for the end so far."""
+    not_run: int = 0
+    """Commands of ``system()`` that were left out for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not)."""
+
+    quiet: bool = False
+    warnings: bool = True
+
+
+class Context:
+    """Shared by the handlers of one run."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        output: Output,
+        symbols: Symbols,
+        reader: Reader,
+        clock: Clock,
+        options: RenderOptions,
+        state: RunState,
+    ) -> None:
+        self.manifest = manifest
+        self.config: dict[str, Any] = manifest.config
+        self.output = output
+        self.clock = clock
+        self.options = options
+        self.state = state
+        self.refused: set[tuple[str, int]] = set()
+        """Maps that refused an update, and why, as far as that has been told: how often is counted."""
+        self.undeleted: set[Location] = set()
+        """Places whose delete() found no key, as far as that has been told."""
+        self.on_exit: Callable[[], None] = lambda: None
+        """What else happens when the script calls ``exit()``."""
+        trailer = str(self.config.get("str_trunc_trailer", ".."))
+        longest = int(self.config.get("max_strlen", 1024))
+        self.decoders = Decoders(trailer.encode("utf-8", "surrogateescape"), longest)
+        self.texts = TextForms(Names(symbols, clock, manifest.strings))
+        self.writers: dict[str, PcapWriter] = {}
+        self._reader = reader
+        self._views: dict[str, MapView] = {}
+        self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
+
+    @cached_property
+    def jsons(self) -> JsonForms:
+        """JSON forms of values."""
+        return JsonForms(self.texts)
+
+    def view(self, name: str) -> MapView:
+        """The view of a map of the script."""
+        found = self._views.get(name)
+        if found is None:
+            spec = self._specs.get(name)
+            if spec is None:
+                raise InternalError(f"an event names {name}, a map that the script does not have")
+            found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons)
+        return found
+
+    def end(self, code: int) -> None:
+        """The script called ``exit(code)``."""
+        self.state.exit_requested = True
+        self.state.exit_code = code & 0xFF
+        self.on_exit()
+
+    # ---- messages
+
+    def located(
+        self,
+        severity: str,
+        kind: str,
+        text: bytes,
+        spec: EventSpec,
+        extra: Sequence[tuple[str, bytes]] = (),
+        hint: str = "",
+    ) -> None:
+        """A message about a place in the script: on standard error, or as a JSON object of type *kind*."""
+        if self.output.json:
+            members = [("msg", json.quoted(text)), *extra, *_place(spec.location)]
+            self.output.write(json.fields_line(kind, members))
+            return
+        said = text.decode("utf-8", "surrogateescape")
+        found = messages.located(severity, said, spec.location, spec.expansion, colour=self.output.colour)
+        self.output.message(found + (f"HINT: {hint}\n" if hint else ""))
+
+    def warn(self, spec: EventSpec, text: str) -> None:
+        """A warning of the runtime itself about a place in the script."""
+        if self.options.warnings:
+            colour = self.output.colour
+            self.output.message(messages.located("WARNING", text, spec.location, spec.expansion, colour=colour))
+
+
+def _place(location: Location) -> list[tuple[str, bytes]]:
+    return [
+        ("filename", json.quoted(os.fsencode(location.file))),
+        ("line", b"%d" % location.line),
+        ("col", b"%d" % location.column),
+    ]

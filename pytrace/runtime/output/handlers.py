@@ -1,0 +1,293 @@
+"""What the runtime does on each kind of event: one row for each kind of :mod:`pytrace.core.event_layout`.
+
+A row makes the handler of one place in the script that sends such events; all that does not depend on the single
+event is done when the handler is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from pytrace.core.event_layout import EXIT_STATUSES, EventSpec, cut_exit_status
+from pytrace.core.types import Bool, Buffer, Enum, Inet, Int, Mac, Pointer, String
+from pytrace.runtime.output import messages
+from pytrace.runtime.output.context import Context
+from pytrace.runtime.output.pcap import PcapWriter
+from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.map_printer import Shown
+from pytrace.runtime.output.render.printf import Piece, compile_pieces, escaping
+from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
+
+Make = Callable[[Context, EventSpec], RunHandler]
+
+
+def static_bytes(text: str) -> bytes:
+    """A text of an event's static part as the script's bytes."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+# ---------------------------------------------------------------------------------------------- text
+
+
+def _parts(context: Context, spec: EventSpec) -> list[bytes | Piece]:
+    return compile_pieces(static_bytes(spec.static["format"]), spec.args, context.texts)
+
+
+def _print_run(context: Context, spec: EventSpec, parts: list[bytes | Piece]) -> RunHandler:
+    quick = all(isinstance(kind, _QUICK) for kind in spec.args)
+    return Texts(Formatter(spec.layout, context.decoders, parts), context.output.extend, quick=quick)
+
+
+_QUICK = (Bool, Int, Enum, Pointer, String, Buffer, Mac, Inet)
+"""Types whose values take nothing to print that would have to be looked up, and are never long."""
+
+
+def _json_parts(kind: str, parts: list[bytes | Piece]) -> list[bytes | Piece]:
+    inside: list[bytes | Piece] = [
+        escaping(part, json.escape) if isinstance(part, Piece) else json.escape(part) for part in parts
+    ]
+    return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"}\n']
+
+
+def _printf(context: Context, spec: EventSpec) -> RunHandler:
+    parts = _parts(context, spec)
+    return _print_run(context, spec, _json_parts("printf", parts) if context.output.json else parts)
+
+
+def _print_value(context: Context, spec: EventSpec) -> RunHandler:
+    if context.output.json:
+        form = context.jsons.form(spec.args[0])
+        return _print_run(context, spec, [b'{"type": "value", "data": ', Piece(b"%s", render=form), b"}\n"])
+    return _print_run(context, spec, compile_pieces(b"%s\n", spec.args, context.texts))
+
+
+def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
+    text: Callable[[bytes, int], bytes] = formatter(spec.layout, context.decoders, _parts(context, spec))
+    return text
+
+
+def _message(severity: str, kind: str) -> Make:
+    def make(context: Context, spec: EventSpec) -> RunHandler:
+        text = _text_of(context, spec)
+        assertion = bool(spec.static.get("assertion"))
+
+        def handle(data: bytes, offset: int) -> None:
+            context.state.errors += severity == "ERROR"
+            context.state.assertion_failed |= assertion
+            context.located(severity, kind, text(data, offset), spec)
+
+        if severity == "WARNING" and not context.options.warnings:
+            return _nothing()
+        return each(handle)
+
+    return make
+
+
+def _nothing() -> RunHandler:
+    """A handler that does nothing."""
+    return Tally(lambda _count: None)
+
+
+def _emit(context: Context, kind: str, text: bytes, ending: bytes = b"") -> None:
+    context.output.write(json.line(kind, json.quoted(text)) if context.output.json else text + ending)
+
+
+def _time(context: Context, spec: EventSpec) -> RunHandler:
+    layout = spec.static["format"]
+    return each(lambda _data, _offset: _emit(context, "time", context.clock.now(layout)))
+
+
+def _join(context: Context, spec: EventSpec) -> RunHandler:
+    read = reader(spec.layout, context.decoders)
+    separator = static_bytes(spec.static["separator"])
+
+    def handle(data: bytes, offset: int) -> None:
+        count, *texts = read(data, offset)
+        _emit(context, "join", separator.join(texts[:count]), b"\n")
+
+    return each(handle)
+
+
+def _cat(context: Context, spec: EventSpec) -> RunHandler:
+    from pytrace.runtime.output import blocking
+
+    text = _text_of(context, spec)
+    most = int(context.config.get("max_cat_bytes", 10240))
+    told = broken_off = False
+
+    def handle(data: bytes, offset: int) -> None:
+        nonlocal told, broken_off
+        path = text(data, offset)
+        try:
+            found = blocking.read_file(path, most + 1, blocking.Wait(context.state, context.output.flush))
+        except blocking.BrokenOffError:
+            if not broken_off:
+                context.warn(spec, f"cat: {os.fsdecode(path)!r} was not read to its end, as you interrupted")
+            broken_off = True
+            return
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            context.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
+            return
+        _emit(context, "cat", found[:most])
+        if len(found) > most and not told:
+            told = True
+            context.warn(spec, f"cat: {os.fsdecode(path)!r} is longer than {most} bytes (max_cat_bytes) and was cut")
+
+    return each(handle)
+
+
+def _system(context: Context, spec: EventSpec) -> RunHandler:
+    from pytrace.runtime.output import commands
+
+    text = _text_of(context, spec)
+
+    def handle(data: bytes, offset: int) -> None:
+        if context.state.hurry():
+            context.state.not_run += 1
+            return
+        # What the command writes on standard error must come after what was printed before.
+        context.output.flush()
+        command = text(data, offset)
+        printed, whole = commands.run(command, context.state)
+        _emit(context, "syscall", printed, b"\n")
+        if not whole:
+            context.warn(spec, f"system: {os.fsdecode(command)!r} was ended, as you interrupted")
+
+    return each(handle)
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def _print_map(context: Context, spec: EventSpec) -> RunHandler:
+    static = spec.static
+    shown = Shown(
+        int(static.get("top") or 0),
+        int(static.get("div") or 1),
+        static.get("order") or "",
+        bool(static.get("clear")),
+    )
+    view = context.view(static["map"])
+    show = view.json if context.output.json else view.text
+    return each(lambda _data, _offset: context.output.write(show(shown, always=True)))
+
+
+def _quantiles(context: Context, spec: EventSpec) -> RunHandler:
+    percents = [f"{item:g}" for item in spec.static["percents"]]
+    view = context.view(spec.static["map"])
+    show = view.quantiles_json if context.output.json else view.quantiles_text
+    return each(lambda _data, _offset: context.output.write(show(percents)))
+
+
+def _clear(context: Context, spec: EventSpec) -> RunHandler:
+    view = context.view(spec.static["map"])
+    return each(lambda _data, _offset: view.clear())
+
+
+def _zero(context: Context, spec: EventSpec) -> RunHandler:
+    view = context.view(spec.static["map"])
+    return each(lambda _data, _offset: view.zero())
+
+
+# ---------------------------------------------------------------------------------------------- session
+
+
+def _exit(context: Context, spec: EventSpec) -> RunHandler:
+    read = reader(spec.layout, context.decoders)
+    told = spec.static.get("known", False)
+
+    def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
+        code = next(iter(read(data, offset)), 0)
+        if not told and code not in EXIT_STATUSES:
+            context.warn(spec, cut_exit_status(code))
+        context.end(code)
+
+    return handle
+
+
+def _unwatch(context: Context, spec: EventSpec) -> RunHandler:
+    read = reader(spec.layout, context.decoders)
+    return each(lambda data, offset: context.state.unwatched.append(read(data, offset)[0]))
+
+
+def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
+    read = reader(spec.layout, context.decoders)
+    path = spec.static["path"]
+    writer = context.writers.get(path)
+    if writer is None:
+        writer = context.writers[path] = PcapWriter(path)
+    packet, wall = writer.packet, context.clock.wall
+
+    def handle(data: bytes, offset: int) -> None:
+        boot, length, content = read(data, offset)
+        packet(wall(boot), length, content)
+
+    return each(handle)
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+
+def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
+    if not context.options.warnings:
+        return _nothing()
+    text = messages.RUNTIME_ERRORS[spec.static["kind"]].encode()
+    return each(lambda _data, _offset: context.located("WARNING", "runtime_error", text, spec))
+
+
+def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
+    if not context.options.warnings:
+        return _nothing()
+    read = reader(spec.layout, context.decoders)
+    helper = spec.static["helper"]
+    name = str(spec.static.get("map", ""))
+    subject = next((item for item in context.manifest.maps if item.name == name), None)
+
+    def handle(data: bytes, offset: int) -> None:
+        (code,) = read(data, offset)
+        if helper == "bpf_map_update_elem":
+            # Each CPU reports its first one, and perhaps for several places in the script.
+            if (name, code) in context.refused:
+                return
+            context.refused.add((name, code))
+        elif helper == "bpf_map_delete_elem":
+            if spec.location in context.undeleted:
+                return
+            context.undeleted.add(spec.location)
+        text, hint = messages.helper_failure(helper, code, subject)
+        if not context.output.json:
+            text += f" ({helper} returned {code})"
+        extra: list[tuple[str, bytes]] = [
+            ("helper", json.quoted(helper.removeprefix("bpf_").encode())),
+            ("retcode", json.number(code)),
+        ]
+        context.located("WARNING", "helper_error", text.encode(), spec, extra, hint)
+
+    return each(handle)
+
+
+HANDLERS: dict[str, Make] = {
+    "printf": _printf,
+    "errorf": _message("ERROR", "errorf"),
+    "warnf": _message("WARNING", "warnf"),
+    "cat": _cat,
+    "system": _system,
+    "time": _time,
+    "join": _join,
+    "print_value": _print_value,
+    "print_map": _print_map,
+    "quantiles": _quantiles,
+    "clear": _clear,
+    "zero": _zero,
+    "exit": _exit,
+    "skboutput": _skboutput,
+    "unwatch": _unwatch,
+    "runtime_error": _runtime_error,
+    "helper_error": _helper_error,
+}
+"""The row of each event kind."""
+
+EAGER = frozenset({"skboutput"})
+"""Kinds whose handler is made before the first event: a file that cannot be written must be known at the start."""

@@ -1,0 +1,226 @@
+"""Messages of a run: errors that programs met, events that were lost, failures of scripts' own making."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import Manifest, MapSpec
+
+_COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
+_RESET = "\x1b[0m"
+
+RUNTIME_ERRORS: dict[str, str] = {
+    "division_by_zero": "division or modulo by zero; its result is 1",
+    "array_bounds": "array index is out of bounds",
+    "cpu_count": "the kernel has more CPUs than the script was compiled for; what this one counted is left out",
+    "kernel_stack": "the kernel stack could not be read",
+    "user_stack": "the user stack could not be read",
+    "no_dwarf": "there are no unwind tables for this process; dw_ustack needs them when tracing starts",
+    "no_child": "cpid is 0: there is no child process, as -c was not given",
+}
+"""What a run-time error of a kind says."""
+
+
+def located(
+    severity: str, text: str, location: Location, expansion: Sequence[Location] = (), *, colour: bool = False
+) -> str:
+    """A message about a place in the script, with the line underlined, and the calls that it was expanded from."""
+    found = _place(severity, text, location, colour)
+    for place in expansion:
+        found += _place("NOTE", "expanded from here", place, colour)
+    return found
+
+
+def plain(severity: str, text: str, *, colour: bool = False) -> str:
+    """A message without a place."""
+    before, after = (_COLOURS[severity], _RESET) if colour else ("", "")
+    return f"{before}{severity}: {text}{after}\n"
+
+
+def _place(severity: str, text: str, location: Location, colour: bool) -> str:
+    before, after = (_COLOURS[severity], _RESET) if colour else ("", "")
+    end = max(location.end_column, location.column + 1)
+    found = f"{before}{location.file}:{location.line}:{location.column}-{end}: {severity}: {text}{after}\n"
+    if location.text:
+        start = location.column - 1 - location.skipped
+        margin = _expand(location.text[:start])
+        marked = _expand(location.text[start : end - 1 - location.skipped])
+        found += f"{_expand(location.text)}\n{' ' * len(margin)}{'~' * max(1, len(marked))}\n"
+    return found
+
+
+def _expand(text: str) -> str:
+    return text.replace("\t", "    ")
+
+
+# ---------------------------------------------------------------------------------------------- helpers
+
+
+def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str, str]:
+    """What a failed BPF helper means to the user, without helper and number, and a hint (may be empty)."""
+    name = subject.name if subject is not None else "the map"
+    text, hint = os.strerror(-code), ""
+    if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
+        size = f" ({subject.max_entries} keys)" if subject is not None else ""
+        text = f"{name} is full{size}: the update was dropped"
+        hint = f"allow more keys by max_map_keys in the config block, or by a declaration: let {name} = hash(N);"
+    elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
+        text = f"{name} has no such key to delete"
+    elif helper == "bpf_loop" and code == -errno.E2BIG:
+        text = "a loop makes at most 8388608 rounds: for does not run at all beyond, while ends there"
+    elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
+        text = f"{name} has no such key; the value read is 0"
+    return text, hint
+
+
+# ---------------------------------------------------------------------------------------------- counters
+
+Totals = Mapping[tuple[str, int], int]
+"""How often each (kind, subject) of :class:`pytrace.core.manifest.Counters` happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a counter counts: how its number reads, and what its subject is (``program``, ``map``, ``site`` or nothing).
+
+    *told* is how many of a kind at most have been told one by one while the script ran, by events with their places in
+    the script (:data:`ALL`: whatever there is to tell can be seen in the output); only more than that are told as a sum
+    while it runs.
+    """
+
+    one: str
+    many: str
+    subject: str
+    told: int = 0
+
+
+ALL = 1 << 64
+_EACH = 64
+"""How many failures a CPU reports one by one (``codegen.emit.events.REPORTED``)."""
+
+
+FAILURES: dict[str, Failure] = {
+    "lost": Failure("event was lost", "events were lost", "program"),
+    "missed": Failure("hit of a probe was missed", "hits of probes were missed", "program"),
+    "recursion": Failure("hit of a probe inside itself was left out", "hits of probes inside themselves were left out",
+                         "program"),
+    "ignored": Failure("event was left out, as it came after exit()", "events were left out, as they came after exit()",
+                       "", told=ALL),
+    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=1),
+    "kernel_stack": Failure("kernel stack could not be walked", "kernel stacks could not be walked", "site",
+                            told=_EACH),
+    "user_stack": Failure("user stack could not be walked", "user stacks could not be walked", "site",
+                          told=_EACH),
+    "collided": Failure("update of min() or max() was lost, as others came in between",
+                        "updates of min() or max() were lost, as others came in between", "program"),
+    "stack_cut": Failure("stack of dw_ustack was cut short, where the tables end",
+                         "stacks of dw_ustack were cut short, where the tables end", "site", told=ALL),
+    "unprinted": Failure("event was not printed, as you interrupted", "events were not printed, as you interrupted",
+                         ""),
+    "not_run": Failure("command of system() was not run, as you interrupted",
+                       "commands of system() were not run, as you interrupted", ""),
+    "cut": Failure("string was cut", "strings were cut", "program", told=ALL),
+    "unjoined": Failure("list of strings was cut by join() after 16 of them",
+                        "lists of strings were cut by join() after 16 of them", "program"),
+    "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
+    "helper": Failure("helper call failed", "helper calls failed", "site", told=_EACH),
+}  # fmt: skip
+
+
+def failure(kind: str) -> Failure:
+    """The row of a counter kind; one that has none counts under its own name."""
+    return FAILURES.get(kind) or Failure(kind, kind, "")
+
+
+def subject_name(manifest: Manifest, kind: str, subject: int) -> str:
+    """What a counter is about: a probe by its name, a map with its size."""
+    name = _SUBJECTS.get(failure(kind).subject)
+    return "total" if name is None else name(manifest, subject)
+
+
+def _program_name(manifest: Manifest, subject: int) -> str:
+    program = manifest.programs[subject]
+    if not program.targets:
+        return program.kind
+    more = "" if len(program.targets) == 1 else f" and {len(program.targets) - 1} more"
+    return program.targets[0].probe + more
+
+
+def _map_name(manifest: Manifest, subject: int) -> str:
+    return manifest.maps[subject].name
+
+
+def _site_name(manifest: Manifest, subject: int) -> str:
+    if manifest.counters is None:
+        return str(subject)
+    site = manifest.counters.sites[subject]
+    return f"{site.helper} at {site.location.file}:{site.location.line}:{site.location.column}"
+
+
+_SUBJECTS: dict[str, Callable[[Manifest, int], str]] = {
+    "program": _program_name,
+    "map": _map_name,
+    "site": _site_name,
+}
+
+
+def by_kind(manifest: Manifest, totals: Totals) -> dict[str, dict[str, int]]:
+    """Counts by kind and name of the subject, those that are not zero."""
+    found: dict[str, dict[str, int]] = {}
+    for (kind, subject), count in totals.items():
+        if count > 0:
+            names = found.setdefault(kind, {})
+            name = subject_name(manifest, kind, subject)
+            names[name] = names.get(name, 0) + count
+    return found
+
+
+def summary_lines(manifest: Manifest, totals: Totals, told: Collection[str] = ()) -> list[str]:
+    """A sentence for each kind of failure, with what was hit most first; *told* are kinds that parts were told of."""
+    lines = []
+    for kind, names in by_kind(manifest, totals).items():
+        row, count = failure(kind), sum(names.values())
+        ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
+        shown = [f"{name} {number}" for name, number in ordered[:_SHOWN]]
+        if len(ordered) > _SHOWN:
+            shown.append(f"{len(ordered) - _SHOWN} others {sum(number for _, number in ordered[_SHOWN:])}")
+        detail = f" ({', '.join(shown)})" if row.subject else ""
+        advice = _ADVICE.get(kind)
+        hint = advice(manifest, [name for name, _ in ordered]) if advice is not None else ""
+        total = "in total, " if kind in told else ""
+        lines.append(f"{total}{count} {row.one if count == 1 else row.many}{detail}{hint}")
+    return lines
+
+
+_SHOWN = 10
+"""Most subjects that a sentence names."""
+
+
+def map_sizes(manifest: Manifest, names: Iterable[str]) -> dict[str, int]:
+    """How many keys the maps of these names hold."""
+    sizes = {item.name: item.max_entries for item in manifest.maps}
+    return {name: sizes[name] for name in names}
+
+
+def _grow_maps(manifest: Manifest, names: Sequence[str]) -> str:
+    limits = ", ".join(f"{name} holds {size} keys" for name, size in map_sizes(manifest, names).items())
+    return f"; {limits}: allow more by max_map_keys or a declaration"
+
+
+def _grow_ring(_manifest: Manifest, _names: Sequence[str]) -> str:
+    return "; a larger ring (perf_rb_pages) or fewer events would help"
+
+
+def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
+    return f"; max_strlen is {manifest.config.get('max_strlen', 1024)}"
+
+
+_ADVICE: dict[str, Callable[[Manifest, Sequence[str]], str]] = {
+    "lost": _grow_ring,
+    "map_full": _grow_maps,
+    "cut": _longer_strings,
+}

@@ -1,0 +1,269 @@
+"""The JSON form of values, and the lines of JSON output.
+
+Output is always valid JSON in UTF-8.  Text of traced programs that is valid UTF-8 goes out as it is.  A byte that is
+not part of valid UTF-8 is written as the escape of U+FFFF followed by ``ff`` and the byte in hex (``\\uffffffNN``, as
+bpftrace does), and so are the three bytes of U+FFFF itself; a reader gets the bytes back by replacing ``\\uffff`` and
+``ffNN`` behind it (:func:`unquoted`).
+Integers that a double cannot hold exactly are strings.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from pytrace.base.lazy_regex import late
+from pytrace.core import types
+from pytrace.runtime.output.render.decoders import ByType, named_fields
+from pytrace.runtime.output.render.text import STATS, Form, TextForms, boolean, stats_members, void
+
+if TYPE_CHECKING:
+    # Loaded only by scripts that have such maps.
+    from pytrace.runtime.output.render import histogram, tseries
+
+# ---------------------------------------------------------------------------------------------- texts and numbers
+
+_SPECIAL = re.compile(rb'[\x00-\x1f"\\\x80-\xff]').search
+_TO_ESCAPE = late(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
+_ESCAPES = {
+    **{chr(code): f"\\u{code:04x}" for code in range(32)},
+    **{chr(0xDC00 + code): f"\\uffffff{code:02x}" for code in range(0x80, 0x100)},
+    "\uffff": "\\uffffffef\\uffffffbf\\uffffffbf",
+    '"': '\\"',
+    "\\": "\\\\",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPES[found.group()]
+
+
+def escape(text: bytes) -> bytes:
+    """The inside of a JSON string."""
+    if _SPECIAL(text) is None:
+        return text
+    # surrogateescape turns each byte that is not valid UTF-8 into one lone surrogate.
+    return _TO_ESCAPE.sub(_escape, text.decode("utf-8", "surrogateescape")).encode()
+
+
+def quoted(text: bytes) -> bytes:
+    """A JSON string."""
+    return b'"%s"' % escape(text)
+
+
+def unquoted(text: str) -> bytes:
+    """The bytes that :func:`quoted` wrote, from the string that a JSON parser gives."""
+    parts = re.split("\uffffff([0-9a-f]{2})", text)
+    found = [part.encode() if index % 2 == 0 else bytes.fromhex(part) for index, part in enumerate(parts)]
+    return b"".join(found)
+
+
+_EXACT = 1 << 53
+
+
+def number(value: int) -> bytes:
+    """A JSON number, or a string when a double cannot hold *value*."""
+    if -_EXACT <= value <= _EXACT or int(float(value)) == value:
+        return b"%d" % value
+    return b'"%d"' % value
+
+
+def mapping(items: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """A JSON object of names and values in JSON form."""
+    return b"{%s}" % b", ".join([b"%s: %s" % (quoted(name), value) for name, value in items])
+
+
+def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
+    """*names* with `` #2``, `` #3`` … behind those that were there before: of equal names parsers keep only one."""
+    if len(set(names)) == len(names):
+        return names
+    taken, last, found = set(names), dict[bytes, int](), list[bytes]()
+    for name in names:
+        shown = name
+        while name in last and shown in taken:
+            last[name] += 1
+            shown = b"%s #%d" % (name, last[name])
+        last.setdefault(name, 1)
+        taken.add(shown)
+        found.append(shown)
+    return found
+
+
+def line(kind: str, data: bytes) -> bytes:
+    """One line of output: an object with ``type`` and ``data``."""
+    return b'{"type": "%s", "data": %s}\n' % (kind.encode(), data)
+
+
+def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
+    """One line of output: an object with ``type`` and more members."""
+    return mapping([(b"type", quoted(kind.encode())), *((name.encode(), value) for name, value in items)]) + b"\n"
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+class JsonForms(ByType[Form]):
+    """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
+
+    def __init__(self, texts: TextForms) -> None:
+        super().__init__(ROWS)
+        self.texts = texts
+        self._keys = TextForms(texts.names, compact=True)
+
+    def form(self, kind: types.Type) -> Form:
+        """The JSON form of values of type *kind*."""
+        return self.made(kind)
+
+    def key(self, kind: types.Type) -> Form:
+        """The text (not yet quoted) of a map key as the name of a member."""
+        return self._keys.key(kind)
+
+
+def _always(form: Form) -> Callable[[JsonForms, types.Type], Form]:
+    return lambda _forms, _kind: form
+
+
+def _buffer(value: bytes) -> bytes:
+    return b"[%s]" % b",".join([b"%d" % item for item in struct.unpack(f"{len(value)}b", value)])
+
+
+def _textual(forms: JsonForms, kind: types.Type) -> Form:
+    text = forms.texts.form(kind)
+    return lambda value: quoted(text(value))
+
+
+def _array(forms: JsonForms, kind: types.Type) -> Form:
+    element = forms.form(cast(types.Array, kind).element)
+    return lambda value: b"[%s]" % b",".join([element(item) for item in value])
+
+
+def _tuple(forms: JsonForms, kind: types.Type) -> Form:
+    members = [forms.form(member) for member in cast(types.Tuple, kind).members]
+    return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
+
+
+def _named(forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]) -> Form:
+    parts = [(quoted(name.encode()) + b": ", forms.form(kind)) for name, kind in zip(names, kinds, strict=True)]
+
+    def text(value: tuple[Any, ...]) -> bytes:
+        return b"{%s}" % b", ".join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
+
+    return text
+
+
+def _record(forms: JsonForms, kind: types.Type) -> Form:
+    record = cast(types.Record, kind)
+    return _named(forms, record.names, record.members)
+
+
+def _struct(forms: JsonForms, kind: types.Type) -> Form:
+    fields = list(named_fields(cast(types.Struct, kind)))
+    return _named(forms, [field.name for field in fields], [field.type for field in fields])
+
+
+def _average(_forms: JsonForms, _kind: types.Type) -> Form:
+    return lambda value: number(stats_members(value)[1])
+
+
+def _stats(forms: JsonForms, _kind: types.Type) -> Form:
+    record = _named(forms, STATS, [types.UINT64, types.INT64, types.INT64])
+    return lambda value: record(stats_members(value))
+
+
+def _extreme(value: tuple[int, int]) -> bytes:
+    return number(value[0])
+
+
+def _hist(_forms: JsonForms, kind: types.Type) -> Form:
+    from pytrace.runtime.output.render import histogram
+
+    shape = histogram.shape(cast("types.Hist | types.LHist", kind))
+    return lambda counts: histogram_form(shape, counts)
+
+
+def histogram_form(shape: histogram.Shape, counts: Sequence[int], div: int = 1) -> bytes:
+    """An array of buckets; an open end has no ``min`` or no ``max``, which are both inclusive."""
+    from pytrace.runtime.output.render import histogram
+
+    found = []
+    for bucket in histogram.used(shape, counts):
+        items = []
+        if bucket.low is not None:
+            items.append((b"min", number(bucket.low)))
+        if bucket.high is not None:
+            items.append((b"max", number(bucket.high - 1)))
+        found.append(mapping([*items, (b"count", number(bucket.count // div))]))
+    return b"[%s]" % b",".join(found)
+
+
+def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
+    """An array of percentiles: value, the most that it is off (both null at an open end), and the known bounds."""
+    found = []
+    for item in items:
+        parts = [
+            (b"percentile", item.percent.encode()),
+            (b"value", b"null" if item.value is None else number(item.value)),
+            (b"error", b"null" if item.error is None else number(item.error)),
+        ]
+        if item.low is not None:
+            parts.append((b"min", number(item.low)))
+        if item.high is not None:
+            parts.append((b"max", number(item.high)))
+        found.append(mapping(parts))
+    return b"[%s]" % b",".join(found)
+
+
+def _tseries(_forms: JsonForms, kind: types.Type) -> Form:
+    from pytrace.runtime.output.render import tseries
+
+    series = cast(types.TSeries, kind)
+    return lambda value: series_form(tseries.whole(series, value))
+
+
+def series_form(series: tseries.Series) -> bytes:
+    """An array of intervals that have a value."""
+    from pytrace.runtime.output.render import tseries
+
+    found = [
+        b'{"interval_start":%s,"value":%s}' % (quoted(tseries.moment(start)), number(value))
+        for start, value in series.points
+        if value is not None
+    ]
+    return b"[%s]" % b",".join(found)
+
+
+ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
+    types.Void: _always(void),
+    types.Bool: _always(boolean),
+    types.Int: _always(number),
+    types.Enum: _always(number),
+    types.Pointer: _always(number),
+    types.String: _always(quoted),
+    types.Buffer: _always(_buffer),
+    types.Array: _array,
+    types.Tuple: _tuple,
+    types.Record: _record,
+    types.Struct: _struct,
+    types.Stack: _textual,
+    types.KSym: _textual,
+    types.USym: _textual,
+    types.Inet: _textual,
+    types.Mac: _textual,
+    types.Timestamp: _textual,
+    types.Username: _textual,
+    types.CgroupPath: _textual,
+    types.Count: _always(number),
+    types.Sum: _always(number),
+    types.Avg: _average,
+    types.Stats: _stats,
+    types.Min: _always(_extreme),
+    types.Max: _always(_extreme),
+    types.Hist: _hist,
+    types.LHist: _hist,
+    types.TSeries: _tseries,
+}

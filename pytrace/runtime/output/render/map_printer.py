@@ -1,0 +1,319 @@
+"""Maps as they print: entries ordered and cut, text and JSON, snapshots, percentiles."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import types
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import MapSpec
+from pytrace.runtime.output.render import json as jsonout
+from pytrace.runtime.output.render.decoders import Decode, Decoders
+from pytrace.runtime.output.render.json import JsonForms
+from pytrace.runtime.output.render.percpu_merge import BUCKETED, OTHER, ROWS, Merge, divided, itself
+from pytrace.runtime.output.render.text import Form, TextForms, truncated
+
+if TYPE_CHECKING:
+    # Loaded only by scripts that have such maps.
+    from pytrace.runtime.output.render import histogram, tseries
+
+
+class Reader(Protocol):
+    """What is needed of :class:`pytrace.runtime.load.map_reader.MapReader`."""
+
+    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        """Pairs of a keyed map; values are the copies of all CPUs in a row."""
+
+    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        """As :meth:`items`, taking them out in the same step."""
+
+    def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """Whether an unkeyed map was written, and its copies in a row."""
+
+    def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """As :meth:`slot`, clearing it in the same step."""
+
+    def clear(self, spec: MapSpec) -> None:
+        """Make a map as if never written."""
+
+    def zero(self, spec: MapSpec) -> None:
+        """Set all values to zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a map is to print: the last *top* entries (0: all) in *order*, numbers divided by *div*.
+
+    *order* is empty for the usual one, or ``key``, ``-key``, ``value``, ``-value``.
+    """
+
+    top: int = 0
+    div: int = 1
+    order: str = ""
+    clear: bool = False
+
+
+Entry = tuple[Any, Any]
+"""Decoded key (None for an unkeyed map) and merged value."""
+
+
+class MapView:
+    """One map: reading, merging and printing."""
+
+    def __init__(
+        self,
+        spec: MapSpec,
+        reader: Reader,
+        decoders: Decoders,
+        texts: TextForms,
+        jsons: JsonForms,
+    ) -> None:
+        self.spec = spec
+        self._reader = reader
+        self._decoders = decoders
+        self._texts = texts
+        self._jsons = jsons
+        self._row = ROWS.get(type(spec.value), OTHER)
+        self._merges: dict[int, Merge] = {}
+        self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
+        self._baseline: Any = None
+        """Of an unkeyed sum that was emptied, the value at that time: nothing is written to what programs write to."""
+        self._zeroed = False
+        slot = spec.slot
+        alone = spec.key is None and (slot is None or not slot.generation)
+        self._subtract = self._row.subtract if alone else None
+        self._name = spec.name.encode()
+
+    # ---- reading
+
+    def entries(self, shown: Shown | None = None, *, always: bool = False) -> list[Entry]:
+        """Decoded entries, ordered and cut as *shown* says; of an unkeyed map one, if it was written or *always*."""
+        shown = shown or Shown()
+        if self._key is None:
+            return self._scalar(shown, always)
+        found = self._keyed(shown.clear)
+        self._sort(found, shown.order)
+        if shown.top and len(found) > shown.top:
+            found = found[-shown.top :]
+        return found
+
+    def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
+        subtract = self._subtract
+        read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot
+        written, data = read(self.spec)
+        value = self._merge(data)
+        fresh, shown_value = self._fresh(value), value
+        if self._baseline is not None and subtract is not None:
+            shown_value = subtract(value, self._baseline)
+        if shown.clear and subtract is not None:
+            # A write from here could meet one in the kernel and lose it; so nothing is written, and what was
+            # printed is taken off from now on.
+            self._baseline = value
+            self._zeroed = False
+        if not always and not (written and fresh):
+            return []
+        if isinstance(self.spec.value, BUCKETED) and not (written and fresh):
+            return []
+        return [(None, shown_value)]
+
+    def _fresh(self, value: Any) -> bool:
+        """Whether something was written since the map was emptied, if it was."""
+        return self._zeroed or self._baseline is None or bool(value != self._baseline)
+
+    def _keyed(self, clear: bool) -> list[Entry]:
+        read = self._reader.snapshot_and_clear if clear else self._reader.items
+        pairs = read(self.spec)
+        if isinstance(self.spec.value, BUCKETED):
+            return self._bucketed(pairs, self.spec.value)
+        if not pairs:
+            return []
+        decode, merge = cast(Decode, self._key), self._merger(len(pairs[0][1]))
+        return [(decode(key, 0), merge(value)) for key, value in pairs]
+
+    def _bucketed(self, pairs: list[tuple[bytes, bytes]], kind: types.Type) -> list[Entry]:
+        grouped: dict[bytes, list[tuple[int, bytes]]] = {}
+        number = struct.Struct("=Q").unpack_from
+        for key, value in pairs:
+            cut = len(key) - 8
+            grouped.setdefault(key[:cut], []).append((number(key, cut)[0], value))
+        join = self._join_series if isinstance(kind, types.TSeries) else self._join_buckets
+        decode = cast(Decode, self._key)
+        return [(decode(key, 0), join(parts)) for key, parts in grouped.items()]
+
+    def _join_buckets(self, parts: list[tuple[int, bytes]]) -> tuple[int, ...]:
+        counts = [0] * cast("types.Hist | types.LHist", self.spec.value).buckets
+        for bucket, value in parts:
+            if bucket >= len(counts):
+                raise InternalError(f"{self.spec.name} has a bucket {bucket}; its type has {len(counts)}")
+            counts[bucket] += sum(struct.unpack(f"={len(value) // 8}Q", value))
+        return tuple(counts)
+
+    def _join_series(self, parts: list[tuple[int, bytes]]) -> tuple[Any, ...]:
+        return tuple(item for _, value in parts for item in self._merge(value))
+
+    def _merger(self, size: int) -> Merge:
+        found = self._merges.get(size)
+        if found is None:
+            found = self._merges[size] = self._row.merge(self.spec.value, size, self._decoders)
+        return found
+
+    def _merge(self, data: bytes) -> Any:
+        return self._merger(len(data))(data)
+
+    def _sort(self, found: list[Entry], order: str) -> None:
+        direction, by = order.startswith("-"), order.removeprefix("-")
+        rank = self._row.rank
+        if by == "value" and rank is None:
+            rank = itself
+        if by == "key" or rank is None:
+            found.sort(key=lambda entry: entry[0], reverse=direction)
+        elif rank is itself:
+            found.sort(key=lambda entry: (entry[1], entry[0]), reverse=direction)
+        else:
+            chosen = rank
+            found.sort(key=lambda entry: (chosen(entry[1]), entry[0]), reverse=direction)
+
+    # ---- changing
+
+    def clear(self) -> None:
+        """Empty the map."""
+        self._zeroed = False
+        if self._subtract is not None:
+            self._baseline = self._merge(self._reader.slot(self.spec)[1])
+        else:
+            self._reader.clear(self.spec)
+
+    def zero(self) -> None:
+        """Set all values to zero; keys stay."""
+        if self._subtract is None:
+            self._reader.zero(self.spec)
+            return
+        written, data = self._reader.slot(self.spec)
+        value = self._merge(data)
+        self._zeroed = written and self._fresh(value)
+        self._baseline = value
+
+    # ---- printing
+
+    def text(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
+        """The map as text, empty when there is nothing to show."""
+        shown = shown or Shown()
+        entries = self.entries(shown, always=always)
+        value = self._text_form(shown, entries)
+        if self.spec.key is None:
+            opening = b":\n" if isinstance(self.spec.value, BUCKETED) else b": "
+            return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
+        key = self._texts.key(self.spec.key)
+        line = self._name.replace(b"%", b"%%") + (
+            b"[%s]:\n%s\n" if isinstance(self.spec.value, BUCKETED) else b"[%s]: %s\n"
+        )
+        return b"".join([line % (key(name), value(item)) for name, item in entries])
+
+    def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
+        """The map as one line of JSON, empty when there is nothing to show."""
+        shown = shown or Shown()
+        entries = self.entries(shown, always=always)
+        if not entries:
+            return b""
+        value = self._json_form(shown, entries)
+        if self.spec.key is None:
+            data = value(entries[0][1])
+        else:
+            data = self._members([(name, value(item)) for name, item in entries])
+        return jsonout.line(self._row.json_type, jsonout.mapping([(self._name, data)]))
+
+    def _members(self, entries: list[tuple[Any, bytes]]) -> bytes:
+        """A JSON object of decoded keys and values in JSON form."""
+        key = self._jsons.key(cast(types.Type, self.spec.key))
+        names = jsonout.distinct([key(name) for name, _ in entries])
+        return jsonout.mapping(list(zip(names, (value for _, value in entries), strict=True)))
+
+    def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
+        kind = self.spec.value
+        if isinstance(kind, types.TSeries):
+            from pytrace.runtime.output.render import tseries
+
+            make = self._window(kind, entries, shown.div)
+            return lambda value: tseries.text(make(value))
+        if isinstance(kind, types.Hist):
+            from pytrace.runtime.output.render import histogram
+
+            shape = histogram.shape(kind)
+            return lambda value: histogram.text(shape, value, shown.div)
+        return _with_div(self._texts.form(kind), kind, shown.div)
+
+    def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
+        kind = self.spec.value
+        if isinstance(kind, types.TSeries):
+            make = self._window(kind, entries, shown.div)
+            return lambda value: jsonout.series_form(make(value))
+        if isinstance(kind, types.Hist):
+            from pytrace.runtime.output.render import histogram
+
+            shape = histogram.shape(kind)
+            return lambda value: jsonout.histogram_form(shape, value, shown.div)
+        return _with_div(self._jsons.form(kind), kind, shown.div)
+
+    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Any], tseries.Series]:
+        """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
+        from pytrace.runtime.output.render import tseries
+
+        last = max((item[0] - 1 for _, value in entries for item in value), default=0)
+
+        def make(value: Any) -> tseries.Series:
+            found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
+            return tseries.window(kind, found, last)
+
+        return make
+
+    # ---- percentiles
+
+    def quantiles_text(self, percents: Sequence[str]) -> bytes:
+        """Percentiles of a hist map, a line for each."""
+        from pytrace.runtime.output.render import histogram
+
+        shape = self._shape()
+        parts = []
+        for name, counts in self.entries():
+            label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(name))
+            lines = [histogram.quantile_text(item) for item in histogram.quantiles(shape, counts, percents)]
+            parts.append(b"%s:\n%s\n" % (label, b"".join(lines)))
+        return b"".join(parts)
+
+    def quantiles_json(self, percents: Sequence[str]) -> bytes:
+        """Percentiles of a hist map as one line of JSON."""
+        from pytrace.runtime.output.render import histogram
+
+        shape = self._shape()
+        found = [
+            (name, jsonout.quantile_form(histogram.quantiles(shape, counts, percents)))
+            for name, counts in self.entries()
+        ]
+        if not found:
+            return b""
+        if self.spec.key is None:
+            data = found[0][1]
+        else:
+            data = self._members(found)
+        return jsonout.line("quantiles", jsonout.mapping([(self._name, data)]))
+
+    def _shape(self) -> histogram.Shape:
+        from pytrace.runtime.output.render import histogram
+
+        kind = self.spec.value
+        if not isinstance(kind, types.Hist | types.LHist):
+            raise InternalError(f"percentiles of {self.spec.name}, which is no histogram")
+        return histogram.shape(kind)
+
+    def _key_text(self, name: Any) -> bytes:
+        return self._texts.key(cast(types.Type, self.spec.key))(name)
+
+
+def _with_div(form: Form, kind: types.Type, div: int) -> Form:
+    if div <= 1 or isinstance(kind, types.Stats | types.LHist):
+        return form
+    change = divided(kind, div)
+    return lambda value: form(change(value))

@@ -1,0 +1,196 @@
+"""What stands for numbers in output: symbols of addresses, stacks, users, times, cgroups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+from pytrace.core.types import Stack, StackMode
+from pytrace.runtime.host.cgroups import Cgroups
+from pytrace.runtime.host.clocks import Clock
+
+
+class Frame(Protocol):
+    """One function of an address, as :mod:`pytrace.runtime.symbols` gives it."""
+
+    @property
+    def name(self) -> str:
+        """The function; empty when unknown."""
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the start of the function."""
+
+    @property
+    def module(self) -> str:
+        """Kernel module or path of the binary."""
+
+    @property
+    def file(self) -> str:
+        """Source file, empty when unknown."""
+
+    @property
+    def line(self) -> int:
+        """Source line."""
+
+    @property
+    def inlined(self) -> bool:
+        """True for a function that was inlined into the next one."""
+
+
+class Symbols(Protocol):
+    """What output needs of the symboliser."""
+
+    def kernel(self, address: int, *, caller: bool = False) -> Sequence[Frame]:
+        """Functions of a kernel address, inlined ones first; *caller*: of the call before it."""
+
+    def user(self, pid: int, address: int, *, caller: bool = False) -> Sequence[Frame]:
+        """Functions of an address of a process, inlined ones first; *caller*: of the call before it."""
+
+    def trampoline(self, pid: int, address: int) -> bool:
+        """Whether an address of a process is where handlers of signals return to."""
+
+
+_NO_STACK = -14
+"""-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
+
+_KEPT_LINES = 1 << 16
+
+
+class Names:
+    """Resolves what values refer to. *strings* is the manifest's string table."""
+
+    def __init__(self, symbols: Symbols, clock: Clock, strings: Sequence[str], cgroups: Cgroups | None = None) -> None:
+        self._symbols = symbols
+        self._clock = clock
+        self._strings = strings
+        self._cgroups = cgroups or Cgroups()
+        self._users: dict[int, bytes] = {}
+        self._kernel_lines: dict[tuple[int, bool, bool, bytes], bytes] = {}
+
+    def kernel_symbol(self, address: int) -> bytes:
+        """The function at a kernel address, without offset."""
+        return _function(self._symbols.kernel(address), address)
+
+    def user_symbol(self, value: tuple[int, int]) -> bytes:
+        """The function at ``(process, address)``, without offset."""
+        process, address = value
+        return _function(self._symbols.user(process, address), address)
+
+    def user(self, identity: int) -> bytes:
+        """The name of a user id; the number where the system knows no name."""
+        found = self._users.get(identity)
+        if found is None:
+            import pwd
+
+            try:
+                found = os.fsencode(pwd.getpwuid(identity).pw_name)
+            except (KeyError, OverflowError):
+                found = b"%d" % identity
+            self._users[identity] = found
+        return found
+
+    def timestamp(self, value: tuple[int, int, int]) -> bytes:
+        """A time by the format that belongs to it."""
+        nanoseconds, layout, clock = value
+        return self._clock.text(self._strings[layout], nanoseconds, clock)
+
+    def cgroup(self, value: tuple[int, int]) -> bytes:
+        """``hierarchy:path`` of a cgroup id, by the filter that belongs to it."""
+        identity, pattern = value
+        return os.fsencode(self._cgroups.paths(identity, self._strings[pattern]))
+
+    def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[tuple[int, tuple[Any, ...], int]], bytes]:
+        """How stacks of type *kind* print: an empty line, then a line for each frame."""
+        line = self._lines(kind, indent)
+
+        def text(value: tuple[int, tuple[Any, ...], int]) -> bytes:
+            process, frames, error = value
+            if error and error != _NO_STACK:
+                return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
+            return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
+
+        return text
+
+    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any, Any], bytes]:
+        """``line(process, frame, inner)``, where *inner* is the frame before.
+
+        All but the innermost are where functions return to, one instruction behind the call; but what a signal
+        interrupted, which stands behind the place that its handler returns to, called nothing.
+        """
+        if kind.mode is StackMode.RAW:
+            return lambda _process, address, _inner: b"%x\n" % address
+        if kind.mode is StackMode.BUILD_ID:
+            return _build_id_line
+        perf = kind.mode is StackMode.PERF
+        if kind.user:
+            user, trampoline = self._symbols.user, self._symbols.trampoline
+
+            def in_process(process: int, address: int, inner: int | None) -> bytes:
+                frames = user(process, address)
+                if inner is not None and _in_source(frames) and not trampoline(process, inner):
+                    frames = user(process, address, caller=True)
+                return _symbol_lines(frames, address, indent, perf)
+
+            return in_process
+
+        def kernel(_process: int, address: int, inner: int | None) -> bytes:
+            caller = inner is not None
+            key = (address, caller, perf, indent)
+            found = self._kernel_lines.get(key)
+            if found is None:
+                if len(self._kernel_lines) >= _KEPT_LINES:
+                    self._kernel_lines.clear()
+                frames = self._symbols.kernel(address)
+                if caller and _in_source(frames):
+                    frames = self._symbols.kernel(address, caller=True)
+                found = self._kernel_lines[key] = _symbol_lines(frames, address, indent, perf)
+            return found
+
+        return kernel
+
+
+def _in_source(frames: Sequence[Frame]) -> bool:
+    """Whether source lines are known, and the byte before the address belongs to the same function."""
+    return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
+
+
+def _function(frames: Sequence[Frame], address: int) -> bytes:
+    name = frames[-1].name if frames else ""
+    return os.fsencode(name) if name else b"0x%x" % address
+
+
+def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
+    status, identity, place = frame
+    if status == 1:  # BPF_STACK_BUILD_ID_VALID
+        return b"%s 0x%02x\n" % (identity.hex().encode(), place)
+    return b"%x\n" % place
+
+
+def _symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: bool) -> bytes:
+    one = _perf_line if perf else _plain_line
+    if not frames:
+        return (b"\t%x 0x%x ([unknown])\n" % (address, address)) if perf else b"%s0x%x\n" % (indent, address)
+    return b"".join(one(frame, address, indent) for frame in frames)
+
+
+def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:
+    if not frame.name:
+        return b"%s0x%x\n" % (indent, address)
+    place = os.fsencode(f"@{frame.file}:{frame.line}") if frame.file else b""
+    return b"%s%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", _spot(frame), place)
+
+
+def _spot(frame: Frame) -> bytes:
+    """Function and offset; what was inlined has no start of its own to count from."""
+    name = os.fsencode(frame.name)
+    return name if frame.inlined else b"%s+%d" % (name, frame.offset)
+
+
+def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
+    if not frame.name:
+        return b"\t%x 0x%x ([unknown])\n" % (address, address)
+    behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
+    return b"\t%x %s%s\n" % (address, _spot(frame), behind)

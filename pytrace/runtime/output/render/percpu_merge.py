@@ -1,0 +1,164 @@
+"""Joining the copies that CPUs keep of a map's value, and how values order and divide: a row for each type."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import types
+from pytrace.runtime.output.render.decoders import Decoders, named_fields
+from pytrace.runtime.output.render.text import truncated
+
+Merge = Callable[[bytes], Any]
+"""Joins the copies of all CPUs, in a row, to one decoded value."""
+
+Sort = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What differs between types of map values.
+
+    *merge* makes the function that joins the copies of all CPUs; *rank* is what entries are ordered by before the key
+    (None: by key alone). *subtract* takes an earlier merged value off a later one where that makes sense.
+    """
+
+    merge: Callable[[types.Type, int, Decoders], Merge]
+    rank: Sort | None = None
+    subtract: Callable[[Any, Any], Any] | None = None
+    json_type: str = "map"
+
+
+def _wrapped(signed: bool) -> Callable[[int], int]:
+    if signed:
+        return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+    return lambda value: value & ((1 << 64) - 1)
+
+
+def _single(kind: types.Type, _size: int, decoders: Decoders) -> Merge:
+    decode = decoders.decoder(kind)
+    return lambda data: decode(data, 0)
+
+
+def _words(data_size: int, code: str) -> Callable[[bytes], tuple[int, ...]]:
+    return struct.Struct(f"={data_size // 8}{code}").unpack
+
+
+def _number(kind: types.Type, size: int, decoders: Decoders) -> Merge:
+    if size <= max(8, kind.size):
+        return _single(kind, size, decoders)
+    # A plain number in a per-CPU map: each copy takes 8 bytes.
+    number = cast(types.Int, kind)
+    wrap = _wrapped(number.signed)
+    one = decoders.decoder(kind)
+    return lambda data: wrap(sum(one(data, at) for at in range(0, size, 8)))
+
+
+def _count(_kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+    words = _words(size, "Q")
+    return lambda data: sum(words(data))
+
+
+def _sum(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+    signed = cast(types.Sum, kind).signed
+    wrap, words = _wrapped(signed), _words(size, "q" if signed else "Q")
+    return lambda data: wrap(sum(words(data)))
+
+
+def _pairs(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+    signed = cast(types.Avg, kind).signed
+    wrap, words = _wrapped(signed), struct.Struct("=" + ("qQ" if signed else "QQ") * (size // 16)).unpack
+
+    def merge(data: bytes) -> tuple[int, int]:
+        found = words(data)
+        return wrap(sum(found[::2])), sum(found[1::2])
+
+    return merge
+
+
+def _extreme(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+    value, words = cast("types.Min | types.Max", kind).value, _words(size, "Q")
+
+    def merge(data: bytes) -> tuple[int, int]:
+        found = words(data)
+        # A CPU that has seen nothing has the least rank.
+        return (value(max(found[::2])), 1) if any(found[1::2]) else (0, 0)
+
+    return merge
+
+
+def _buckets(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+    count = cast("types.Hist | types.LHist", kind).buckets
+    words = _words(size, "Q")
+
+    def merge(data: bytes) -> tuple[int, ...]:
+        found = words(data)
+        return tuple(map(sum, zip(*(found[at : at + count] for at in range(0, len(found), count)), strict=True)))
+
+    return merge
+
+
+def _series(kind: types.Type, _size: int, _decoders: Decoders) -> Merge:
+    one = struct.Struct(f"=Q{'q' if cast(types.TSeries, kind).signed else 'Q'}Q")
+    return lambda data: tuple(item for item in one.iter_unpack(data) if item[0])
+
+
+def itself(value: Any) -> Any:
+    """The value as it is."""
+    return value
+
+
+def _average(value: tuple[int, int]) -> int:
+    return truncated(*value)
+
+
+def _minus(new: int, old: int) -> int:
+    return new - old
+
+
+def _all_minus(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
+    return tuple(first - second for first, second in zip(new, old, strict=True))
+
+
+ROWS: dict[type[types.Type], Row] = {
+    types.Int: Row(_number, itself),
+    types.Enum: Row(_single, itself),
+    types.Count: Row(_count, itself, _minus),
+    types.Sum: Row(_sum, itself, _minus),
+    types.Min: Row(_extreme, lambda value: value[0]),
+    types.Max: Row(_extreme, lambda value: value[0]),
+    types.Avg: Row(_pairs, _average, _all_minus, "stats"),
+    types.Stats: Row(_pairs, _average, _all_minus, "stats"),
+    types.Hist: Row(_buckets, sum, _all_minus, "hist"),
+    types.LHist: Row(_buckets, sum, _all_minus, "hist"),
+    types.TSeries: Row(_series, lambda value: max((item[0] for item in value), default=0), None, "tseries"),
+}
+OTHER = Row(_single)
+"""Values that one CPU keeps, ordered by key."""
+
+BUCKETED = (types.Hist, types.LHist, types.TSeries)
+"""Types whose keyed maps have an entry for each bucket, and whose text takes several lines."""
+
+
+def divided(kind: types.Type, div: int) -> Callable[[Any], Any]:
+    """How ``div`` changes a decoded value: numbers at any nesting, rounded towards zero; the rest stays."""
+    if isinstance(kind, types.Int | types.Count | types.Sum):
+        return lambda value: truncated(value, div)
+    if isinstance(kind, types.Min | types.Max):
+        return lambda value: (truncated(value[0], div), value[1])
+    if isinstance(kind, types.Avg):
+        return lambda value: (truncated(truncated(*value), div), 1)
+    if isinstance(kind, types.Hist):
+        return lambda value: tuple(count // div for count in value)
+    if isinstance(kind, types.Array):
+        element = divided(kind.element, div)
+        return lambda value: tuple(element(item) for item in value)
+    if isinstance(kind, types.Tuple | types.Record):
+        parts = [divided(member, div) for member in kind.members]
+    elif isinstance(kind, types.Struct):
+        parts = [divided(field.type, div) for field in named_fields(kind)]
+    else:
+        return itself
+    return lambda value: tuple(part(item) for part, item in zip(parts, value, strict=True))

@@ -1,0 +1,228 @@
+"""Events and maps of a run as output: what the session talks to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import EventSpec
+from pytrace.core.manifest import Manifest
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output import messages
+from pytrace.runtime.output.context import Context, RenderOptions, RunState
+from pytrace.runtime.output.handlers import EAGER, HANDLERS, Make
+from pytrace.runtime.output.messages import Totals
+from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.map_printer import Reader
+from pytrace.runtime.output.render.names import Symbols
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.decoder import RunHandler, Tally
+
+__all__ = ["RenderOptions", "Renderer", "RunState"]
+
+
+class Renderer:
+    """Prints what a script sends and keeps.
+
+    :attr:`handlers` is what :meth:`pytrace.runtime.ring.reader.RingReader.drain` takes: one handler for each event id.
+    After ``exit()`` the list holds handlers that ignore what is still waiting, until :meth:`resume`.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        output: Output,
+        symbols: Symbols,
+        reader: Reader,
+        clock: Clock | None = None,
+        options: RenderOptions | None = None,
+        state: RunState | None = None,
+    ) -> None:
+        self.state = state or RunState()
+        self.output = output
+        self._manifest = manifest
+        self._options = options or RenderOptions()
+        self._context = Context(manifest, output, symbols, reader, clock or Clock(), self._options, self.state)
+        self._context.on_exit = self._ignore_rest
+        self._made: list[RunHandler] = []
+        for index, spec in enumerate(manifest.events):
+            make = HANDLERS.get(spec.kind)
+            if make is None:
+                raise InternalError(f"no handler for events of kind {spec.kind!r}")
+            if spec.id != index:
+                raise InternalError(f"event {spec.id} is at place {index} of the manifest")
+            self._made.append(make(self._context, spec) if spec.kind in EAGER else self._later(make, spec))
+        self.handlers: list[RunHandler] = list(self._made)
+        self.ignored = 0
+        """Events that came after ``exit()``, other than further ones of ``exit()``."""
+        self._reported: dict[tuple[str, int], int] = {}
+        self._told: set[str] = set()
+
+    def _later(self, make: Make, spec: EventSpec) -> RunHandler:
+        """A handler that is made when its first event comes: many places of a script never send any."""
+
+        def first(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            handler = self._made[spec.id] = self.handlers[spec.id] = make(self._context, spec)
+            handler(data, offset, length, stride, count)
+
+        return first
+
+    # ---- events
+
+    def kinds(self, kind: str) -> frozenset[int]:
+        """Ids of the events of a kind."""
+        return frozenset(spec.id for spec in self._manifest.events if spec.kind == kind)
+
+    def end_batch(self) -> None:
+        """All waiting events were handled: let their output be seen."""
+        self.output.end_batch()
+
+    def exit(self, code: int) -> None:
+        """The script called ``exit(code)``, and its event found no room."""
+        if not self.state.exit_requested:
+            self._context.end(code)
+
+    def resume(self) -> None:
+        """Handle events again (those of end probes), however the end came about."""
+        self.state.hurry = lambda: False
+        self.handlers[:] = self._made
+
+    @contextmanager
+    def iterating(self) -> Iterator[None]:
+        """Within, ``exit()`` ends only what comes afterwards: the iterator that calls it shows all its items."""
+        self._context.on_exit = self._ignore_exits
+        try:
+            yield
+        finally:
+            self._context.on_exit = self._ignore_rest
+            if self.state.exit_requested:
+                self._ignore_rest()
+
+    def _ignore_exits(self) -> None:
+        for spec in self._manifest.events:
+            if spec.kind == "exit":
+                self.handlers[spec.id] = _heed()
+
+    def _ignore_rest(self) -> None:
+        # Who asks to end once more, as timers do until they are detached, loses nothing.
+        ignore = Tally(self._ignore)
+        self.handlers[:] = [_heed() if spec.kind == "exit" else ignore for spec in self._manifest.events]
+
+    def _ignore(self, count: int) -> None:
+        self.ignored += count
+
+    # ---- beginning and end
+
+    def attached(self, count: int) -> None:
+        """Tell that *count* probes are attached, at once."""
+        if self.output.json:
+            if not self._options.quiet:
+                self._json("attached_probes", count, "probes")
+                self.output.flush()
+        elif not self._options.quiet:
+            self.output.message(f"Attached {count} probe{'' if count == 1 else 's'}\n")
+
+    def no_child(self) -> None:
+        """Tell at the start of a run without a child that the script uses ``cpid``."""
+        for spec in self._manifest.events:
+            if self._options.warnings and spec.kind == "runtime_error" and spec.static["kind"] == "no_child":
+                text = messages.RUNTIME_ERRORS["no_child"].encode()
+                self._context.located("WARNING", "runtime_error", text, spec)
+                return
+
+    def print_maps(self) -> None:
+        """Print the end of output: all maps that hold something, by name."""
+        if not self.output.json:
+            self.output.write(b"\n\n")
+        if self._manifest.config.get("print_maps_on_exit", True):
+            for name in sorted(item.name for item in self._manifest.maps):
+                view = self._context.view(name)
+                self.output.write(view.json() if self.output.json else view.text())
+        self.output.flush()
+
+    def close(self) -> None:
+        """Write what waits and close files that handlers opened, also where the output cannot be written."""
+        try:
+            self.output.flush()
+        finally:
+            for writer in self._context.writers.values():
+                writer.close()
+
+    # ---- what went wrong
+
+    def losses(self, totals: Totals, *, ended: bool = False) -> None:
+        """Tell what was lost since the last call; *totals* counts from the start of the run.
+
+        *ended*: the sum follows (:meth:`summary`), so nothing that it says is said before it but how many more events
+        were lost.
+        """
+        fresh = {key: count - self._reported.get(key, 0) for key, count in totals.items()}
+        self._reported.update(totals)
+        lost = sum(count for (kind, _), count in fresh.items() if kind == "lost")
+        if lost:
+            self.lost(lost)
+        others = {
+            key: count for key, count in fresh.items() if key[0] != "lost" and count > messages.failure(key[0]).told
+        }
+        if any(others.values()) and self._options.warnings and not ended:
+            self._tell("failures", others)
+            self._told.update(kind for kind, _ in others)
+
+    def lost(self, count: int) -> None:
+        """Tell that *count* more events were lost."""
+        self._told.add("lost")
+        if self.output.json:
+            self._json("lost_events", count, "events")
+        else:
+            self.output.message(f"Lost {count} events\n")
+
+    def summary(self, totals: Totals) -> None:
+        """At the end: sum up what was lost, for each probe and map; nothing when all went well.
+
+        Events that came after ``exit()`` are part of the sum; in text only when notices are wanted.
+        """
+        if self.ignored and (self.output.json or not self._options.quiet):
+            totals = {**totals, ("ignored", 0): self.ignored}
+        if self.state.not_run:
+            totals = {**totals, ("not_run", 0): self.state.not_run}
+        if any(totals.values()) and self._options.warnings:
+            self._tell("losses", totals)
+
+    def broken_off(self, totals: Totals) -> None:
+        """The run was broken off: sum up what was lost, on standard error in any case."""
+        if self._options.warnings:
+            for text in messages.summary_lines(self._manifest, totals):
+                self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
+
+    def _tell(self, kind: str, totals: Totals) -> None:
+        if self.output.json:
+            found = messages.by_kind(self._manifest, totals)
+            members = [("data", _counts(found))]
+            if "map_full" in found:
+                sizes = messages.map_sizes(self._manifest, found["map_full"])
+                members.append(("sizes", _numbers(sizes)))
+            self.output.write(json.fields_line(kind, members))
+            return
+        for text in messages.summary_lines(self._manifest, totals, self._told if kind == "losses" else ()):
+            self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
+
+    def _json(self, kind: str, count: int, name: str) -> None:
+        number = b"%d" % count
+        data = json.mapping([(name.encode(), number)])
+        self.output.write(json.fields_line(kind, [("count", number), ("data", data)]))
+
+
+def _counts(found: dict[str, dict[str, int]]) -> bytes:
+    return json.mapping([(kind.encode(), _numbers(names)) for kind, names in found.items()])
+
+
+def _numbers(named: dict[str, int]) -> bytes:
+    return json.mapping(
+        [(name.encode("utf-8", "surrogateescape"), json.number(count)) for name, count in named.items()]
+    )
+
+
+def _heed() -> Tally:
+    """The handler of an ``exit()`` that asks for what was asked before."""
+    return Tally(lambda _count: None)

@@ -1,0 +1,382 @@
+"""Where output goes: standard output or a file, in blocks, by the flush policy of ``-B``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import cached_property
+from itertools import accumulate
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.output.channel import Channel
+
+_BLOCK = 1 << 16
+_MOST_PARTS = 4096
+_FEW_PARTS = 1024
+
+PATIENCE = 0.3
+"""Seconds that output may be stuck when the end was asked for."""
+_PATIENCE_LATER = 0.1
+"""The same after it was given up once."""
+_MUCH = 1 << 18
+_LOOK_EVERY = 0.01
+"""Seconds between two looks whether to wait on."""
+_LATEST = 1.0
+"""Seconds for which messages wait for the end of a line that the script writes piece by piece."""
+
+
+class Flush(Enum):
+    """When output is written; the value is the argument of ``-B``."""
+
+    NONE = "none"
+    """Each piece at once."""
+    LINE = "line"
+    """All that a batch of events printed, when the batch is done: nothing ever waits for later events."""
+    FULL = "full"
+    """When a block is full, and at the end."""
+
+
+class _Batch:
+    """Parts that are being written together."""
+
+    __slots__ = ("data", "done", "parts", "stop")
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+        self.data = memoryview(b"".join(parts))
+        self.done: list[int] = []
+        """How many bytes each call has written so far."""
+        self.stop = 0
+        """The end of a line after which messages are to be written; 0 when none wait."""
+
+    @property
+    def rest(self) -> memoryview:
+        """What is to be written next."""
+        return self.data[self.written : self.stop or None]
+
+    @property
+    def ends_line(self) -> bool:
+        """Whether the last byte ends a line."""
+        return bytes(self.data[-1:]) == b"\n"
+
+    def stop_at_line_end(self) -> None:
+        """Messages wait for the end of the line that is being written."""
+        if not self.stop:
+            written = self.written
+            self.stop = bytes(self.data[written:]).find(b"\n") + 1
+            if self.stop:
+                self.stop += written
+
+    @property
+    def written(self) -> int:
+        """How many bytes have been written."""
+        return sum(self.done)
+
+
+class Output:
+    """The tracer's output, and its messages on standard error.
+
+    The two keep their order: messages are written after the output before them, but not in the middle of a line where
+    both go to the same place: they wait for its end. A reader that goes away sets :attr:`broken`, and what would be
+    written afterwards is dropped.
+
+    What a reader has no room for waits here: :meth:`advance` writes what can be written, :meth:`flush` waits for the
+    reader. While :attr:`congested` nothing more should be printed.
+    """
+
+    def __init__(
+        self,
+        descriptor: int = 1,
+        *,
+        messages: int = 2,
+        flush: Flush = Flush.LINE,
+        json: bool = False,
+        colour: bool = False,
+    ) -> None:
+        self.descriptor = descriptor
+        self.json = json
+        self.colour = colour
+        """Whether messages are coloured."""
+        self.broken = False
+        self.captured: list[bytes] | None = None
+        self._held: list[str] = []
+        """Messages while capturing."""
+        self._messages = Channel(messages)
+        self._flush = flush
+        self._parts: list[bytes] = []
+        self._counted, self._size = 0, 0
+        """How many of the parts have been counted, and how many bytes these have."""
+        self._writing: _Batch | None = None
+        self._written = 0
+        self._owned = False
+        self.impatient: Callable[[], bool] = bool
+        """Whether :meth:`flush` gives up on a reader that takes nothing for :data:`PATIENCE` seconds."""
+        self.left = 0
+        """Parts that :meth:`flush` gave up."""
+        self.gave_up = False
+        """Whether the last :meth:`flush` did."""
+        self._patience = PATIENCE
+        self._in_line = False
+        """Whether what was written last did not end its line."""
+        self._late: list[str] = []
+        """Messages that wait for the end of the line, since :attr:`_late_since`."""
+        self._late_since = 0.0
+
+    @classmethod
+    def to_file(
+        cls, path: str, *, flush: Flush = Flush.LINE, json: bool = False, colour: bool = False
+    ) -> Output:
+        """Output to a new file; an existing one is emptied.
+
+        Raises:
+            TraceError: the file cannot be written.
+        """
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
+        made = cls(descriptor, flush=flush, json=json, colour=colour)
+        made._owned = True
+        return made
+
+    # ---- writing
+
+    @cached_property
+    def channel(self) -> Channel:
+        """What :attr:`descriptor` is written through."""
+        return Channel(self.descriptor)
+
+    @property
+    def accepted(self) -> int:
+        """How many parts were handed over so far; each event prints one."""
+        return self._written + (0 if self._writing is None else len(self._writing.parts)) + len(self._parts)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Something that changes whenever something is written."""
+        return self._written, 0 if self._writing is None else self._writing.written
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something could not be written yet for lack of room."""
+        return self._writing is not None
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much waits for its reader that nothing should be added."""
+        batch = self._writing
+        return batch is not None and (len(self._parts) > _FEW_PARTS or len(batch.data) > _MUCH)
+
+    def write(self, data: bytes) -> None:
+        """Print *data*."""
+        parts = self._parts
+        parts.append(data)
+        if self._flush is Flush.NONE or len(parts) > _MOST_PARTS:
+            self.advance()
+
+    def extend(self, parts: Iterable[bytes]) -> None:
+        """Print *parts* one after another."""
+        if self._flush is Flush.NONE:
+            for part in parts:
+                self.write(part)
+        else:
+            self._parts.extend(parts)
+            if len(self._parts) > _MOST_PARTS:
+                self.advance()
+
+    def end_batch(self) -> None:
+        """All events that were waiting have been handled: let their output be seen, as the policy asks."""
+        if self._late and time.monotonic() - self._late_since > _LATEST:
+            self._release_messages()
+        if self._flush is Flush.FULL and self.captured is None and self._waiting() < _BLOCK:
+            return
+        self.advance()
+
+    def _waiting(self) -> int:
+        """Bytes that wait. Each part is looked at once, however many batches there are until a block is full."""
+        parts = self._parts
+        self._size += sum(map(len, parts[self._counted :]))
+        self._counted = len(parts)
+        return self._size
+
+    def advance(self) -> bool:
+        """Write what there is room for; whether all is written.
+
+        Raises:
+            TraceError: the device is full or failed.
+        """
+        while self._writing is not None or self._parts:
+            if self._writing is None:
+                if self.captured is not None:
+                    self.captured.append(b"".join(self._parts))
+                if self.captured is not None or self.broken:
+                    self._forget()
+                    return True
+                batch = _Batch(self._parts)
+                if self._late:
+                    batch.stop_at_line_end()
+                # Nothing is called between these two, so that no signal's exception comes between them.
+                self._writing, self._parts = batch, []
+                self._counted = self._size = 0
+            if not self._send(self._writing):
+                return False
+        return True
+
+    def _send(self, batch: _Batch) -> bool:
+        """Go on writing *batch*; whether all of it is written, or nobody reads it."""
+        while (rest := batch.rest) and not self.broken:
+            before = len(batch.done)
+            try:
+                self.broken = not self.channel.send(rest, batch.done)
+            except TraceError:
+                self._forget()
+                raise
+            if len(batch.done) == before and not self.broken:
+                return False
+            if batch.written == batch.stop:
+                batch.stop, self._in_line = 0, False
+                self._release_messages()
+        if batch.data:
+            self._in_line = not batch.ends_line
+        self._written += len(batch.parts)
+        self._writing = None
+        return True
+
+    def flush(self) -> None:
+        """Write everything that waits, also when that takes its time."""
+        self.gave_up = not self.advance() and not self._wait_for(
+            self.advance, self.channel, lambda: 0 if self._writing is None else self._writing.written
+        )
+        if self.gave_up:
+            self.left += self.drop(resume=True)
+
+    def _wait_for(self, advance: Callable[[], bool], channel: Channel, written: Callable[[], int]) -> bool:
+        """Call *advance* until it is done; False when it was given up (:attr:`impatient`)."""
+        last = -1
+        since = 0.0
+        while not advance():
+            now = time.monotonic()
+            if (count := written()) != last:
+                last, since = count, now
+            elif now - since > self._patience and self.impatient():
+                return False
+            channel.wait(_LOOK_EVERY)
+        return True
+
+    def _forget(self) -> None:
+        """What waited was written, or is not wanted any more."""
+        self._written = self.accepted
+        self._parts, self._writing = [], None
+        self._counted, self._size = 0, 0
+
+    def drop(self, *, resume: bool = False) -> int:
+        """Forget what waits; gives the number of parts that were not written whole.
+
+        With *resume*, what goes on being printed may not start within a line: of a part that is half written the rest
+        goes on waiting, and is not counted.
+        """
+        self._patience = _PATIENCE_LATER
+        left = len(self._parts)
+        half = b""
+        if self._writing is not None:
+            written = self._writing.written
+            ends = list(accumulate(map(len, self._writing.parts)))
+            whole = sum(end <= written for end in ends)
+            left += len(ends) - whole
+            if resume and written > (ends[whole - 1] if whole else 0):
+                half = bytes(self._writing.data[written : ends[whole]])
+        self._forget()
+        if half:
+            left -= 1
+            self._written -= 1
+            self._writing = _Batch([half])
+            self._in_line = True
+        return left
+
+    def message(self, text: str) -> None:
+        """Print *text*, which ends its line itself, on standard error."""
+        if self.captured is not None:
+            self._held.append(text)
+            return
+        self.flush()
+        if self._late or (self._in_line and _same_place(self.descriptor, self._messages.descriptor)):
+            if not self._late:
+                self._late_since = time.monotonic()
+            self._late.append(text)
+            if self._writing is not None:
+                self._writing.stop_at_line_end()
+            return
+        self._write_message(text)
+
+    def _write_message(self, text: str) -> None:
+        done: list[int] = []
+        data = memoryview(text.encode("utf-8", "surrogateescape"))
+
+        def advance() -> bool:
+            # Nobody could be told that a message cannot be written.
+            with contextlib.suppress(TraceError):
+                while rest := data[sum(done) :]:
+                    before = len(done)
+                    if not self._messages.send(rest, done):
+                        break
+                    if len(done) == before:
+                        return False
+            return True
+
+        self._wait_for(advance, self._messages, lambda: sum(done))
+
+    def _release_messages(self) -> None:
+        """Write the messages that wait, on lines of their own."""
+        late, self._late = self._late, []
+        if late and self._in_line:
+            late.insert(0, "\n")
+            self._in_line = False
+        for text in late:
+            self._write_message(text)
+
+    def close(self) -> None:
+        """Write what waits, and close what was opened here.
+
+        Raises:
+            TraceError: the file system refused the rest.
+        """
+        try:
+            self.flush()
+        finally:
+            self._release_messages()
+            self.channel.close()
+            self._messages.close()
+            if self._owned:
+                self._owned = False
+                os.close(self.descriptor)
+
+    # ---- capturing
+
+    def capture(self) -> None:
+        """From now on keep what is printed (``--test`` shows it only when the test failed)."""
+        self.flush()
+        self.captured = []
+
+    def release(self) -> bytes:
+        """End capturing; gives what was printed meanwhile."""
+        self.flush()
+        kept = b"".join(self.captured or ())
+        self.captured = None
+        return kept
+
+    def held_messages(self) -> str:
+        """Messages that came while capturing; they are forgotten."""
+        said = "".join(self._held)
+        self._held.clear()
+        return said
+
+
+def _same_place(first: int, second: int) -> bool:
+    """Whether two descriptors are of one terminal, file or pipe."""
+    try:
+        return os.path.sameopenfile(first, second)
+    except OSError:
+        return False

@@ -1,0 +1,268 @@
+"""The process of ``-c``: started at once, held until all probes are attached, watched until it ends.
+
+It is forked and waits on a pipe before it executes the command, so even its first instruction is traced. Uprobes and
+USDT probes are bound to files and need no process yet; what needs the new program's memory (unwind tables,
+semaphores that are raised by hand) calls :meth:`Child.stop_after_exec`: then the child stands still, by ptrace(2), with
+the new program mapped and before its first instruction.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from contextlib import ExitStack, suppress
+from typing import NoReturn
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import syscalls
+from pytrace.runtime.host import fingerprints
+
+_PTRACE_TRACEME = 0
+_PTRACE_PEEKUSER = 3
+_PTRACE_POKEUSER = 6
+_PTRACE_CONT = 7
+_PTRACE_DETACH = 17
+_RIP = 16 * 8
+"""Offset of the program counter in ``struct user`` (x86-64)."""
+_BREAKPOINT = b"\xcc"
+_AT_ENTRY = 9
+_PR_SET_PDEATHSIG = 1
+_PATIENCE = 2.0
+"""Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
+_MOST_PATIENCE = 60.0
+"""Seconds that it gets to start its libraries when it is at work, or waits for a disk or a processor."""
+
+
+class Child:
+    """A started command. *pid* is its process id, the value of ``cpid``; a descriptor for polling is :meth:`fileno`."""
+
+    def __init__(self, pid: int, gate: int, report: int, command: list[str]) -> None:
+        self.pid = pid
+        self.command = command
+        self._gate = gate
+        self._report = report
+        self._pidfd = os.pidfd_open(pid)
+        self._stopped = False
+        self._status: int | None = None
+
+    def fileno(self) -> int:
+        """Readable once the process has ended (a pidfd)."""
+        return self._pidfd
+
+    def stop_after_exec(self) -> None:
+        """Let the child become its program, and hold it there.
+
+        Raises:
+            TraceError: the program could not be executed.
+        """
+        self._open_gate(b"t")
+        self._check_exec()
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            self._status = os.waitstatus_to_exitcode(status)
+            raise TraceError(f"{self.command[0]} ended before it could be traced")
+        self._stopped = True
+
+    def run_to_entry(self) -> bool:
+        """Let the stopped program run until its dynamic loader has mapped and started its libraries; hold it there.
+
+        False when it did not get there (it ended, or waits for something in a library's constructor).
+        """
+        if not self._stopped:
+            return False
+        entry = _entry_point(self.pid)
+        with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(entry)
+            code = memory.read(1)
+            if not entry or code == _BREAKPOINT:
+                return False
+            memory.seek(entry)
+            memory.write(_BREAKPOINT)
+            reached = self._continue_to(entry)
+            if self._status is None:
+                memory.seek(entry)
+                memory.write(code)
+        return reached
+
+    def _continue_to(self, entry: int) -> bool:
+        """Continue to a breakpoint and set the program counter back to it."""
+        _ptrace(_PTRACE_CONT, self.pid)
+        begun = time.monotonic()
+        interrupted = False
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if not pid:
+                waited = time.monotonic() - begun
+                if not interrupted and waited > _PATIENCE and (waited > _MOST_PATIENCE or _sleeps(self.pid)):
+                    interrupted = True
+                    os.kill(self.pid, signal.SIGSTOP)
+                time.sleep(0.0005)
+                continue
+            if not os.WIFSTOPPED(status):
+                self._status = os.waitstatus_to_exitcode(status)
+                self._stopped = False
+                return False
+            number = os.WSTOPSIG(status)
+            if number == signal.SIGTRAP and _ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) == entry + 1:
+                _ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
+                return True
+            if number == signal.SIGSTOP and interrupted:
+                return False
+            _ptrace(_PTRACE_CONT, self.pid, 0, 0 if number == signal.SIGTRAP else number)
+
+    def release(self) -> None:
+        """Let the program run.
+
+        Raises:
+            TraceError: it could not be executed.
+        """
+        if self._stopped:
+            self._stopped = False
+            _ptrace(_PTRACE_DETACH, self.pid)
+        elif self._gate >= 0:
+            self._open_gate(b"g")
+            self._check_exec()
+
+    def poll(self) -> int | None:
+        """None while the program runs; then its exit status, or minus the number of the signal that ended it."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid and not os.WIFSTOPPED(status):
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def close(self) -> None:
+        """End the program if it still runs (SIGTERM, later SIGKILL), and forget it."""
+        for descriptor in (self._gate, self._report):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._gate = self._report = -1
+        if self.poll() is None:
+            self._end()
+        os.close(self._pidfd)
+
+    def _end(self) -> None:
+        with suppress(ProcessLookupError):
+            # A process that ptrace stopped would only see the signal later.
+            os.kill(self.pid, signal.SIGKILL if self._stopped else signal.SIGTERM)
+        if not select.select([self._pidfd], [], [], _PATIENCE)[0]:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        while self.poll() is None:
+            time.sleep(0.001)
+
+    def _open_gate(self, word: bytes) -> None:
+        os.write(self._gate, word)
+        os.close(self._gate)
+        self._gate = -1
+
+    def _check_exec(self) -> None:
+        """The report pipe closes by itself when the program is executed, or says why that failed."""
+        text = os.read(self._report, 64)
+        os.close(self._report)
+        self._report = -1
+        if text:
+            number = int(text)
+            raise TraceError(f"cannot run {self.command[0]}: {os.strerror(number)}")
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether a process waits for what may never come, unlike one that runs or waits for a disk."""
+    return fingerprints.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
+
+
+def start(command: str, stack: ExitStack) -> Child:
+    """Fork a child that will run *command* (words as in a shell, without expansions); the stack ends it.
+
+    Raises:
+        TraceError: the command is empty, is not well quoted, or names no program.
+    """
+    words = _words(command)
+    path = _program(words[0])
+    gate_read, gate = os.pipe()
+    report, report_write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _become(path, words, gate_read, report_write, [gate, report])
+    os.close(gate_read)
+    os.close(report_write)
+    child = Child(pid, gate, report, words)
+    stack.callback(child.close)
+    return child
+
+
+def _words(command: str) -> list[str]:
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise TraceError(f"the command of -c is not well quoted: {error}") from None
+    if not words:
+        raise TraceError("the command of -c is empty")
+    return words
+
+
+def _program(name: str) -> str:
+    import shutil
+
+    path = shutil.which(name)
+    if path is not None:
+        return path
+    if "/" not in name:
+        raise TraceError(f"cannot run {name}: no such program in PATH")
+    if os.path.isdir(name):
+        raise TraceError(f"cannot run {name}: it is a directory")
+    missing = not os.path.exists(name)
+    raise TraceError(f"cannot run {name}: " + ("no such file" if missing else "it is not executable"))
+
+
+def _become(path: str, words: list[str], gate: int, report: int, others: list[int]) -> NoReturn:
+    """The child's side: wait for the word, then become the program."""
+    try:
+        for descriptor in others:
+            os.close(descriptor)
+        # A tracer that is killed outright cannot send the signal itself.
+        syscalls.libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
+        # Handlers of Python would run in here; and what it ignores would stay ignored in the program.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        word = os.read(gate, 1)
+        if not word:
+            os._exit(0)
+        if word == b"t":
+            _ptrace(_PTRACE_TRACEME, 0)
+        os.execv(path, words)
+    except OSError as error:
+        os.write(report, str(error.errno or errno.EIO).encode())
+    finally:
+        os._exit(127)
+
+
+def _entry_point(pid: int) -> int:
+    """Where the program of a process begins, behind its dynamic loader; 0 when it cannot be told (``getauxval(3)``)."""
+    with open(f"/proc/{pid}/auxv", "rb") as file:
+        data = file.read()
+    return next((value for kind, value in struct.iter_unpack("=QQ", data) if kind == _AT_ENTRY), 0)
+
+
+def _ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
+    function = syscalls.libc().ptrace
+    function.restype = ctypes.c_long
+    ctypes.set_errno(0)
+    result = function(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(address), ctypes.c_void_p(data))
+    number = ctypes.get_errno()
+    if result == -1 and number:
+        raise OSError(number, f"ptrace: {os.strerror(number)}")
+    return int(result)

@@ -1,0 +1,138 @@
+"""From the ring to the output in turns of a few milliseconds, and how that ends.
+
+Between two turns the session looks at signals, at ``exit()`` and at the traced process, whatever arrives and whether or
+not the output is read.  After the user has asked for the end, what still waits may take :data:`ENDING` seconds, or
+:data:`STUCK` where nobody reads it; what is left then is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.reader import EventLoop, RingReader
+
+TURN = 0.005
+"""Seconds that one turn takes about; the last slice of events may come on top."""
+LOOK_EVERY = 0.01
+"""Most seconds between two looks at signals and the like while the output takes nothing."""
+ENDING = 0.3
+"""Seconds in which what waits is printed after the user has asked for the end and all probes are detached."""
+STUCK = 0.2
+"""Seconds after which an output that takes nothing is not waited for any more then."""
+
+UNPRINTED = ("unprinted", 0)
+
+
+class Consumer:
+    """Hands events of *ring* to the handlers of *renderer*.
+
+    *ending* tells whether the user has asked for the end; *unwatch* is given what events asked to take out.
+    """
+
+    def __init__(
+        self,
+        ring: RingReader,
+        renderer: Renderer,
+        output: Output,
+        ending: Callable[[], bool],
+        unwatch: Callable[[list[int]], None],
+    ) -> None:
+        self._ring = ring
+        self._renderer = renderer
+        self._output = output
+        self._ending = ending
+        self._unwatch = unwatch
+        self._deadline: float | None = None
+        self._progress = (-1, -1)
+        self._since = 0.0
+        """How far the output was when it was last seen to go on, and when that was."""
+        self._drained = 0
+        self._more = False
+        """Whether the last turn was over before everything was handled."""
+        self._left = 0
+        self.events_over = False
+        """Whether all that is still printed are maps: these are waited for, unless events were left unprinted."""
+        ring.notice(renderer.kinds("exit"))
+        output.impatient = lambda: ending() and (not self.events_over or self._left + output.left > 0)
+
+    def turn(self) -> int:
+        """Handle what waits, for :data:`TURN` seconds, and let its output be seen; gives the number of events."""
+        output = self._output
+        output.advance()
+        if output.congested:
+            self._ring.collect()
+            self._drained, self._more = 0, True
+            return 0
+        until = time.monotonic() + TURN
+        self._more = False
+
+        def enough() -> bool:
+            self._more = time.monotonic() >= until or output.congested
+            return self._more
+
+        self._drained = self._ring.drain(self._renderer.handlers, None, lambda: output.accepted, enough)
+        self._renderer.end_batch()
+        if unwatched := self._renderer.state.unwatched:
+            self._unwatch(unwatched)
+        return self._drained
+
+    def wait(self, loop: EventLoop, most: float) -> list[int]:
+        """Wait until there is something for a turn to do, at most so many seconds; gives what *loop* gives."""
+        output = self._output
+        polls = output.waiting and not output.channel.unsure
+        loop.wait_for_room(output.channel.fileno() if polls else None)
+        if output.congested:
+            return loop.wait(LOOK_EVERY, events=False)
+        if output.waiting:
+            most = min(most, LOOK_EVERY)
+        return loop.wait(0 if self._more else most, self._drained)
+
+    def drain(self) -> None:
+        """Handle all events that have been sent by now, or those that there is time for once the end was asked for."""
+        end = self._ring.produced
+        while self._ring.handled < end and not self._late():
+            if not self.turn() and not self._pause():
+                break
+
+    def finish(self) -> None:
+        """The probes are detached: handle all that is left; too late, drop and count it."""
+        self._deadline = None
+        while self._ring.pending or self._output.waiting:
+            if self._late():
+                self._left += self._ring.discard() + self._output.drop(resume=True)
+                break
+            if not self.turn() and not self._pause():
+                break
+
+    def _pause(self) -> bool:
+        """Wait for the reader of the output for a moment; False when it is not what holds things up."""
+        if not self._output.waiting:
+            return False
+        self._output.channel.wait(LOOK_EVERY)
+        return True
+
+    def _late(self) -> bool:
+        if not self._ending():
+            return False
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + ENDING
+        if (progress := self._output.progress) != self._progress:
+            self._progress, self._since = progress, now
+        return now > self._deadline or (self._output.waiting and now - self._since > STUCK)
+
+    # ---- what was left
+
+    def break_off(self) -> None:
+        """Drop and count everything that waits, at whatever point a handler was interrupted."""
+        # It may have printed some of its events before.
+        rest = max(0, self._ring.handling - (self._output.accepted - self._ring.position))
+        self._left += self._ring.discard() + rest + self._output.drop()
+
+    def totals(self) -> dict[tuple[str, int], int]:
+        """How many events were left unprinted, if any."""
+        left = self._left + self._output.left
+        return {UNPRINTED: left} if left else {}

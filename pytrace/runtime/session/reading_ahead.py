@@ -1,0 +1,126 @@
+"""Source lines of the user stacks in maps, read while a run has nothing else to do, so that its end need not wait.
+
+Only the reading is done ahead (see :meth:`pytrace.runtime.symbols.Symbolizer.prepare`): what prints asks as ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import Protocol
+
+from pytrace.core import types
+from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.render.decoders import Decoders
+from pytrace.runtime.output.render.json import JsonForms
+from pytrace.runtime.output.render.map_printer import MapView, Reader
+from pytrace.runtime.output.render.names import Frame, Names
+from pytrace.runtime.output.render.text import TextForms
+
+SLICE = 0.004
+"""Seconds of reading between two looks at what arrived."""
+REST = 0.004
+"""Seconds between two slices: half of one processor is left to others at least."""
+FIRST, SHARE = 1.0, 50
+"""Seconds until the maps are looked at first; and how many times as long as a look takes passes until the next."""
+LONGEST_LOOK = 0.05
+"""Seconds of processor time: once a look took longer, maps are so large that there is no other before the end."""
+_REMEMBERED = 1 << 16
+"""Addresses that are known to have been read."""
+
+Address = tuple[int, int]
+"""A process and an address in it."""
+
+
+class Lines(Protocol):
+    """What is needed of the symboliser."""
+
+    def prepare(self, addresses: Collection[Address]) -> Iterator[None]:
+        """Read the source lines of addresses in short steps."""
+
+    def wait_for(self, steps: Iterator[None], what: str) -> None:
+        """Read to the end, as somebody waits for it."""
+
+
+class _Collector:
+    """Stands for the symboliser while maps are gone through: notes the addresses that are asked for."""
+
+    def __init__(self) -> None:
+        self.found: dict[Address, None] = {}
+
+    def kernel(self, _address: int, *, caller: bool = False) -> list[Frame]:  # noqa: ARG002 - the protocol's name
+        return []
+
+    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:  # noqa: ARG002
+        self.found[pid, address] = None
+        return []
+
+    def trampoline(self, _pid: int, _address: int) -> bool:
+        return False
+
+
+class ReadingAhead:
+    """Reads source lines for the maps of a run."""
+
+    def __init__(self, manifest: Manifest, reader: Reader, lines: Lines) -> None:
+        self._lines = lines
+        self._collector = _Collector()
+        self._views = [self._view(manifest, spec, reader) for spec in manifest.maps if has_user_stacks(spec)]
+        self._steps: Iterator[None] | None = None
+        self._known: set[Address] = set()
+        self._next = time.monotonic() + FIRST
+
+    def _view(self, manifest: Manifest, spec: MapSpec, reader: Reader) -> MapView:
+        texts = TextForms(Names(self._collector, Clock(), manifest.strings))
+        return MapView(spec, reader, Decoders(), texts, JsonForms(texts))
+
+    def pause(self, longest: float) -> float:
+        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        if self._steps is not None:
+            return min(longest, REST)
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def work(self) -> None:
+        """Read a little, when there is something to read."""
+        started = time.monotonic()
+        if self._steps is None:
+            if started >= self._next:
+                before = time.thread_time()
+                self._steps = self._lines.prepare(self._addresses())
+                took = time.thread_time() - before
+                self._next = started + max(FIRST, SHARE * took) if took < LONGEST_LOOK else float("inf")
+            return
+        for _ in self._steps:
+            if time.monotonic() - started > SLICE:
+                return
+        self._steps = None
+
+    def finish(self) -> None:
+        """Read what is left before the maps print."""
+        self._steps = None
+        self._known.clear()
+        addresses = self._addresses()
+        if addresses:
+            self._lines.wait_for(self._lines.prepare(addresses), f"{len(addresses)} addresses in stacks")
+
+    def _addresses(self) -> list[Address]:
+        """Addresses in the maps that were not read before."""
+        for view in self._views:
+            view.text()
+        found = [address for address in self._collector.found if address not in self._known]
+        self._collector.found.clear()
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        self._known.update(found)
+        return found
+
+
+def has_user_stacks(spec: MapSpec) -> bool:
+    """Whether printing a map shows functions of user stacks."""
+    roots: Iterable[types.Type] = [kind for kind in (spec.key, spec.value) if kind is not None]
+    stacks = [inner for inner in types.parts(roots) if isinstance(inner, types.Stack)]
+    numbers = (types.StackMode.RAW, types.StackMode.BUILD_ID)
+    return any(stack.user and stack.mode not in numbers for stack in stacks)
+
+

@@ -1,0 +1,79 @@
+"""A symboliser that is made when the first address is to be named: most scripts never name one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.runtime.symbols.frame import Frame
+    from pytrace.runtime.symbols.symbolizer import Symbolizer
+
+
+class LazySymbols:
+    """Stands for the symboliser that *make* gives, see :class:`pytrace.runtime.symbols.Symbolizer`."""
+
+    def __init__(self, make: Callable[[], Symbolizer]) -> None:
+        self._make = make
+        self._made: Symbolizer | None = None
+
+    def _symbols(self) -> Symbolizer:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
+        """Functions of a kernel address."""
+        return self._symbols().kernel(address, caller=caller)
+
+    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
+        """Functions of an address of a process."""
+        return self._symbols().user(pid, address, caller=caller)
+
+    def trampoline(self, pid: int, address: int) -> bool:
+        """Whether handlers of signals return to that address of a process."""
+        return self._symbols().trampoline(pid, address)
+
+    def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
+        """Follow mappings from now on."""
+        self._symbols().start(pids, prompt=prompt)
+
+    def changes(self) -> list[tuple[str, int, int]]:
+        """What changed in the mappings since the last call."""
+        return [] if self._made is None else self._made.changes()
+
+    def poll(self) -> None:
+        """Take in what happened to processes."""
+        if self._made is not None:
+            self._made.poll()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What becomes readable when :meth:`poll` should be called."""
+        return [] if self._made is None else self._made.descriptors
+
+    def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
+        """Read the source lines of user addresses in short steps."""
+        return self._symbols().prepare(addresses)
+
+    def wait_for(self, steps: Iterator[None], what: str) -> None:
+        """Read to the end, as somebody waits for it."""
+        self._symbols().wait_for(steps, what)
+
+    def hurry(self, say: Callable[[str], None] | None) -> None:
+        """From now on somebody waits for the end."""
+        if self._made is not None:
+            self._made.hurry(say)
+
+    def give_up_lines(self) -> bool:
+        """Show the rest without source lines; False when nobody is waiting for these."""
+        return self._made is not None and self._made.give_up_lines()
+
+    def notices(self) -> list[str]:
+        """What could not be named."""
+        return [] if self._made is None else self._made.notices()
+
+    def close(self) -> None:
+        """Stop following processes."""
+        if self._made is not None:
+            self._made.close()

@@ -1,0 +1,211 @@
+"""Unwind tables of binaries: ``.eh_frame`` compiled to the rows of :mod:`pytrace.core.unwind_format`.
+
+Sources: the Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from array import array
+from contextlib import suppress
+
+from pytrace.base import private_files
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.unwind_format import Rule
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.unwind.call_frames import Interpreter, State, signed, unsigned
+
+FORMAT = 2
+"""Number of the file form of kept tables."""
+
+_POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: "<i", 0xC: "<q"}
+_PC_RELATIVE = 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class _Cie:
+    """What FDEs share."""
+
+    code_step: int
+    data_step: int
+    encoding: int
+    augmented: bool
+    signal: bool
+    initial: State
+
+
+class _Reader:
+    """Reads the entries of one ``.eh_frame`` section that is loaded at *address*."""
+
+    def __init__(self, data: bytes, address: int) -> None:
+        self._data = data
+        self._address = address
+        self._cies: dict[int, _Cie | None] = {}
+        self._known: dict[tuple[int, bytes], list[tuple[int, int]]] = {}
+        self.rows: list[int] = []
+
+    def read(self) -> None:
+        """Fill :attr:`rows`: start addresses in the high half, rules in the low one, in no order."""
+        data, at, size = self._data, 0, len(self._data)
+        head = struct.Struct("<II")
+        while at + 8 <= size:
+            length, identity = head.unpack_from(data, at)
+            start = at + 4
+            if length == 0xFFFFFFFF and at + 16 <= size:
+                length, identity = struct.unpack_from("<QI", data, at + 4)
+                start = at + 12
+            if not length:
+                # Several objects' terminators may end up in the middle of a section.
+                at += 4
+                continue
+            end = start + length
+            if end > size:
+                return
+            if identity:
+                self._function(start - identity, start + 4, end)
+            at = end
+
+    def _function(self, cie_at: int, at: int, end: int) -> None:
+        if cie_at not in self._cies:
+            self._cies[cie_at] = self._cie(cie_at)
+        cie = self._cies[cie_at]
+        if cie is None:
+            return
+        start, size, at = self._range(cie, at)
+        if not size or not 0 <= start <= 0xFFFFFFFF - size:
+            return
+        if cie.augmented:
+            length, at = unsigned(self._data, at)
+            at += length
+        add = self.rows.append
+        add(start + size << 32)
+        if cie.signal:
+            add(start << 32 | Rule.SIGNAL)
+            return
+        for distance, rule in self._program(cie_at, cie, self._data[at:end]):
+            if distance < size:
+                add(start + distance << 32 | rule)
+
+    def _program(self, cie_at: int, cie: _Cie, code: bytes) -> list[tuple[int, int]]:
+        key = (cie_at, code)
+        known = self._known.get(key)
+        if known is None:
+            interpreter = Interpreter(cie.initial, cie.code_step, cie.data_step)
+            try:
+                interpreter.run(code)
+                # Of several rules for one address the last one counts.
+                known = list(dict(interpreter.rows).items())
+            except IndexError:
+                known = []
+            self._known[key] = known
+        return known
+
+    def _range(self, cie: _Cie, at: int) -> tuple[int, int, int]:
+        """Start and size of what an FDE is about, and the position behind them."""
+        layout = _POINTER_FORMATS[cie.encoding & 0xF]
+        width = struct.calcsize(layout)
+        (start,) = struct.unpack_from(layout, self._data, at)
+        if cie.encoding & 0x70 == _PC_RELATIVE:
+            start = start + self._address + at & (1 << 64) - 1
+        size = int.from_bytes(self._data[at + width : at + 2 * width], "little")
+        return start, size, at + 2 * width
+
+    def _cie(self, at: int) -> _Cie | None:
+        """The CIE at a position; None for one that is not understood."""
+        data = self._data
+        try:
+            (length,) = struct.unpack_from("<I", data, at)
+            end, at = at + 4 + length, at + 8
+            version = data[at]
+            stop = data.index(b"\0", at + 1)
+            letters = data[at + 1 : stop].decode("latin-1")
+            code_step, at = unsigned(data, stop + 1)
+            data_step, at = signed(data, at)
+            _, at = (data[at], at + 1) if version == 1 else unsigned(data, at)
+            encoding, signal, at = self._augmentation(letters, at)
+            if encoding & 0xF not in _POINTER_FORMATS or encoding & 0x70 not in (0, _PC_RELATIVE):
+                return None
+            interpreter = Interpreter(State(), code_step, data_step)
+            interpreter.run(data[at:end])
+        except (IndexError, ValueError, struct.error):
+            return None
+        return _Cie(code_step, data_step, encoding, letters.startswith("z"), signal, interpreter.state)
+
+    def _augmentation(self, letters: str, at: int) -> tuple[int, bool, int]:
+        """Encoding of addresses, whether it is a signal frame, and the position behind the data."""
+        if not letters.startswith("z"):
+            return 0, False, at
+        length, at = unsigned(self._data, at)
+        end, encoding = at + length, 0
+        for letter in letters[1:]:
+            if letter == "R":
+                encoding = self._data[at]
+                at += 1
+            elif letter == "P":
+                at += 1 + struct.calcsize(_POINTER_FORMATS[self._data[at] & 0xF])
+            elif letter == "L":
+                at += 1
+            elif letter not in "SB":
+                raise ValueError(letters)
+        return encoding, "S" in letters, end
+
+
+def compile_table(data: bytes, address: int) -> array[int]:
+    """Rows of an ``.eh_frame`` that is loaded at *address*, in order of address."""
+    reader = _Reader(data, address)
+    # Damaged entries end it: what is behind them cannot be told from noise.
+    with suppress(IndexError, struct.error, KeyError):
+        reader.read()
+    return array("Q", _compact(reader.rows))
+
+
+def _compact(rows: list[int]) -> list[int]:
+    """Sorted, one row for each address (a rule wins over the end of what is before), none that repeats the rule."""
+    rows.sort()
+    found: list[int] = []
+    rule = -1
+    last = len(rows) - 1
+    for at, row in enumerate(rows):
+        if at < last and row >> 32 == rows[at + 1] >> 32:
+            continue
+        if row & 0xFFFFFFFF != rule:
+            rule = row & 0xFFFFFFFF
+            found.append(row)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- kept tables
+
+
+def folder() -> str:
+    """Where compiled tables are kept."""
+    return private_files.directory("unwind")
+
+
+def table(file: ElfFile) -> array[int]:
+    """Rows of a binary; empty when it has no ``.eh_frame``.
+
+    Tables are kept on disk by what they were made of.  A build id would not do: a copy of the binary that was changed
+    or cut short afterwards still has it.
+    """
+    section = file.section(".eh_frame")
+    source = b"" if section is None else bytes(file.contents(section))
+    if section is None or not source:
+        return array("Q")
+    path = os.path.join(folder(), f"{_digest(source, section.address).hex()}.{FORMAT}")
+    rows = array("Q")
+    data = private_files.read(path) or b""
+    with suppress(ValueError):
+        if _digest(data[16:]) == data[:16]:
+            rows.frombytes(data[16:])
+            return rows
+    rows = compile_table(source, section.address)
+    compiled = rows.tobytes()
+    private_files.write(path, _digest(compiled), compiled)
+    return rows
+
+
+def _digest(data: bytes, address: int = 0) -> bytes:
+    return hashlib.blake2b(data, digest_size=16, salt=address.to_bytes(8, "little")).digest()

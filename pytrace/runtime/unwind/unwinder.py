@@ -1,0 +1,273 @@
+"""The live side of ``dw_ustack``: fills the maps that ``pytrace.codegen.services.user_unwinding`` describes.
+
+Tables of a binary are loaded once, whatever number of processes has it mapped. A process has a *slice* of the array
+of ranges; when its mappings change it gets a new slice, and its entry in the hash of processes is switched in one step,
+so that a program always sees a whole one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Manifest
+from pytrace.runtime.abi import bpf, bpf_maps
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host import procfs
+from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.load.loader import LoadedScript
+from pytrace.runtime.symbols.vdso import vdso_image
+from pytrace.runtime.unwind import tables
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.child import Child
+
+_RANGE = struct.Struct("=QQQII")
+_SMALLEST_SLICE = 16
+_VDSO = (0, -1)
+
+Identity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class _Array:
+    """A BPF array that is mapped into this process's memory."""
+
+    def __init__(self, descriptor: int, stack: ExitStack) -> None:
+        _, _, _, self.size, self.entries = bpf.map_info(descriptor)
+        length = -(-self.size * self.entries // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._memory = mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        stack.callback(self._memory.close)
+
+    def write(self, index: int, data: bytes) -> None:
+        """Set elements from *index* on."""
+        self._memory[index * self.size : index * self.size + len(data)] = data
+
+
+class _Slices:
+    """Parts of an array by powers of two. One that is given back is used again after all others of its size."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._next = 0
+        self._free: dict[int, deque[int]] = {}
+
+    def take(self, count: int) -> int | None:
+        """Start of a slice of at least *count* elements; None when there is no room."""
+        size = _slice_size(count)
+        free = self._free.get(size)
+        # The one that was given back last may still be looked at.
+        if free is not None and len(free) > 1:
+            return free.popleft()
+        if self._next + size > self._entries:
+            return free.popleft() if free else None
+        start, self._next = self._next, self._next + size
+        return start
+
+    def give(self, start: int, count: int) -> None:
+        """Take a slice back."""
+        self._free.setdefault(_slice_size(count), deque()).append(start)
+
+
+def _slice_size(count: int) -> int:
+    return max(_SMALLEST_SLICE, 1 << (count - 1).bit_length())
+
+
+class Unwound:
+    """What ``dw_ustack`` of a run unwinds, known before maps are made: the processes of -p, -c and --dwarf-pid.
+
+    Raises:
+        TraceError: there is no such process, or the child could not be started.
+    """
+
+    def __init__(self, manifest: Manifest, pid: int | None, others: Iterable[int], child: Child | None) -> None:
+        self._manifest = manifest
+        wanted = {*others, *(() if pid is None else (pid,))}
+        if child is not None:
+            child.stop_after_exec()
+            wanted.add(child.pid)
+        self.pids = sorted(wanted)
+        for number in self.pids:
+            if not os.path.exists(f"/proc/{number}"):
+                raise TraceError(f"cannot read unwind tables of process {number}: there is no such process")
+
+    def entries(self) -> dict[str, int]:
+        """Sizes of maps: room for the tables of all files that are mapped now, and as much as usual for later ones."""
+        files: dict[Identity, str] = {}
+        for pid in self.pids:
+            root = procfs.root_prefix(pid)
+            for item in _code(procfs.read_maps(pid)):
+                files[item.device, item.inode] = root + item.path
+        rows = sum(_most_rows(path) for path in files.values())
+        place = self._manifest.extra["unwind"]
+        return {place["rows"]: place["room"] + rows} if rows > place["room"] // 2 else {}
+
+    def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Unwinder:
+        """Read the tables."""
+        if not self.pids:
+            message("dw_ustack knows no process: name one by -p, -c or --dwarf-pid")
+        unwinder = Unwinder(loaded, stack, message)
+        for pid in self.pids:
+            unwinder.add(pid)
+        return unwinder
+
+
+_ROW_BYTES = 3
+"""Fewest bytes of ``.eh_frame`` that make a row: a step and a new distance."""
+
+
+def _most_rows(path: str) -> int:
+    """More rows than a file has."""
+    with suppress(TraceError, OSError), ElfFile.open(path) as file:
+        section = file.section(".eh_frame")
+        return section.size // _ROW_BYTES if section is not None else 0
+    return 0
+
+
+class Unwinder:
+    """Tables and address spaces of the processes whose stacks are unwound.
+
+    :meth:`add` takes a process in. *message* is called with a text when something has to be left out.
+    """
+
+    def __init__(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> None:
+        names = loaded.manifest.extra["unwind"]
+        self._spaces = loaded.map_fd(names["spaces"])
+        self._ranges = _Array(loaded.map_fd(names["ranges"]), stack)
+        self._rows = _Array(loaded.map_fd(names["rows"]), stack)
+        self._slices = _Slices(self._ranges.entries)
+        self._message = message
+        self._binaries: dict[Identity, _Loaded] = {}
+        self._filled = 0
+        self._full = False
+        self._processes: dict[int, tuple[int, int]] = {}
+        self._texts: dict[int, bytes] = {}
+
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._texts
+
+    def add(self, pid: int) -> None:
+        """Read what a process has mapped now; again when that has changed."""
+        text = procfs.read_maps(pid)
+        if not text or text == self._texts.get(pid):
+            return
+        self._texts[pid] = text
+        root = procfs.root_prefix(pid)
+        self._put(pid, [row for row in (self._range(item, root, pid) for item in _code(text)) if row])
+
+    def inherit(self, pid: int, parent: int) -> None:
+        """A known process forked: the new one has the same mappings."""
+        if parent in self and pid not in self:
+            self.add(pid)
+
+    def remove(self, pid: int) -> None:
+        """A process has ended; its number may be used again."""
+        self._texts.pop(pid, None)
+        self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        known = self._processes.pop(pid, None)
+        if known is not None:
+            bpf_maps.delete(self._spaces, struct.pack("=I", pid))
+            self._slices.give(*known)
+
+    def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
+        """Take in what happened to processes, as ``MappingRecorder.changes`` tells it."""
+        mapped: dict[int, None] = {}
+        for what, pid, parent in changes:
+            if what == "map":
+                mapped[pid] = None
+            elif what == "fork":
+                self.inherit(pid, parent)
+            elif what == "exit":
+                self.remove(pid)
+        for pid in mapped:
+            if pid in self:
+                self.add(pid)
+
+    def _put(self, pid: int, rows: list[bytes]) -> None:
+        if not rows:
+            # The program before execve may have had tables.
+            self._forget(pid)
+            return
+        start = self._slices.take(len(rows))
+        if start is None:
+            self._overflow("too many mappings of processes")
+            return
+        self._ranges.write(start, b"".join(rows))
+        try:
+            bpf_maps.update(self._spaces, struct.pack("=I", pid), struct.pack("=II", start, len(rows)))
+        except OSError as error:
+            self._slices.give(start, len(rows))
+            self._overflow(f"process {pid}: {error.strerror}")
+            return
+        before = self._processes.get(pid)
+        self._processes[pid] = start, len(rows)
+        if before is not None:
+            self._slices.give(*before)
+
+    def _range(self, mapping: Mapping, root: str, pid: int) -> bytes:
+        """The entry of one mapping; empty when its code has no tables."""
+        key = (mapping.device, mapping.inode) if mapping.inode else _VDSO
+        binary = self._binaries.get(key)
+        if binary is None:
+            binary = self._binaries[key] = self._load(mapping, root, pid)
+        address = binary.address_at(mapping.offset)
+        if not binary.count or address is None:
+            return b""
+        bias = mapping.start - address & (1 << 64) - 1
+        return _RANGE.pack(mapping.start, mapping.end, bias, binary.first, binary.count)
+
+    def _load(self, mapping: Mapping, root: str, pid: int) -> _Loaded:
+        """Put the table of a mapped file into the array of rows."""
+        if not mapping.inode:
+            image = vdso_image()
+            return self._fill(image.elf) if image is not None else _Loaded(None, 0, 0)
+        # The file under the mapping is the right one even when another has its name by now.
+        for path in (f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
+            with suppress(TraceError, OSError), ElfFile.open(path) as file:
+                return self._fill(file)
+        return _Loaded(None, 0, 0)
+
+    def _fill(self, file: ElfFile) -> _Loaded:
+        rows = tables.table(file)
+        first, count = self._filled, len(rows)
+        if first + count > self._rows.entries:
+            self._overflow(f"{file.path} has {count} rows")
+            return _Loaded(None, 0, 0)
+        self._rows.write(first, rows.tobytes())
+        self._filled += count
+        return _Loaded(file, first, count)
+
+    def _overflow(self, what: str) -> None:
+        if not self._full:
+            self._full = True
+            self._message(f"dw_ustack: no more room for unwind tables ({what}); some stacks will be cut short")
+
+
+class _Loaded:
+    """Where a binary's rows are."""
+
+    def __init__(self, file: ElfFile | None, first: int, count: int) -> None:
+        segments = file.segments if file is not None else ()
+        self._segments = sorted(segments, key=lambda segment: not segment.executable)
+        self.first = first
+        self.count = count
+
+    def address_at(self, offset: int) -> int | None:
+        """Virtual address in the file of a mapping's start, which is a page's and may lie before its segment."""
+        for segment in self._segments:
+            start = segment.offset & -mmap.PAGESIZE
+            if segment.executable and start <= offset < segment.offset + segment.file_size:
+                return segment.address + offset - segment.offset
+        return None
+
+
+def _code(text: bytes) -> Iterable[Mapping]:
+    return (item for item in procfs.executable_mappings(text) if item.inode or item.path == "[vdso]")

@@ -1,0 +1,163 @@
+"""Tests of the run modes that need no kernel."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pytrace.cli import commands
+from pytrace.cli.options import read
+from pytrace.cli.request import RunOptions
+from pytrace.core.diagnostics import ScriptError, TraceError
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
+
+
+def test_files_are_written_whole_with_the_right_mode(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        commands._write(str(tmp_path / "plain"), b"data")
+        commands._write(str(tmp_path / "tool"), b"data", executable=True)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "plain").read_bytes() == b"data"
+    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o755
+    assert sorted(os.listdir(tmp_path)) == ["plain", "tool"]
+
+
+def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    commands._write(str(pipe), b"data")
+    reader.join(5)
+    assert got == [b"data"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    commands._write(str(tmp_path / "link"), b"data")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"data"
+
+
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
+    for path in (tmp_path / "none" / "file", tmp_path):
+        with pytest.raises(TraceError, match="cannot write"):
+            commands._write(str(path), b"data")
+    assert os.listdir(tmp_path) == []
+
+
+def test_formatting(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    script = tmp_path / "a.bt"
+    script.write_text("begin{print(1)}")
+    assert commands.run(read(["--fmt", str(script)])) == 0
+    text = capsysbinary.readouterr().out
+    assert b"begin" in text
+    assert b"print(1)" in text
+    assert commands.run(read(["--fmt", "-o", str(script), str(script)])) == 0
+    assert script.read_bytes() == text
+
+
+def test_formatting_a_wrong_script(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ScriptError):
+        commands.run(read(["--fmt", "-e", "begin {"]))
+    assert "ERROR" in capsys.readouterr().err
+
+
+def test_help_of_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "a.bt"
+    script.write_text('begin { print(getopt("least", 5, "the least")); }')
+    assert commands.run(read([str(script), "--", "--help"])) == 0
+    out = capsys.readouterr().out
+    assert "--least=N  the least (default: 5)" in out
+
+
+def test_stages_stay_out_of_json() -> None:
+    assert commands._shown_on(RunOptions()) is sys.stdout
+    assert commands._shown_on(RunOptions(format="json")) is sys.stderr
+
+
+def compiled(tmp_path: Path, **ahead: object) -> str:
+    help_text = {"help": "  --x\n", "named": [{"name": "x"}], "positional": [], "fixed": {}, "most": 0}
+    extra = {"ahead": {"parameters": help_text, **ahead}}
+    script = CompiledScript(b"ELF", Manifest((), (), (), (), {}, extra=extra))
+    path = tmp_path / "tool"
+    path.write_bytes(script.to_bytes(executable=True))
+    return str(path)
+
+
+def test_help_of_a_compiled_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = compiled(tmp_path)
+    assert commands.run(read([path, "--", "--help"])) == 0
+    assert capsys.readouterr().out == f"parameters of {path}:\n  --x\n"
+
+
+@pytest.mark.parametrize("options", [["--aot", "y"], ["--emit-elf", "y"], ["-I", "/x"], ["-k"], ["--include", "x.h"]])
+def test_compiling_a_compiled_file(tmp_path: Path, options: list[str]) -> None:
+    with pytest.raises(TraceError, match=f"compiled already; {options[0]}"):
+        commands.run(read([*options, compiled(tmp_path)]))
+
+
+@pytest.mark.parametrize(
+    "options", [["--fmt"], ["--mode", "codegen"], ["--mode", "compiler-bench"], ["--verify-llvm-ir"], ["-d", "ast"]]
+)
+def test_a_compiled_file_has_no_text(tmp_path: Path, options: list[str]) -> None:
+    """What needs the script says so, and nothing is written over the file."""
+    path = compiled(tmp_path)
+    before = Path(path).read_bytes()
+    with pytest.raises(TraceError, match=" needs the script that it was made from"):
+        commands.run(read([*options, "-o", path, path]))
+    assert Path(path).read_bytes() == before
+
+
+def test_probes_of_a_compiled_file_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = tuple(
+        ProgramSpec(f"p{at}", kind, at, tuple(Target(name, i, {}) for i, name in enumerate(names)), Location("x", 1, 1))
+        for at, (kind, names) in enumerate((("begin", ["begin"]), ("interval", ["interval:s:1", "interval:s:2"])))
+    )
+    path = tmp_path / "listed"
+    path.write_bytes(CompiledScript(b"ELF", Manifest(programs, (), (), (), {})).to_bytes())
+    assert commands.run(read(["-l", str(path)])) == 0
+    assert capsys.readouterr().out == "begin\ninterval:s:1\ninterval:s:2\n"
+
+
+def test_a_program_is_no_script(tmp_path: Path) -> None:
+    """Who forgot -c is not shown the program's bytes."""
+    path = tmp_path / "program"
+    path.write_bytes(b"\x7fELF" + bytes(100))
+    with pytest.raises(TraceError, match="is not a script") as refused:
+        commands.run(read([str(path)]))
+    assert refused.value.hints == (f"-c {path} runs a program and traces it",)
+    path.write_bytes(b"\x89PNG\r\n" + bytes(100))
+    with pytest.raises(TraceError, match="is not a script"):
+        commands.run(read([str(path)]))
+
+
+def test_both_forms_of_a_compiled_file_are_known(tmp_path: Path) -> None:
+    script = CompiledScript(b"ELF", Manifest((), (), (), ("s",), {}))
+    for data in (script.to_bytes(), script.to_bytes(executable=True)):
+        assert is_compiled(data)
+        assert CompiledScript.from_bytes(data) == script
+    assert script.to_bytes(executable=True).startswith(INTERPRETER + MAGIC)
+    assert not is_compiled(b"#!/usr/bin/env pytrace\nbegin { }")
+
+
+def test_damaged_compiled_files() -> None:
+    data = CompiledScript(b"ELF", Manifest((), (), (), (), {})).to_bytes()
+    with pytest.raises(TraceError, match="damaged"):
+        CompiledScript.from_bytes(data[: len(MAGIC) + 30])
+    with pytest.raises(TraceError, match="not a compiled"):
+        CompiledScript.from_bytes(b"ELF")
+    other = MAGIC + b"\xff" + data[len(MAGIC) + 1 :]
+    with pytest.raises(TraceError, match="another version"):
+        CompiledScript.from_bytes(other)

@@ -1,0 +1,83 @@
+"""Tests of checking options and finding the script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytrace.cli import request
+from pytrace.cli.options import read
+from pytrace.core.diagnostics import TraceError
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["-f", "xml"], "-f does not take 'xml'"),
+        (["-B", "some"], "-B does not take 'some'"),
+        (["-p", "x1"], "needs a process id"),
+        (["-p", "0"], "out of range"),
+        (["-p", "99999999"], "out of range"),
+        (["-p", "1", "-c", "ls"], "exclude each other"),
+        (["-c", " "], "needs a command"),
+        (["--follow"], "needs -p or -c"),
+        (["-k", "-k"], "no longer"),
+        (["-k", "--no-warnings"], "exclude each other"),
+        (["--mode", "fast"], "unknown mode"),
+        (["--test", "--bench"], "exclude each other"),
+        (["-d", "nothing"], "unknown debug stage"),
+        (["--no-feature", "magic"], "unknown feature"),
+    ],
+)
+def test_refused_options(argv: list[str], part: str) -> None:
+    with pytest.raises(TraceError, match=part):
+        request.run_options(read(argv))
+
+
+def test_stages_have_two_sets_of_names() -> None:
+    assert request.run_options(read(["-d", "codegen,verifier"])).debug == {"ir", "verifier"}
+    assert "asm" in request.run_options(read(["-d", "all"])).debug
+
+
+def test_parameters_before_and_after_the_dashes() -> None:
+    script = request.script(read(["-e", "begin {}", "1", "two", "--", "--n=3", "four", "--flag", "--help"]))
+    assert script.source.name == "stdin"
+    assert script.positional == ("1", "two", "four")
+    assert script.named == (("n", "3"), ("flag", None))
+    assert script.wants_help
+
+
+def test_a_file_is_the_first_operand(tmp_path: Path) -> None:
+    path = tmp_path / "x.bt"
+    path.write_bytes(b"#!/usr/bin/env pytrace\nbegin { print(\"\xff\"); }")
+    script = request.script(read([str(path), "7"]))
+    assert script.source.name == str(path)
+    assert script.positional == ("7",)
+    assert script.source.text.encode("utf-8", "surrogateescape").endswith(b'\xff"); }')
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "x.bt"
+    path.write_bytes(b"\xef\xbb\xbf#!/usr/bin/env pytrace\nbegin { }")
+    assert request.script(read([str(path)])).source.text.startswith("#!")
+
+
+def test_missing_scripts(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no script given"):
+        request.script(read([]))
+    with pytest.raises(TraceError, match="cannot read script"):
+        request.script(read([str(tmp_path / "none")]))
+    with pytest.raises(TraceError, match="is a directory"):
+        request.script(read([str(tmp_path)]))
+    with pytest.raises(TraceError) as caught:
+        request.script(read(["begin { exit(); }"]))
+    assert any("-e" in hint for hint in caught.value.hints)
+
+
+def test_checks_level_follows_the_warning_options() -> None:
+    levels = []
+    for argv in (["--no-warnings"], [], ["-k"]):
+        line = read([*argv, "-e", "begin {}"])
+        levels.append(request.compile_options(line, request.run_options(line), request.script(line)).checks)
+    assert levels == [0, 1, 2]

@@ -1,0 +1,90 @@
+"""LLVM's way from IR to ELF, and what happens where LLVM gives up."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytrace.codegen.ir import target
+from pytrace.core.diagnostics import TraceError
+
+TEXT = """
+target triple = "bpfel"
+define i64 @f(i64 %n) section "text" {
+  %twice = add i64 %n, %n
+  ret i64 %twice
+}
+"""
+
+
+def test_large_programs_are_made_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = target.elf(target.parse(TEXT))
+    monkeypatch.setattr(target, "LARGE", 1)
+    assert target.elf(target.parse(TEXT)) == here
+    assert here.startswith(b"\x7fELF")
+
+
+def test_branches_reach_in_a_long_program_with_many_unlikely_blocks() -> None:
+    """Laid out by likelihood, the last instruction's branch would go past 32767 others."""
+    lines = ['target triple = "bpfel"', 'define i64 @f(ptr %p) section "text" {', "  br label %b0"]
+    for at in range(steps := 7000):
+        lines += [f"b{at}:", f"  %v{at} = load volatile i64, ptr %p", f"  %c{at} = icmp eq i64 %v{at}, {at}"]
+        lines += [f"  br i1 %c{at}, label %seldom{at}, label %often{at}, !prof !0"]
+        lines += [f"often{at}:", *("  store volatile i64 1, ptr %p" for _ in range(4)), f"  br label %b{at + 1}"]
+        lines += [f"seldom{at}:", f"  store volatile i64 {at}, ptr %p", f"  br label %b{at + 1}"]
+    lines += [f"b{steps}:", "  ret i64 0", "}", '!0 = !{!"branch_weights", i32 1, i32 2000}']
+    text = "\n".join(lines)
+    assert target.elf(target.parse(text), target.longest(text)).startswith(b"\x7fELF")
+
+
+def test_a_program_that_llvm_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch that is too far makes LLVM end its process."""
+
+    class GivingUp:
+        def emit_object(self, _module: object) -> bytes:
+            faulthandler.disable()  # pytest's, which would show this in its output
+            os.abort()
+
+    monkeypatch.setattr(target, "LARGE", 1)
+    monkeypatch.setattr(target, "_machine", GivingUp)
+    with pytest.raises(TraceError, match="too long"):
+        target.elf(target.parse(TEXT))
+
+
+def test_short_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "LARGE", 1)
+    monkeypatch.setattr(target, "_in_a_child", lambda _module, _options: b"child")
+    assert target.elf(target.parse(TEXT), 0) != b"child"
+    assert target.elf(target.parse(TEXT), target.longest(TEXT)) == b"child"
+
+
+def _no_memory() -> bytes:
+    raise MemoryError
+
+
+def _llvm_gives_up(said: bytes) -> bytes:
+    faulthandler.disable()  # pytest's, which would show this in its output
+    os.write(2, said)
+    os.abort()
+
+
+@pytest.mark.parametrize("emit", [_no_memory, lambda: _llvm_gives_up(b"LLVM ERROR: out of memory\n")])
+def test_a_child_without_memory_says_nothing_of_branches(
+    emit: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "_machine", lambda: SimpleNamespace(emit_object=lambda _module: emit()))
+    with pytest.raises(MemoryError):
+        target._in_a_child(cast(Any, None), ())
+
+
+def test_a_child_that_llvm_ends_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SimpleNamespace(emit_object=lambda _module: _llvm_gives_up(b"LLVM ERROR: branch out of range\n"))
+    monkeypatch.setattr(target, "_machine", lambda: made)
+    assert target._in_a_child(cast(Any, None), ()) is None
+    monkeypatch.setattr(target, "_machine", lambda: SimpleNamespace(emit_object=lambda _module: b"elf"))
+    assert target._in_a_child(cast(Any, None), ()) == b"elf"

@@ -1,0 +1,76 @@
+"""Where slots, counters and scratch areas lie."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from pytrace.codegen.ir.module import Module
+from pytrace.codegen.storage.data_sections import CACHE_LINE, FLAG, Layout
+from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
+from pytrace.core.event_layout import Location
+from pytrace.core.source import Source, Span
+from pytrace.core.types import INT64, Count, Hist, String, Type
+from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+
+SPAN = Span(Source("stdin", "@", None), 0, 1)
+
+
+def checked(**values: Type) -> CheckedProgram:
+    maps = {f"@{name}": MapInfo(f"@{name}", None, value, "global", 1, SPAN) for name, value in values.items()}
+    return CheckedProgram(maps=maps)
+
+
+def test_copies_are_a_power_of_two() -> None:
+    assert [Layout.plan(CheckedProgram(), cpus).copies for cpus in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 16]
+
+
+def test_aggregates_are_per_cpu_and_do_not_overlap() -> None:
+    program = checked(a=Count(), b=Hist(0), c=Count())
+    layout = Layout.plan(program, 4)
+    places = sorted((layout.slots[name], FLAG + info.value.size) for name, info in program.maps.items())
+    for (start, size), (following, _) in pairwise(places):
+        assert start + size <= following
+    layout.finish(Module(None, "GPL"))
+    assert layout.stride % CACHE_LINE == 0
+    assert layout.stride >= places[-1][0] + places[-1][1]
+    assert layout.total == 4 * layout.stride
+    slot = layout.slot(program.maps["@b"])
+    assert slot is not None
+    assert (slot.copies, slot.stride) == (4, layout.stride)
+
+
+def test_scalars_are_shared_and_on_lines_of_their_own() -> None:
+    program = checked(x=INT64, y=String(100))
+    layout = Layout.plan(program, 4)
+    assert layout.slots["@x"] % CACHE_LINE == 0
+    assert layout.slots["@y"] % CACHE_LINE == 0
+    assert layout.slots["@x"] != layout.slots["@y"]
+    slot = layout.slot(program.maps["@x"])
+    assert slot is not None
+    assert slot.copies == 1
+
+
+def test_preemptible_programs_have_several_copies_of_their_area() -> None:
+    plain, claimed = Layout(2), Layout(2)
+    plain.area("guarded", 1024)
+    claimed.area("user", 1024)
+    for layout in (plain, claimed):
+        layout.finish(Module(None, "GPL"))
+    assert plain.stride >= 1024
+    assert claimed.stride >= CLAIM + COPIES * 1024
+
+
+def test_counters_come_behind_the_slots_in_the_order_of_use() -> None:
+    layout = Layout.plan(checked(a=Count()), 2)
+    assert [layout.counter(*key) for key in (("map_full", 0), ("lost", 3), ("map_full", 0))] == [0, 8, 0]
+    layout.finish(Module(None, "GPL"))
+    counters = layout.manifest_counters()
+    assert counters.names == (("map_full", 0), ("lost", 3))
+    assert counters.offset >= layout.slots["@a"] + FLAG + 8
+
+
+def test_a_place_where_a_helper_fails_has_one_counter() -> None:
+    layout = Layout.plan(checked(), 2)
+    places = [Location("stdin", 1, column) for column in (1, 5, 1)]
+    assert [layout.site("bpf_probe_read_user", place) for place in places] == [0, 1, 0]
+    assert [site.location for site in layout.manifest_counters().sites] == places[:2]

@@ -1,0 +1,77 @@
+"""Tests of what messages show of the script."""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import Diagnostics, bytes_shown, counted, render_all
+from pytrace.core.source import Source, Span
+
+
+def rendered(text: str, start: int, end: int) -> list[str]:
+    diagnostics = Diagnostics()
+    diagnostics.error("wrong", Span(Source("x.bt", text), start, end))
+    return render_all(diagnostics.items).splitlines()
+
+
+def test_what_is_meant_is_underlined() -> None:
+    assert rendered("begin\n\t{ bad }", 9, 12) == ["x.bt:2:4-7: ERROR: wrong", "    { bad }", "      ~~~"]
+
+
+def test_of_a_long_line_the_part_that_is_meant_is_shown() -> None:
+    for front, behind in ((100_000, 100_000), (0, 100_000), (100_000, 0), (450, 60)):
+        text = "a" * front + "bad" + "c" * behind
+        place, line, underline = rendered(text, front, front + 3)
+        assert place == f"x.bt:1:{front + 1}-{front + 4}: ERROR: wrong"
+        assert len(line) <= 506
+        assert line[underline.index("~") : len(underline)] == "bad"
+        assert line.startswith("...") == (front > 400)
+        assert line.endswith("...") == (behind > 400)
+
+
+def test_a_long_line_that_is_meant_as_a_whole() -> None:
+    _, line, underline = rendered("a" * 10_000, 0, 10_000)
+    assert line == "a" * 500 + "..."
+    assert underline == "~" * 500
+
+
+def test_of_many_lines_the_first_and_last_are_shown() -> None:
+    lines = [str(number) for number in range(1, 1001)]
+    text = "\n".join(lines)
+    place, *shown = rendered(text, 0, len(text))
+    assert place == "x.bt:1-1000: ERROR: wrong"
+    assert shown == [*lines[:10], "...", *lines[-10:]]
+    text = "\n".join(lines[:20])
+    assert rendered(text, 0, len(text))[1:] == lines[:20]
+
+
+def test_order_of_messages() -> None:
+    diagnostics, place = Diagnostics(), Span(Source("x.bt", "begin"), 0, 5)
+    diagnostics.note("a note", place)
+    diagnostics.warn("a warning", place)
+    diagnostics.error("an error", place)
+    diagnostics.warn("a cause", place, cause=True)
+    heads = [line for line in render_all(diagnostics.items).splitlines() if line.startswith("x.bt")]
+    assert [line.split(": ", 2)[1:] for line in heads] == [
+        ["WARNING", "a cause"], ["ERROR", "an error"], ["WARNING", "a warning"], ["NOTE", "a note"],
+    ]  # fmt: skip
+    assert [item.message for item in diagnostics.warnings] == ["a warning", "a cause"]
+
+
+def test_counted() -> None:
+    assert [counted(number, "argument") for number in (0, 1, 2)] == ["0 arguments", "1 argument", "2 arguments"]
+
+
+def test_bytes_that_are_no_utf8_are_told_as_bytes() -> None:
+    name = b"kpr\xffobe".decode("utf-8", "surrogateescape")
+    diagnostics = Diagnostics()
+    diagnostics.error(f"there is no provider {name!r}", Span(Source("x.bt", "abc"), 0, 3), hints=[f"not {name!r}"])
+    shown = render_all(diagnostics.items)
+    assert "there is no provider 'kpr\\xffobe'" in shown
+    assert "HINT: not 'kpr\\xffobe'" in shown
+    assert bytes_shown(repr("typed as \\udcff")) == repr("typed as \\udcff")
+
+
+def test_equal_messages_are_kept_once_in_order() -> None:
+    diagnostics, source = Diagnostics(), Source("x.bt", "abc")
+    for number in (0, 1, 0, 2, 1):
+        diagnostics.warn("same", Span(source, number, 3))
+    assert [item.span.start for item in diagnostics.items] == [0, 1, 2]

@@ -1,0 +1,122 @@
+"""Tests of value types: layout and the serialisable form."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrace.core import types
+from pytrace.core.types import (
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT64,
+    AddressSpace,
+    Array,
+    Buffer,
+    Enum,
+    Field,
+    Hist,
+    Int,
+    LHist,
+    Pointer,
+    Record,
+    Stack,
+    StackMode,
+    String,
+    Struct,
+    TSeries,
+    Tuple,
+    from_data,
+    parts,
+    to_data,
+)
+
+SAMPLES: dict[str, types.Type] = {
+    "void": types.VOID,
+    "bool": types.BOOL,
+    "int": Int(2, False),
+    "enum": Enum("e", 4, False, (("A", 0), ("B", 7))),
+    "pointer": Pointer(types.VOID, AddressSpace.USER),
+    "string": String(16),
+    "buffer": Buffer(9),
+    "array": Array(UINT16, 3),
+    "tuple": Tuple((INT8, String(3), Tuple((INT64,)))),
+    "record": Record(("a", "b"), (INT32, UINT8)),
+    "struct": Struct("struct", "s", 8, (Field("x", INT32, 0), Field("f", UINT8, 4, 3, 5))),
+    "stack": Stack(True, 5, StackMode.PERF),
+    "ksym_t": types.KSym(),
+    "usym_t": types.USym(),
+    "inet": types.Inet(),
+    "macaddr_t": types.Mac(),
+    "timestamp": types.Timestamp(),
+    "username": types.Username(),
+    "cgroup_path_t": types.CgroupPath(),
+    "count": types.Count(),
+    "sum": types.Sum(False),
+    "avg": types.Avg(),
+    "stats": types.Stats(),
+    "min": types.Min(),
+    "max": types.Max(False),
+    "hist": Hist(3),
+    "lhist": LHist(0, 100, 10),
+    "tseries": TSeries(1000, 5, "avg", False),
+}
+
+
+def test_every_type_has_a_sample() -> None:
+    assert set(SAMPLES) == {kind.tag for kind in types.ALL}
+
+
+@pytest.mark.parametrize("tag", SAMPLES)
+def test_serialised_form_round_trips(tag: str) -> None:
+    kind = SAMPLES[tag]
+    again = from_data(json.loads(json.dumps(to_data(kind))))
+    assert to_data(again) == to_data(kind)
+    assert (again.size, again.align) == (kind.size, kind.align)
+    assert kind.size % kind.align == 0 or tag == "buffer"
+
+
+def test_tuples_are_laid_out_like_c_structs() -> None:
+    kind = Tuple((INT8, INT64, UINT16, String(3)))
+    assert kind.offsets == (0, 8, 16, 18)
+    assert (kind.size, kind.align) == (24, 8)
+
+
+def test_ranges_of_integers() -> None:
+    assert (INT8.low, INT8.high) == (-128, 127)
+    assert (UINT64.low, UINT64.high) == (0, 2**64 - 1)
+
+
+def test_members_of_anonymous_members_are_found_with_their_offset() -> None:
+    inner = Struct("union", "", 8, (Field("u", INT32, 0), Field("v", INT64, 0)), origin="1")
+    outer = Struct("struct", "o", 16, (Field("a", INT64, 0), Field("", inner, 8)))
+    found = outer.find("v")
+    assert found is not None
+    assert (found.offset, found.type) == (8, INT64)
+    assert outer.find("w") is None
+    assert list(outer.names()) == ["a", "u", "v"]
+
+
+def test_structs_load_their_fields_once_and_may_refer_to_themselves() -> None:
+    calls = []
+
+    def load() -> tuple[Field, ...]:
+        calls.append(1)
+        return (Field("next", Pointer(node), 0),)
+
+    node = Struct("struct", "node", 8, load)
+    assert calls == []
+    assert node.fields[0].type == Pointer(node)
+    assert node.align == 8
+    assert calls == [1]
+    assert list(parts([Array(node, 2)])) == [Array(node, 2), node, Pointer(node)]
+
+
+def test_bucket_counts_match_the_reference() -> None:
+    assert Hist(0).buckets == 66
+    assert Hist(5).buckets == ((65 - 5) << 5) + 1
+    assert LHist(0, 10, 2).buckets == 7

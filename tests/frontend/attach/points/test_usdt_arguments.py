@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.frontend.ast.typed_program import RegisterLocation as At
+from pytrace.frontend.attach.points.usdt_arguments import BadArgumentError, locations
+
+
+def symbol(name: str) -> int | None:
+    return {"counter": 0x4000}.get(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("-4@%edi", At("di", size=4, signed=True)),
+        ("8@%r12", At("r12")),
+        ("1@%al", At("ax", size=1)),
+        ("2@%r9w", At("r9", size=2)),
+        ("1@%sil", At("si", size=1)),
+        ("8@-24(%rbp)", At("bp", -24, True)),
+        ("-4@0x10(%rsp)", At("sp", 16, True, 4, True)),
+        ("8@(%rax)", At("ax", 0, True)),
+        ("4@$5", At("", 5, size=4)),
+        ("-8@$-1", At("", -1, signed=True)),
+        ("8@(%rax,%rbx,8)", At("ax", 0, True, index="bx", scale=8)),
+        ("4@-4(%rdi,%rcx)", At("di", -4, True, 4, index="cx", scale=1)),
+        ("4@8(,%rcx,4)", At("", 8, True, 4, index="cx", scale=4)),
+        ("-4@4+counter(%rip)", At("ip", 0x4004 - 0x1000, True, 4, True)),
+        ("-4@counter(%rip)", At("ip", 0x3000, True, 4, True)),
+        ("-4@counter+8(%rip)", At("ip", 0x3008, True, 4, True)),
+        ("8@16(%rip)", At("ip", 16, True)),
+        ("%rdi", At("di")),
+        ("-8f@%rdx", At("dx", signed=True)),
+    ],
+)
+def test_x86(text: str, place: At) -> None:
+    assert locations(text, "x86_64", symbol, 0x1000) == (place,)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("4@x0", At("r0", size=4)),
+        ("-4@w3", At("r3", size=4, signed=True)),
+        ("8@sp", At("sp")),
+        ("8@[sp]", At("sp", 0, True)),
+        ("8@[sp, 16]", At("sp", 16, True)),
+        ("-4@[x29, #-20]", At("r29", -20, True, 4, True)),
+        ("8@[x1, x2]", At("r1", 0, True, index="r2")),
+        ("4@[x1, x2, lsl 2]", At("r1", 0, True, 4, index="r2", scale=4)),
+        ("4@5", At("", 5, size=4)),
+        ("8@xzr", At("", 0)),
+    ],
+)
+def test_arm64(text: str, place: At) -> None:
+    assert locations(text, "aarch64", symbol) == (place,)
+
+
+def test_several() -> None:
+    assert locations("-4@%edi 8@8(%rsp) 4@$1", "x86_64", symbol) == (
+        At("di", size=4, signed=True),
+        At("sp", 8, True),
+        At("", 1, size=4),
+    )
+    assert len(locations("4@[sp, 12] 8@x1", "aarch64", symbol)) == 2
+    assert locations("", "x86_64", symbol) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        ("4@%xmm0", "x86_64"),
+        ("4@wat", "x86_64"),
+        ("3@%edi", "x86_64"),
+        ("x@%edi", "x86_64"),
+        ("4@nothing(%rip)", "x86_64"),
+        ("4@[q1]", "aarch64"),
+        ("4@x99", "aarch64"),
+        ("4@r0", "vax"),
+    ],
+)
+def test_not_understood(text: str, machine: str) -> None:
+    with pytest.raises(BadArgumentError):
+        locations(text, machine, symbol)
+
+
+def test_only_wanted_arguments_must_be_understood() -> None:
+    text = "4@%edi 8f@%xmm0 8@%rsi"
+    found = locations(text, "x86_64", symbol, wanted=(0, 2))
+    assert [item.register for item in found] == ["di", "", "si"]
+    with pytest.raises(BadArgumentError, match="xmm0"):
+        locations(text, "x86_64", symbol, wanted=(1,))

@@ -1,0 +1,284 @@
+"""kprobe, kretprobe, fentry, fexit, tracepoint, rawtracepoint, iter."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.kernel_info import KernelFunction
+from pytrace.core.types import INT32, INT64, AddressSpace, Pointer, String
+from pytrace.frontend.ast.typed_program import Argument, ContextField, DataLoc, ReturnValue, Slot
+from tests.frontend.expanding import Expanded
+from tests.support.facts import FEATURES, TASK, RecordedKernel
+
+MULTI = RecordedKernel(features=FEATURES | {"kprobe_multi"})
+
+
+def test_kprobe_details() -> None:
+    unit = Expanded("kprobe:vfs_read { }").unit
+    (target,) = unit.targets
+    assert (target.probe, target.details) == ("kprobe:vfs_read", {"function": "vfs_read", "module": "", "offset": 0})
+    assert unit.multi == ""
+
+
+def test_kprobe_of_a_module() -> None:
+    (target,) = Expanded("kprobe:mod_a:helper { }").unit.targets
+    assert target.probe == "kprobe:mod_a:helper"
+    assert target.details["module"] == "mod_a"
+    (target,) = Expanded("kprobe:vmlinux:vfs_read { }").unit.targets
+    assert target.details["module"] == ""
+
+
+def test_function_of_several_modules_must_be_told_apart() -> None:
+    found = Expanded("kprobe:helper { }")
+    assert "mod_a, mod_b" in found.errors[0]
+    assert "kprobe:mod_a:helper" in found.hints[0]
+
+
+def test_module_must_be_loaded() -> None:
+    found = Expanded("kprobe:mod_c:helper { }")
+    assert "not loaded" in found.errors[0]
+    assert "mod_" in found.hints[0]
+
+
+def test_kprobe_offsets() -> None:
+    (target,) = Expanded("kprobe:vfs_read+0x10 { }").unit.targets
+    assert (target.probe, target.details["offset"]) == ("kprobe:vfs_read+16", 16)
+    assert "128 bytes" in Expanded("kprobe:vfs_read+4096 { }").errors[0]
+    assert not Expanded("kprobe:vfs_read+4096 { }", unsafe=True).errors
+    assert "no offset" in Expanded("kretprobe:vfs_read+4 { }").errors[0]
+    assert "number" in Expanded("kprobe:vfs_read+x { }").errors[0]
+
+
+def test_kprobe_addresses_are_unsafe() -> None:
+    found = Expanded("kprobe:0xffffffff81000000 { }")
+    assert "--unsafe" in found.hints[0]
+    (target,) = Expanded("kprobe:0xffffffff81000000 { }", unsafe=True).unit.targets
+    assert target.details == {"address": 0xFFFFFFFF81000000}
+
+
+def test_misspelt_function_suggests() -> None:
+    found = Expanded("kprobe:vfs_raed { }")
+    assert "kprobe:vfs_read" in found.hints[0]
+
+
+def test_untraceable_function_says_why() -> None:
+    found = Expanded("kprobe:preempt_schedule { }")
+    assert "notrace" in found.errors[0]
+    assert Expanded("kprobe:preempt_schedule { }", unsafe=True).names == ["kprobe:preempt_schedule"]
+
+
+def test_wildcards_leave_out_split_functions() -> None:
+    assert Expanded("kprobe:vfs_* { }").names == ["kprobe:vfs_read", "kprobe:vfs_write", "kprobe:vfs_open"]
+    assert Expanded("kprobe:vfs_open.part.0 { }").names == ["kprobe:vfs_open.part.0"]
+
+
+def test_kprobe_multi_where_the_kernel_has_it() -> None:
+    assert Expanded("kprobe:vfs_* { }", MULTI).unit.multi == "kprobe_multi"
+    assert Expanded("kprobe:vfs_* { }", MULTI, disabled=frozenset({"kprobe_multi"})).unit.multi == ""
+    assert Expanded("kprobe:vfs_read { }", MULTI).unit.multi == ""
+    assert Expanded("kprobe:vfs_* { }").unit.multi == ""
+
+
+def test_offsets_do_not_keep_others_from_a_multi_link() -> None:
+    found = Expanded("kprobe:vfs_*, kprobe:do_exit+4 { }", MULTI)
+    assert [unit.multi for unit in found.units] == ["kprobe_multi", ""]
+
+
+def test_kernel_without_kprobes_says_so() -> None:
+    found = Expanded("kprobe:vfs_read { }", RecordedKernel(features=frozenset({"fentry"})))
+    assert "CONFIG_KPROBE" in found.errors[0]
+    assert "fentry:vfs_read" in found.hints[0]
+    found = Expanded("kprobe:do_sys_openat { }", RecordedKernel(features=frozenset()))
+    assert any("tracepoint" in hint for hint in found.hints)
+    assert any("syscalls:sys_enter_openat" in hint for hint in found.hints)
+
+
+@pytest.mark.parametrize("text", ["kprobe", "kprobe:", "kprobe:a:b:c", "kretprobe:a:"])
+def test_kprobe_shapes(text: str) -> None:
+    assert "form" in Expanded(f"{text} {{ }}").errors[0]
+
+
+def test_kprobe_arguments_come_from_btf() -> None:
+    context = Expanded("kprobe:vfs_read { print(args.count) }").unit.context
+    assert [(item.name, item.place) for item in context.arguments] == [("file", Argument(0)), ("count", Argument(1))]
+    first = context.arguments[0].type
+    assert isinstance(first, Pointer)
+    assert first.space is AddressSpace.KERNEL
+    assert context.args_type is not None
+
+
+def test_kprobe_has_no_args_inside_a_function_or_without_btf() -> None:
+    assert Expanded("kprobe:vfs_read+4 { print(args.count) }").unit.context.args_type is None
+    assert (
+        Expanded("kprobe:vfs_read { print(args.count) }", RecordedKernel(prototypes=())).unit.context.args_type is None
+    )
+
+
+def test_kretprobe_returns_typed_numbers() -> None:
+    result = Expanded("kretprobe:vfs_read { print(retval) }").unit.context.result
+    assert result is not None
+    assert (result.type, result.place) == (INT64, ReturnValue())
+    kernel = RecordedKernel(prototypes=(), traceable=(KernelFunction("vfs_read"),))
+    assert Expanded("kretprobe:vfs_read { print(retval) }", kernel).unit.context.result is None
+
+
+# ---- fentry, fexit
+
+
+def test_fentry_details_and_context() -> None:
+    unit = Expanded("fentry:vfs_read { print(args.file) }").unit
+    (target,) = unit.targets
+    assert (target.probe, target.details) == (
+        "fentry:vmlinux:vfs_read",
+        {"function": "vfs_read", "module": "vmlinux"},
+    )
+    assert [item.place for item in unit.context.arguments] == [Slot(0), Slot(1)]
+    file = unit.context.arguments[0].type
+    assert isinstance(file, Pointer)
+    assert file.trusted
+    assert unit.context.slots == 2
+    assert unit.context.result is None
+
+
+def test_fexit_result_is_behind_the_arguments() -> None:
+    result = Expanded("fexit:vfs_read { print(retval) }").unit.context.result
+    assert result is not None
+    assert (result.type, result.place) == (INT64, Slot(2))
+
+
+def test_fentry_of_several_modules() -> None:
+    assert "fentry:mod_a:helper" in Expanded("fentry:helper { }").hints[0]
+    assert Expanded("fentry:mod_b:helper { }").names == ["fentry:mod_b:helper"]
+    assert Expanded("fentry:*:helper { }").names == ["fentry:mod_a:helper", "fentry:mod_b:helper"]
+
+
+def test_fentry_that_cannot_be() -> None:
+    assert "no kernel function" in Expanded("fentry:vfs_raed { }").errors[0]
+    assert "CONFIG_DEBUG_INFO_BTF" in Expanded("fentry:vfs_read { }", RecordedKernel(has_btf=False)).errors[0]
+    found = Expanded("fentry:vfs_read { }", RecordedKernel(features=frozenset({"kprobe"})))
+    assert "kprobe:vfs_read" in found.hints[0]
+
+
+def test_fentry_of_bpf_programs() -> None:
+    kernel = RecordedKernel(programs=[(12, "count_calls"), (13, "count_calls"), (14, "other")])
+    assert Expanded("fentry:bpf:count_calls { }", kernel).names == [
+        "fentry:bpf:12:count_calls",
+        "fentry:bpf:13:count_calls",
+    ]
+    (target,) = Expanded("fentry:bpf:13:count_calls { }", kernel).unit.targets
+    assert target.details == {"program_id": 13, "function": "count_calls"}
+    (target,) = Expanded("fentry:bpf:*:other { }", kernel).unit.targets
+    assert target.details == {"program_id": 14, "function": "other", "by_pattern": True}
+    assert "fentry:bpf:other" in Expanded("fentry:bpf:othr { }", kernel).hints[0]
+    assert "number" in Expanded("fentry:bpf:x1:other { }", kernel).errors[0]
+
+
+def test_fentry_warns_where_bpf_itself_runs() -> None:
+    from tests.support.facts import function
+
+    kernel = RecordedKernel(
+        prototypes=(function("_raw_spin_lock", ("lock", INT64)),), traceable=(KernelFunction("_raw_spin_lock"),)
+    )
+    assert "BPF itself" in Expanded("fentry:_raw_spin_lock { }", kernel).warnings[0]
+
+
+# ---- tracepoint, rawtracepoint
+
+
+def test_tracepoint_context() -> None:
+    context = Expanded("tracepoint:sched:sched_switch { print(args.prev_pid) }").unit.context
+    assert [(item.name, item.type, item.place) for item in context.arguments] == [
+        ("prev_comm", String(16), ContextField(8)),
+        ("prev_pid", INT32, ContextField(24)),
+    ]
+
+
+def test_tracepoint_strings_of_any_length() -> None:
+    context = Expanded("tracepoint:sched:sched_process_exec { print(args.filename) }").unit.context
+    assert (context.arguments[0].type, context.arguments[0].place) == (String(1024), DataLoc(8))
+
+
+def test_tracepoint_pattern_alone_means_any_category() -> None:
+    assert len(Expanded("tracepoint:sched_wakeup* { }").names) == 2
+
+
+def test_tracepoint_suggestions() -> None:
+    assert "tracepoint:sched:sched_switch" in Expanded("tracepoint:sched:sched_swtich { }").hints[0]
+    assert "tracepoint:sched:sched_switch" in Expanded("tracepoint:shed:sched_switch { }").hints[0]
+    assert "tracepoint:sched:sched_switch" in Expanded("tracepoint:sched_switch { }").hints[0]
+    assert "tracefs" in Expanded("tracepoint:a:b { }", RecordedKernel(events={})).hints[0]
+
+
+def test_raw_tracepoint() -> None:
+    unit = Expanded("rt:sched_switch { print(args.prev.comm) }").unit
+    assert unit.targets[0].probe == "rawtracepoint:vmlinux:sched_switch"
+    assert unit.targets[0].details == {"event": "sched_switch", "module": "vmlinux"}
+    previous = unit.context.argument("prev")
+    assert previous is not None
+    assert (previous.type, previous.place) == (Pointer(TASK, AddressSpace.KERNEL, trusted=True), Slot(1))
+
+
+def test_raw_tracepoint_arguments_that_may_be_null_are_not_trusted() -> None:
+    item = Expanded("rawtracepoint:vmlinux:kfree_skb { }").unit.context.argument("skb")
+    assert item is not None
+    assert isinstance(item.type, Pointer)
+    assert not item.type.trusted
+
+
+def test_raw_tracepoint_errors() -> None:
+    assert "rawtracepoint:sched_switch" in Expanded("rawtracepoint:sched_swtich { }").hints[0]
+    assert "in module nomod" in Expanded("rawtracepoint:nomod:sched_switch { }").errors[0]
+    assert "BTF" in Expanded("rawtracepoint:sched_switch { }", RecordedKernel(has_btf=False)).errors[0]
+
+
+# ---- iter
+
+
+def test_iterator() -> None:
+    unit = Expanded("iter:task { }").unit
+    assert unit.targets[0].details == {"iterator": "task", "pin": ""}
+    assert str(unit.context.ctx_type) == "struct bpf_iter__task *"
+
+
+@pytest.mark.parametrize(("pin", "path"), [("list", "/sys/fs/bpf/list"), ("/sys/fs/bpf/x/y", "/sys/fs/bpf/x/y")])
+def test_iterator_pins(pin: str, path: str) -> None:
+    assert Expanded(f"iter:task:{pin} {{ }}").unit.targets[0].details["pin"] == path
+
+
+def test_iterator_errors() -> None:
+    assert "iter:task" in Expanded("iter:tsk { }").hints[0]
+    assert "pattern" in Expanded("iter:* { }").errors[0]
+    assert "alone" in Expanded("iter:task, begin { }").errors[0]
+    assert "alone" in Expanded("iter:task, iter:task { }").errors[0]
+
+
+# ---- modules that are not loaded
+
+
+def test_functions_of_modules_that_are_not_loaded() -> None:
+    for kind in ("kprobe", "kretprobe", "fentry", "fexit"):
+        found = Expanded(f"{kind}:ext9_file_open {{ }}")
+        assert "the kernel has no symbol of that name" in found.errors[0]
+        assert found.hints == ["it may be in module ext9, which is not loaded (modprobe ext9)"]
+        assert Expanded(f"{kind}:ext9_* {{ }}").hints == found.hints
+
+
+def test_modules_that_are_not_loaded() -> None:
+    found = Expanded("kprobe:ext9:ext9_open { }")
+    assert (found.errors, found.hints) == (["kernel module 'ext9' is not loaded"], ["modprobe ext9 loads it"])
+    assert "built into it" in Expanded("kprobe:compiled:open { }").errors[0]
+    assert "none of that name is installed" in Expanded("fentry:mod_c:open { }").errors[0]
+    assert Expanded("kprobe:mod_a:vfs_raed { }").errors == ["module mod_a has no function 'vfs_raed'"]
+
+
+def test_variables_are_no_functions() -> None:
+    kernel = RecordedKernel(reasons={"jiffies": "variable"})
+    for kind in ("kprobe", "fentry"):
+        assert Expanded(f"{kind}:jiffies {{ }}", kernel).errors == [
+            "'jiffies' is a variable of the kernel and no function"
+        ]
+
+
+def test_fentry_says_why_a_function_without_type_cannot_be_traced() -> None:
+    kernel = RecordedKernel(reasons={"do_exit_early": "blacklisted"})
+    assert "blacklist" in Expanded("fentry:do_exit_early { }", kernel).errors[0]

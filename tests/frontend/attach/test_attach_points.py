@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import Config
+from pytrace.core.probes import PROBE_KINDS
+from pytrace.frontend.ast import visitor
+from pytrace.frontend.attach import attach_points
+from pytrace.frontend.attach.providers.table import PROVIDERS
+from tests.frontend.expanding import Expanded
+from tests.support.facts import RecordedKernel
+
+
+def test_every_kind_has_a_provider() -> None:
+    assert set(PROVIDERS) == {row.name for row in PROBE_KINDS}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("BEGIN", "begin"),
+        ("End", "end"),
+        ("I:s:1", "interval"),
+        ("KPROBE:vfs_read", "kprobe"),
+        ("kfunc:vfs_read", "fentry"),
+        ("kretfunc:vfs_read", "fexit"),
+        ("U:/bin/app:one:start", "usdt"),
+        ("u:/bin/app:main", "uprobe"),
+    ],
+)
+def test_names_and_short_names(text: str, kind: str) -> None:
+    assert Expanded(f"{text} {{ }}").unit.kind.name == kind
+
+
+def test_several_attach_points_of_one_kind_share_a_unit() -> None:
+    unit = Expanded("interval:s:1, interval:ms:10, { }").unit
+    assert [target.probe for target in unit.targets] == ["interval:s:1", "interval:ms:10"]
+    assert [target.cookie for target in unit.targets] == [0, 1]
+
+
+def test_kinds_have_their_own_units_and_bodies() -> None:
+    found = Expanded("begin, end { print(1) }")
+    first, second = found.units
+    assert [first.index, second.index] == [0, 0]
+    assert first.symbol != second.symbol
+    assert first.body is not second.body
+    assert visitor.same(first.body, second.body)
+    assert not set(visitor.walk(first.body)) & set(visitor.walk(second.body))
+
+
+def test_blocks_are_counted_in_source_order() -> None:
+    assert [unit.index for unit in Expanded("begin { } begin { } end { }").units] == [0, 1, 2]
+
+
+def test_predicate_becomes_an_if() -> None:
+    from pytrace.frontend.ast import nodes
+
+    unit = Expanded("begin /pid == 1/ { print(1) }").unit
+    (statement,) = unit.body.statements
+    assert isinstance(statement, nodes.ExprStmt)
+    assert isinstance(statement.value, nodes.If)
+    assert isinstance(statement.value.condition, nodes.Binary)
+    assert statement.value.other is None
+
+
+def test_unknown_providers_suggest() -> None:
+    found = Expanded("intervl:s:1 { }")
+    assert found.places == ["intervl"]
+    assert "'interval'" in found.hints[0]
+
+
+def test_unknown_name_alone_explains_the_form() -> None:
+    found = Expanded("vfs_read { }")
+    assert "kprobe:vfs_read" in found.hints[0]
+
+
+def test_removed_provider() -> None:
+    assert "watchpoint:ADDRESS:LENGTH:MODE" in Expanded("asyncwatchpoint:0x10:8:w { }").errors[0]
+
+
+def test_parameters_in_attach_points() -> None:
+    found = Expanded("tracepoint:$1:$2 { }", positional=("sched", "sched_switch"))
+    assert found.names == ["tracepoint:sched:sched_switch"]
+
+
+def test_parameter_without_value() -> None:
+    found = Expanded("tracepoint:$1:$2 { }", positional=("sched",))
+    assert found.places == ["$2"]
+    assert "1 parameter" in found.hints[0]
+
+
+def test_dollar_needs_a_number() -> None:
+    assert Expanded("uprobe:/bin/app:a$b { }").places == ["$"]
+
+
+def test_quotes_take_anything() -> None:
+    kernel = RecordedKernel(files={'/bin/a:b"c': ["/bin/app"]})
+    assert Expanded(r'uprobe:"/bin/a:b\"c":main { }', kernel).names == ["uprobe:/bin/app:main"]
+
+
+# ---- patterns as provider
+
+
+def test_pattern_as_provider_goes_over_the_kernel_kinds() -> None:
+    found = Expanded("*:sched_switch { }")
+    assert not found.errors
+    assert found.names == ["rawtracepoint:vmlinux:sched_switch"]
+
+
+def test_pattern_as_provider_with_two_parts() -> None:
+    assert Expanded("*:sched:sched_switch { }").names == ["tracepoint:sched:sched_switch"]
+
+
+def test_pattern_as_provider_with_a_path_means_user_kinds() -> None:
+    assert set(Expanded("*:/bin/app:main { }").names) == {"uprobe:/bin/app:main", "uretprobe:/bin/app:main"}
+
+
+def test_pattern_as_provider_with_nothing_found() -> None:
+    assert "nothing matches" in Expanded("k*:no_such_function { }").errors[0]
+
+
+# ---- missing probes, limits, filters
+
+
+def test_missing_probes_error_warn_ignore() -> None:
+    text = "tracepoint:sched:nope, tracepoint:sched:sched_switch { }"
+    found = Expanded(text)
+    assert len(found.errors) == 1
+    found = Expanded(text, config=Config(missing_probes="warn"))
+    assert not found.errors
+    assert len(found.warnings) == 1
+    assert found.names == ["tracepoint:sched:sched_switch"]
+    found = Expanded(text, config=Config(missing_probes="ignore"))
+    assert not found.errors
+    assert not found.warnings
+
+
+EMPTY_PATTERNS = [
+    "kprobe:nonsense*", "kretprobe:nonsense*", "kprobe:nosuchmodule:nonsense*", "kprobe:*:nonsense", "fentry:nonsense*",
+    "fexit:*:nonsense", "fentry:bpf:nonsense*", "tracepoint:nonsense*:*", "tracepoint:sched:nonsense*",
+    "rawtracepoint:nonsense*", "rawtracepoint:non*:sched_switch", "uprobe:/bin/app:nonsense*",
+    "uprobe:/nonsense/*:main", "uprobe:/bin/app:cpp:nonsense*", "usdt:/bin/app:nonsense*", "usdt:/bin/app:non*:start",
+    "*:nonsense*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", EMPTY_PATTERNS)
+def test_empty_patterns_beside_another_attach_point(pattern: str) -> None:
+    for text in (f"{pattern}, interval:s:1 {{ }}", f"interval:s:1, {pattern}, {pattern} {{ }}"):
+        found = Expanded(text)
+        assert (found.names, found.diagnostics.items) == (["interval:s:1"], [])
+        (note, *_) = Expanded(text, verbose=True).diagnostics.notes
+        assert note.span.text in pattern
+
+
+@pytest.mark.parametrize("pattern", EMPTY_PATTERNS)
+def test_empty_patterns_alone(pattern: str) -> None:
+    text = f"{pattern}, tracepoint:nonsense*:* {{ }} interval:s:1 {{ }}"
+    found = Expanded(text)
+    first, second = found.diagnostics.errors
+    assert first.span.text in pattern
+    assert second.span.text == "tracepoint:nonsense*:*"
+    found = Expanded(text, config=Config(missing_probes="warn"))
+    assert (found.names, len(found.warnings), found.errors) == (["interval:s:1"], 2, [])
+    found = Expanded(text, config=Config(missing_probes="ignore"))
+    assert (found.names, found.diagnostics.items) == (["interval:s:1"], [])
+
+
+def test_empty_patterns_do_not_hide_what_is_missing_beside_them() -> None:
+    found = Expanded("kprobe:nonsense*, kprobe:vfs_nosuch, interval:s:1 { }")
+    assert [item.span.text for item in found.diagnostics.errors] == ["kprobe:vfs_nosuch"]
+    found = Expanded("kprobe:nonsense*, interval:s:1 { }", RecordedKernel(features=frozenset()))
+    assert "not possible" in found.errors[0]
+
+
+def test_the_other_attach_point_stands_in_the_same_block() -> None:
+    assert Expanded("kprobe:nonsense* { } interval:s:1 { }").errors
+
+
+def test_all_missing_is_an_error_even_when_ignored() -> None:
+    assert Expanded("tracepoint:sched:nope { }", config=Config(missing_probes="ignore")).errors == [
+        "there are no probes to attach"
+    ]
+
+
+def test_limits_name_the_key() -> None:
+    found = Expanded("tracepoint:sched:* { }", config=Config(max_probes=2))
+    assert "limit is 2" in found.errors[0]
+    assert "max_probes" in found.hints[0]
+    found = Expanded("begin { } begin { } end { }", config=Config(max_bpf_progs=2))
+    assert "max_bpf_progs" in found.hints[0]
+
+
+def test_probe_filter_keeps_begin_and_end() -> None:
+    found = Expanded("begin { } tracepoint:sched:* { } end { }", probe_filter="wakeup$")
+    assert found.names == ["begin", "tracepoint:sched:sched_wakeup", "end"]
+
+
+def test_probe_filter_without_match() -> None:
+    assert "--probe-filter" in Expanded("begin { } tracepoint:sched:* { }", probe_filter="xyz").errors[0]
+
+
+def test_probe_filter_must_be_an_expression() -> None:
+    assert "regular expression" in Expanded("begin { }", probe_filter="(").errors[0]
+
+
+def test_test_probes_need_their_mode() -> None:
+    found = Expanded("test:a { }")
+    assert "--test" in found.hints[0]
+    assert Expanded("test:a { }", mode="test").names == ["test:a"]
+    assert Expanded("test:a { } bench:b { }", mode="bench").names == ["bench:b"]
+    assert Expanded("test:a { } begin { }").names == ["begin"]
+
+
+# ---- -p
+
+
+def test_pid_filter_of_injected_kinds() -> None:
+    assert Expanded("tracepoint:sched:sched_switch { }", pid=7).unit.pid_filter == 7
+    assert Expanded("interval:s:1 { }", pid=7).unit.pid_filter is None
+    assert Expanded("uprobe:/bin/app:main { }", pid=7).unit.pid_filter is None
+
+
+def test_one_injected_kind_filters_the_block() -> None:
+    found = Expanded("interval:s:1, tracepoint:sched:sched_switch { }", pid=7)
+    assert [unit.pid_filter for unit in found.units] == [7, 7]
+
+
+# ---- grouping
+
+
+def test_tracepoints_share_a_unit_when_args_is_not_used() -> None:
+    assert len(Expanded("tracepoint:*:* { @[probe] = count() }").unit.targets) == 5
+
+
+def test_tracepoints_share_a_unit_when_the_used_fields_lie_the_same() -> None:
+    found = Expanded("tracepoint:sched:sched_wakeup* { print(args.pid) }")
+    assert len(found.unit.targets) == 2
+
+
+def test_tracepoints_with_other_layouts_have_their_own_unit() -> None:
+    found = Expanded("tracepoint:sched:sched_* { print(args) }")
+    assert len(found.units) == 3
+    assert sorted(len(unit.targets) for unit in found.units) == [1, 1, 2]
+
+
+def test_without_cookies_probe_needs_a_unit_for_each() -> None:
+    kernel = RecordedKernel(features=frozenset({"tracepoint"}))
+    assert len(Expanded("tracepoint:sched:sched_wakeup* { print(probe) }", kernel).units) == 2
+    assert len(Expanded("tracepoint:sched:sched_wakeup* { print(1) }", kernel).units) == 1
+
+
+def test_overlapping_patterns_fire_once() -> None:
+    found = Expanded("tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup* { }")
+    assert found.names == ["tracepoint:sched:sched_wakeup", "tracepoint:sched:sched_wakeup_new"]
+
+
+def test_typed_kinds_have_a_unit_for_each_place() -> None:
+    assert len(Expanded("fentry:vfs_* { }").units) == 3
+
+
+# ---- listing
+
+
+def listed(pattern: str, **options: object) -> list[str]:
+    found = attach_points.match(pattern, CompileOptions(mode="list", **options), RecordedKernel())  # type: ignore[arg-type]
+    return [item.probe for item in found]
+
+
+def test_listing_by_provider() -> None:
+    assert listed("tracepoint:sched:*wakeup*") == ["tracepoint:sched:sched_wakeup", "tracepoint:sched:sched_wakeup_new"]
+    assert listed("t:*") == listed("tracepoint:*:*")
+    assert listed("software:cpu*") == ["software:cpu:", "software:cpu-clock:", "software:cpu-migrations:"]
+    assert listed("interval:*") == ["interval:hz:", "interval:us:", "interval:ms:", "interval:s:"]
+    assert listed("self:*") == ["self:signal:SIGUSR1"]
+    assert listed("iter") == ["iter:task"]
+
+
+def test_listing_of_one_part_goes_over_all_kernel_kinds() -> None:
+    assert listed("sched_switch") == ["tracepoint:sched:sched_switch", "rawtracepoint:vmlinux:sched_switch"]
+
+
+def test_listing_of_several_patterns() -> None:
+    assert listed("software:dummy,hardware:cyc*") == ["software:dummy:", "hardware:cycles:"]
+
+
+def test_listing_of_user_binaries() -> None:
+    assert listed("uprobe:/bin/app:work*") == ["uprobe:/bin/app:work", "uprobe:/bin/app:work_more"]
+    assert listed("usdt:/bin/app") == ["usdt:/bin/app:one:start", "usdt:/bin/app:one:stop", "usdt:/bin/app:two:stop"]
+
+
+def test_listing_finds_nothing_without_error() -> None:
+    assert listed("nonsense") == []
+    assert listed("tracepoint:nope:*") == []

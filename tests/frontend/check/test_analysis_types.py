@@ -1,0 +1,222 @@
+"""Types that inference finds, and what the tables for the code generator hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.types import BOOL, INT64, UINT64, Hist, LHist, Stack, StackMode, Stats, String, TSeries
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.visitor import walk
+from tests.support.front import analyse
+
+VARIABLES = [
+    ("$x = 1;", "int8"),
+    ("$x = 200;", "int16"),
+    ("$x = 3000000000;", "int64"),
+    ("$x = 18446744073709551615;", "uint64"),
+    ("$x = 1; $x = 70000;", "int32"),
+    ("$x = 1; $x = (uint8)200;", "uint8"),
+    ("$x = -1; $x = (uint8)200;", "int16"),
+    ("$x = (uint8)200; $x = -1;", "int16"),
+    ("$x = (uint16)1; $x = (int32)1000000;", "int32"),
+    ("$x = 0; $x = nsecs;", "uint64"),
+    ("$x = 0; $x++;", "int64"),
+    ("$x = (uint32)0; $x++;", "uint64"),
+    ("$x = 5; $x -= 1;", "int64"),
+    ("let $x: uint16; $x = 5; $x += 1;", "uint16"),
+    ("$x = 1 == 2;", "bool"),
+    ("$x = true; $x = 5;", "int8"),
+    ('$x = (1, "a"); $x = (1000, "abc");', "(int16,string[4])"),
+    ("$x = (a=1, b=2); $x = (b=300, a=3);", "(a=int8,b=int16)"),
+    ('$x = "a"; $x = comm;', "string[16]"),
+    ("$x = str(0);", "string[1024]"),
+    ("$x = str(0, 5);", "string[6]"),
+    ("$x = nsecs - elapsed;", "int64"),
+    ("$x = nsecs + 1;", "uint64"),
+    ("$x = nsecs / 1000;", "uint64"),
+    ("$x = ~5;", "uint64"),
+    ("$x = !5;", "bool"),
+    ("$x = curtask.comm;", "string[16]"),
+    ("$x = curtask.flag;", "uint32"),
+    ("$x = curtask.real_parent;", "struct task_struct *"),
+    ("$x = curtask.bits;", "uint64[4]"),
+    ("$x = (int8[])(uint32)5;", "int8[4]"),
+    ('$x = pton("::1");', "uint8[16]"),
+    ("$x = { let $y = 5; $y + 1 };", "int64"),
+    ("$x = nsecs > 5 ? 1 : 1000;", "int16"),
+    ("@m = count(); $x = @m;", "int64"),
+    ("@m[1] = sum(nsecs); $x = @m[1];", "uint64"),
+    ("$p = (int32 *)0; $x = $p + 1;", "int32 *"),
+    ("$p = (int32 *)0; $x = *$p;", "int32"),
+    ("$y = 5; $x = &$y;", "int8 *"),
+    ("$x = bswap((uint16)1);", "uint16"),
+    ("$x = kstack(3);", "kstack"),
+    ('$a = kaddr("vfs_read"); $x = *$a;', "uint64"),
+    ('$a = kaddr("vfs_read"); $x = *($a + 8);', "uint64"),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), VARIABLES)
+def test_variable(text: str, wanted: str) -> None:
+    program = analyse(f"begin {{ {text} print($x); }}").checked()
+    found = {info.name: str(info.type) for info in program.variables.values()}
+    assert found["x"] == wanted
+
+
+MAPS = [
+    ("@m = 5;", "None", "int8", "global"),
+    ("@m = count();", "None", "count_t", "global"),
+    ("@m[1] = 5;", "int8", "int8", "hash"),
+    ("@m[1] = 5; @m[1000] = nsecs;", "int16", "uint64", "hash"),
+    ("@m[comm, pid] = count();", "(string[16],uint32)", "count_t", "percpuhash"),
+    ("@m[(1, 2), 3] = 1;", "((int8,int8),int8)", "int8", "hash"),
+    ("@m[probe]++;", "string[6]", "int64", "hash"),
+    ("@m[kstack(3)] = count(); @m[kstack(5)] = count();", "kstack", "count_t", "percpuhash"),
+    ("@m = sum((uint8)1);", "None", "usum_t", "global"),
+    ("@m = sum((uint8)1); @m = sum(-1);", "None", "sum_t", "global"),
+    ('@m[1] = (1, "a");', "int8", "(int8,string[2])", "hash"),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "value", "kind"), MAPS)
+def test_map(text: str, key: str, value: str, kind: str) -> None:
+    info = analyse(f"begin {{ {text} }}").checked().maps["@m"]
+    assert (str(info.key), str(info.value), info.kind) == (key, value, kind)
+
+
+def test_types_come_from_later_uses() -> None:
+    program = analyse("begin { $x = @m; @m2 = $x; } end { @m = nsecs; }").checked()
+    assert program.maps["@m2"].value == UINT64
+
+
+def test_declared_maps() -> None:
+    maps = analyse("let @a = lruhash(7); begin { @a[1] = 2; @b[1] = 2; }").checked().maps
+    assert (maps["@a"].kind, maps["@a"].max_entries) == ("lruhash", 7)
+    assert maps["@b"].max_entries == 4096
+
+
+def test_aggregate_parameters() -> None:
+    maps = analyse('begin { @h = hist(1, 2); @l = lhist(1, 0, 10, 2); @t = tseries(1, 1s, 5, "max"); }').checked().maps
+    assert maps["@h"].value == Hist(2)
+    assert maps["@l"].value == LHist(0, 10, 2)
+    assert maps["@t"].value == TSeries(1_000_000_000, 5, "max")
+
+
+def test_stack_mode() -> None:
+    maps = analyse("begin { @a[ustack(perf, 9)] = 1; }").checked().maps
+    assert maps["@a"].key == Stack(True, 9, StackMode.PERF)
+
+
+def test_events() -> None:
+    program = analyse(
+        'begin { printf("%s %d\\n", comm, pid); print(5); @m[1] = stats(5); print(@m, 3, 2); print(@m[1]); exit(3); }'
+    ).checked()
+    assert [(item.id, item.kind) for item in program.event_list] == [
+        (0, "printf"), (1, "print_value"), (2, "print_map"), (3, "print_value"), (4, "exit"),
+    ]  # fmt: skip
+    first, _value, third, stats, last = program.event_list
+    assert first.static == {"format": "%s %d\n"}
+    assert first.args[0] == String(16)
+    # Number of entries and divisor have no effect on stats.
+    assert third.static == {"map": "@m", "top": 0, "div": 1, "order": "", "clear": False}
+    assert stats.args == (Stats(True),)
+    assert last.args == (INT64,)
+    assert (first.location.file, first.location.line, first.location.column) == ("stdin", 1, 9)
+    assert first.location.text.startswith("begin {")
+
+
+def test_event_inside_macros_is_placed_in_the_script() -> None:
+    program = analyse('macro say(x) { printf("%d", x); }\nbegin { say(5);\nassert(pid == 0, "no"); }').checked()
+    first, second = program.event_list[:2]
+    assert (first.location.line, [place.line for place in first.expansion]) == (1, [2])
+    assert (second.kind, second.location.line, second.expansion) == ("errorf", 3, ())
+
+
+def test_static_of_comparison_and_division() -> None:
+    program = analyse(
+        "begin { $a = pid / 2; $b = (int32)pid >> 1; $c = nsecs < 5; $d = -5 < $a; print(($a,$b,$c,$d)); }"
+    ).checked()
+    signed = [program.static[node]["signed"] for node in walk(program.units[0].body) if isinstance(node, nodes.Binary)]
+    assert signed == [False, True, False, True]
+
+
+def test_constants() -> None:
+    program = analyse(
+        'begin { print(1 + 2 * 3); print(sizeof(uint64)); print("ab" == "ab"); print("hello" + 2); }'
+    ).checked()
+    values = [program.constants[arguments[0]] for arguments in program.event_arguments.values()]
+    assert values == [7, 8, True, b"llo"]
+
+
+def test_signed_folding_is_that_of_c() -> None:
+    program = analyse(
+        "begin { print(-7 / 2); print(-7 % 3); print(-8 >> 1); print((uint8)300); print((int8)200); }"
+    ).checked()
+    values = [program.constants[arguments[0]] for arguments in program.event_arguments.values()]
+    assert values == [-3, -1, -4, 44, -56]
+
+
+def test_dead_code_is_marked_and_not_typed() -> None:
+    program = analyse("begin { exit(); print(nosuch); }").checked()
+    assert len(program.dead) == 1
+    assert [item.kind for item in program.event_list] == ["exit"]
+
+
+def test_compile_time_calls_leave_nothing_to_generate() -> None:
+    program = analyse('begin { static_assert(1 == 1, "x"); print(1); assert_str("a") }').checked()
+    assert len(program.dead) == 3
+
+
+def test_comptime_branch_is_pruned_before_typing() -> None:
+    program = analyse('begin { if comptime (is_str("a")) { print(1); } else { print($nothing); } }').checked()
+    assert len(program.event_list) == 1
+
+
+def test_report_makes_one_event_for_a_place() -> None:
+    program = analyse("begin { $a = 5; print(10 / $a); }").checked()
+    node = next(node for node in walk(program.units[0].body) if isinstance(node, nodes.Binary))
+    first = program.report(node, "runtime_error", error="division_by_zero")
+    assert first is program.report(node, "runtime_error", error="division_by_zero")
+    assert (first.kind, first.static, first.location.column) == ("runtime_error", {"kind": "division_by_zero"}, 23)
+    assert program.report(node, "helper_error", helper="x", map="").args[0].size == 4
+
+
+def test_functions() -> None:
+    program = analyse("fn twice($a: int64): int64 { $b = $a * 2; return $b; } begin { print(twice(4)); }").checked()
+    function = program.functions[0]
+    assert (function.symbol, str(function.result), [item.name for item in function.parameters]) == (
+        "fn_twice",
+        "int64",
+        ["a"],
+    )
+
+
+def test_strings_table() -> None:
+    program = analyse(
+        'begin { print(strftime("%F", nsecs)); print(strftime("%F", 5)); print(cgroup_path(5, "x")); }'
+    ).checked()
+    assert program.strings == ["%F", "x"]
+
+
+def test_unsafe_gate() -> None:
+    script = 'begin { system("ls"); }'
+    assert "--unsafe" in analyse(script).errors[0][1]
+    assert not analyse(script, CompileOptions(unsafe=True)).errors
+
+
+def test_no_btf() -> None:
+    from tests.support.recorded import Facts
+
+    program = analyse("begin { print(curtask); }", kernel=Facts(has_btf=False)).checked()
+    assert program.event_list[0].args == (UINT64,)
+
+
+def test_bool_values() -> None:
+    program = analyse("begin { @a = has_key(@b, 1); @b[1] = 1; }").checked()
+    assert program.maps["@a"].value == BOOL
+
+
+def test_deep_trees() -> None:
+    macro = "macro m(x) { " + "+".join(["x"] * 400) + " } "
+    assert not analyse(macro + "begin { $x = m(m(nsecs)); }").errors

@@ -1,0 +1,126 @@
+"""Macro expansion: hygiene, overloads, library, C macros."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.expand import library
+from tests.support.front import Result, analyse
+
+
+def values(result: Result) -> list[object]:
+    """The constants that print() prints."""
+    program = result.checked()
+    return [program.constants.get(arguments[0]) for arguments in program.event_arguments.values() if arguments]
+
+
+def test_arguments_are_expressions() -> None:
+    assert values(analyse("macro sq(x) { x * x } begin { print(sq(1 + 2)); }")) == [9]
+
+
+def test_plain_name_without_arguments() -> None:
+    assert values(analyse("macro one() { 1 } begin { print(one); print(one()); }")) == [1, 1]
+
+
+def test_variable_and_map_parameters() -> None:
+    program = analyse(
+        "macro inc($v, @m) { $v += 1; @m += 1; } begin { $a = 1; @c = 5; inc($a, @c); print($a); }"
+    ).checked()
+    assert set(program.maps) == {"@c"}
+
+
+def test_variables_of_the_body_are_its_own() -> None:
+    result = analyse('macro m(x) { $t = x; $t + 1 } begin { $t = "text"; print(m(5)); print($t); }')
+    program = result.checked()
+    assert sorted(str(info.type) for info in set(program.variables.values())) == ["int8", "string[5]"]
+
+
+def test_body_does_not_see_outer_variables() -> None:
+    result = analyse("macro m() { print($a); } begin { $a = 1; m(); }")
+    assert result.errors == [("1:19-21", "undefined variable $a")]
+    assert [note.message for note in result.diagnostics.errors[0].notes] == ["expanded from here"]
+
+
+def test_overloads_by_number_and_kind() -> None:
+    text = "macro m() { 0 } macro m(a) { 1 } macro m($a) { 2 } macro m(@a) { 3 } macro m(a, b) { 4 }"
+    result = analyse(
+        text + " begin { $v = 1; @x = 1; print(m()); print(m(5)); print(m($v)); print(m(@x)); print(m(1, 2)); }"
+    )
+    assert values(result) == [0, 1, 2, 3, 4]
+
+
+def test_expansion_inside_expansion() -> None:
+    assert values(analyse("macro a(x) { x + 1 } macro b(x) { a(a(x)) } begin { print(b(1)); }")) == [3]
+
+
+def test_types_as_arguments() -> None:
+    result = analyse(
+        "macro size(t) { sizeof(t) } macro to(t, x) { (t)x } begin { print(size(uint32)); print(to(uint8, 300)); }"
+    )
+    assert values(result) == [4, 44]
+
+
+def test_container_of() -> None:
+    program = analyse(
+        "begin { $p = (int8 *)100; $t = container_of($p, struct task_struct, comm); print($t->pid); }"
+    ).checked()
+    assert "struct task_struct *" in {str(info.type) for info in program.variables.values()}
+    offsets = [node for node in walk(program.units[0].body) if isinstance(node, nodes.Offsetof)]
+    assert [program.constants[node] for node in offsets] == [8]
+
+
+def test_own_macro_beats_the_library() -> None:
+    assert values(analyse("macro assert(a, b) { print(a) } begin { assert(5, 6); }")) == [5]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("macro m(a) { a } begin { print(m(1, 2)); }", ["1:32-39", "1:1-8"]),
+        ("macro m() { @x = 1; } begin { m(); }", ["1:13-15", "1:31-34"]),
+        ("macro m() { m() } begin { m(); }", ["1:13-16", "1:27-30"]),
+        ("macro m() { 1 } macro m() { 2 } begin { m(); }", ["1:17-24", "1:1-8"]),
+        ("macro m($v) { $v } begin { print(m(5)); }", ["1:34-38", "1:1-8"]),
+        ("macro m(a, a) { a } begin { print(m(1, 2)); }", ["1:12-13"]),
+    ],
+)
+def test_refused(text: str, places: list[str]) -> None:
+    from tests.support.front import place
+
+    first = analyse(text).diagnostics.errors[0]
+    assert [place(first.span), *(place(note.span) for note in first.notes)] == places
+
+
+def test_errors_inside_the_library_are_placed_at_the_call() -> None:
+    result = analyse('begin { for ($i : 0..5) { assert($i < 3, "no"); } }')
+    assert result.errors[0][0] == "1:27-47"
+    assert result.diagnostics.errors[0].notes[0].span.source.name == "stdlib/assert.bt"
+
+
+def test_c_macros() -> None:
+    assert values(analyse("#define N 5\n#define SUM (N + 2)\nbegin { print(N); print(SUM); }")) == [5, 7]
+
+
+def test_library_files_are_complete() -> None:
+    for name, file in library.FILES.items():
+        assert any(macro.name == name for macro in library.load(file))
+    files = {path.name for path in library.FOLDER.glob("*.bt")}
+    assert files == set(library.FILES.values())
+    assert {macro.name for file in files for macro in library.load(file)} == set(library.FILES)
+
+
+def test_program_without_macros_is_not_copied() -> None:
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.source import Source
+    from pytrace.frontend.expand import macros
+    from pytrace.frontend.syntax import parser
+    from tests.support.recorded import Facts
+
+    class NoMacros(Facts):
+        def macro(self, _name: str) -> None:
+            return None
+
+    program = parser.parse(Source("x", "begin { print(pid + 1); }"), Diagnostics())
+    assert macros.expand(program, NoMacros(), Diagnostics()).items[0] is program.items[0]

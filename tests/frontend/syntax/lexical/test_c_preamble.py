@@ -1,0 +1,51 @@
+"""The C part, kept word for word."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.diagnostics import Diagnostics, render_all
+from pytrace.core.source import Source
+from pytrace.frontend.syntax import parser
+
+PARTS = [
+    "#include <linux/sched.h>",
+    "#define X \\\n  5",
+    "#define Y /* over\n lines */ 5",
+    "struct a { int x; }",
+    "struct a { int x; };",
+    "struct a { struct { int y; } b; union { char c[4]; }; unsigned f:3; } __attribute__((packed));",
+    "struct a { int x; } __attribute__((packed)) __attribute__((aligned(8)));",
+    "struct __attribute__((packed)) a { int x; };",
+    "union u { int a; long b; };",
+    "enum e { A, B = 2 };",
+    "enum { A, B = 2 };",
+    "struct a; ",
+    'struct a { char c; /* } */ // }\n int d; }; ',
+    "typedef struct { int x; } name_t;",
+    "typedef unsigned long (*fn)(int, char);",
+]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_kept_verbatim(part: str) -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", f"{part}\nbegin {{ }}"), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    assert [found.text for found in program.c_parts] == [part.strip()]
+    assert len(program.probes) == 1
+
+
+def test_several() -> None:
+    diagnostics = Diagnostics()
+    text = "#if 1\nstruct a { int x; } struct b { struct a c; };\n#endif\nbegin { $x = (struct a *)1; }"
+    program = parser.parse(Source("t", text), diagnostics)
+    assert not diagnostics.items
+    texts = [found.text for found in program.c_parts]
+    assert texts == ["#if 1", "struct a { int x; }", "struct b { struct a c; };", "#endif"]
+
+
+def test_a_provider_may_be_named_like_a_keyword() -> None:
+    program = parser.parse(Source("t", "struct:x { } enum:y, union:z { }"), Diagnostics())
+    points = [point.text for probe in program.probes for point in probe.attach_points]
+    assert points == ["struct:x", "enum:y", "union:z"]

@@ -1,0 +1,123 @@
+"""Tokens and literals."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax.lexical.lexer import Lexer
+
+
+def kinds(text: str) -> list[str]:
+    lexer = Lexer(Source("t", text), Diagnostics())
+    found = []
+    while (token := lexer.token()).type != "EOF":
+        found.append(f"{token.type}:{token.text}")
+    return found
+
+
+def test_kinds() -> None:
+    assert kinds("if $a @ @m $1 $# x1 // c\n /* d */ -> .. <<= 0..4") == [
+        "IF:if", "VARIABLE:$a", "MAP:@", "MAP:@m", "PARAM:$1", "PARAM_COUNT:$#", "IDENT:x1", "ARROW:->", "RANGE:..",
+        "OP_ASSIGN:<<=", "INT:0", "RANGE:..", "INT:4",
+    ]  # fmt: skip
+
+
+def test_comments_are_kept() -> None:
+    lexer = Lexer(Source("t", "a // b\n/* c */ d"), Diagnostics())
+    while lexer.token().type != "EOF":
+        pass
+    assert lexer.comments == {2: 6, 7: 14}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0), ("7", 7), ("0777", 511), ("0x10", 16), ("0Xff", 255), ("0x1_0", 16), ("1_000_000", 1_000_000),
+        ("1e3", 1000), ("5e9", 5_000_000_000), ("1ns", 1), ("5us", 5000), ("3ms", 3_000_000), ("2s", 2_000_000_000),
+        ("1m", 60_000_000_000), ("1h", 3_600_000_000_000), ("1d", 86_400_000_000_000), ("5u", 5), ("5UL", 5),
+        ("5ull", 5),
+        ("4294967295u", 4294967295), ("9223372036854775807ll", (1 << 63) - 1), ("18446744073709551615", (1 << 64) - 1),
+    ],
+)  # fmt: skip
+def test_numbers(text: str, value: int) -> None:
+    diagnostics = Diagnostics()
+    node = parser.parse_expression(Source("t", text), diagnostics)
+    assert isinstance(node, nodes.IntLiteral)
+    assert (node.value, node.text) == (value, text)
+    assert not diagnostics.items
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0x10UL", 16), ("0xffu", 255), ("5LLU", 5), ("010l", 8), ("0xFFFFFFFFFFFFFFFFull", (1 << 64) - 1)],
+)
+def test_numbers_of_c_macros(text: str, value: int) -> None:
+    node = parser.parse_expression(Source("t", text), Diagnostics(), in_c=True)
+    assert isinstance(node, nodes.IntLiteral)
+    assert node.value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("5uu", "uu", "invalid suffix 'uu'"),
+        ("0x10u", "u", "invalid suffix 'u'"),
+        ("0b11", "b11", "invalid suffix 'b11'"),
+        ("1_", "_", "'_' at the end"),
+        ("089", "8", "not an octal digit"),
+        ("0x", "0x", "without digits"),
+        ("10e3", "10", "one digit"),
+        ("1e20", "1e20", "does not fit"),
+        ("18446744073709551616", "18446744073709551616", "does not fit"),
+        ("4294967296u", "4294967296u", "does not fit"),
+        ("9223372036854775808l", "9223372036854775808l", "does not fit"),
+        ("300000d", "300000d", "does not fit"),
+        ("9" * 5000, "9" * 5000, "does not fit"),
+        ("1.5", "1.5", "no fractions"),
+        ('"\\q"', "\\q", "unknown escape"),
+        ('"\\400"', "\\400", "more than a byte"),
+        ('"\\x"', "\\x", "without hexadecimal"),
+        ('"abc', '"abc', "not closed"),
+        ("'abc'", "'abc'", "double quotes"),
+        ("/* a", "/*", "not closed"),
+        ("$0", "$0", "not a parameter"),
+        ("$ 1", "$", "without a name"),
+        ("#", "#", "unexpected '#'"),
+        ("\udce9", "\udce9", "unexpected byte 0xe9"),
+        ("\x01", "\x01", "unexpected '\\x01'"),
+    ],
+)
+def test_wrong_tokens(text: str, place: str, message: str) -> None:
+    diagnostics = Diagnostics()
+    assert parser.parse_expression(Source("t", text), diagnostics) is None
+    first = diagnostics.errors[0]
+    assert first.message.startswith("syntax: ")
+    assert message in first.message
+    assert first.span.text == place
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'"a\tb\\c\"d\x41\101\n"', b'a\tb\\c"d\x41\x41\n'),
+        (r'"\xff\x1\0\r"', b"\xff\x01\x00\r"),
+        ('"é"', "é".encode()),
+        ('"// no comment"', b"// no comment"),
+        ('"\udcff"', b"\xff"),
+    ],
+)
+def test_strings(text: str, value: bytes) -> None:
+    node = parser.parse_expression(Source("t", text), Diagnostics())
+    assert isinstance(node, nodes.StringLiteral)
+    assert node.value == value
+
+
+def test_an_open_string_leaves_the_rest_of_the_script() -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", 'begin { print("abc); }\nend { print(1); }'), diagnostics)
+    assert len(diagnostics.errors) == 1
+    assert len(program.probes) == 2

@@ -1,0 +1,339 @@
+"""Trees, spans, and how the parser goes on after a mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.diagnostics import Diagnostics, render_all
+from pytrace.core.source import Source
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.syntax import parser
+
+
+def parse(text: str) -> nodes.Program:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", text), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    return program
+
+
+def body(text: str) -> nodes.Block:
+    return parse(f"begin {{ {text} }}").probes[0].body
+
+
+def expression(text: str) -> nodes.Expr:
+    diagnostics = Diagnostics()
+    node = parser.parse_expression(Source("t", text), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    assert node is not None
+    return node
+
+
+def shape(node: nodes.Node | None) -> str:
+    """The tree in a short form: operators, names and literals with parentheses."""
+    match node:
+        case None:
+            return "-"
+        case nodes.Binary():
+            return f"({shape(node.left)} {node.operator} {shape(node.right)})"
+        case nodes.Unary(postfix=True):
+            return f"({shape(node.operand)} {node.operator})"
+        case nodes.Unary():
+            return f"({node.operator} {shape(node.operand)})"
+        case nodes.Ternary():
+            return f"({shape(node.condition)} ? {shape(node.then)} : {shape(node.other)})"
+        case nodes.Cast():
+            return f"cast({node.type.span.text}, {shape(node.operand)})"
+        case nodes.IntLiteral() | nodes.Identifier() | nodes.Variable() | nodes.MapRef():
+            return node.span.text
+        case _:
+            inner = ", ".join(shape(child) for child in visitor.children(node))
+            return f"{type(node).__name__}({inner})"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 + 2 * 3", "(1 + (2 * 3))"),
+        ("1 - 2 - 3", "((1 - 2) - 3)"),
+        ("1 | 2 == 2", "(1 | (2 == 2))"),
+        ("1 + 2 << 1", "((1 + 2) << 1)"),
+        ("5 & 3 == 3", "(5 & (3 == 3))"),
+        ("1 < 2 == 1", "((1 < 2) == 1)"),
+        ("2 ^ 3 & 1", "(2 ^ (3 & 1))"),
+        ("a || b && c", "(a || (b && c))"),
+        ("a ? b : c ? d : e", "(a ? b : (c ? d : e))"),
+        ("a ? b ? 1 : 2 : 3", "(a ? (b ? 1 : 2) : 3)"),
+        ("a ?: b ?: c", "(a ? - : (b ? - : c))"),
+        ("a ? : b", "(a ? - : b)"),
+        ("-a.b", "(- FieldAccess(a))"),
+        ("!a == b", "((! a) == b)"),
+        ("*$p++", "(* ($p ++))"),
+        ("- -1", "(- (- 1))"),
+        ("$a - -1", "($a - (- 1))"),
+        ("&@m[1, 2]", "(& MapIndex(@m, 1, 2))"),
+        ("++@m", "(++ @m)"),
+        ("(uint64)x + 1", "(cast(uint64, x) + 1)"),
+        ("(uint64)-1", "cast(uint64, (- 1))"),
+        ("(int8[4])e", "cast(int8[4], e)"),
+        ("(uint8[])(uint64)258", "cast(uint8[], cast(uint64, 258))"),
+        ("(struct x *)e", "cast(struct x *, e)"),
+        ("(struct x **)*e", "cast(struct x **, (* e))"),
+        ("(uint64_t)e", "cast(uint64_t, e)"),
+        ("(enum color)6", "cast(enum color, 6)"),
+        ("(typeof($a))5", "cast(typeof($a), 5)"),
+        ("(pid)*x", "(pid * x)"),
+        ("(pid) * 2", "(pid * 2)"),
+        ("(arg0) - 1", "(arg0 - 1)"),
+        ("($a) - 1", "($a - 1)"),
+        ("(a)", "a"),
+        ("(a) && b", "(a && b)"),
+        ("(a) != b", "(a != b)"),
+        ("((struct task_struct *)curtask).comm", "FieldAccess(cast(struct task_struct *, curtask))"),
+        ("f(int8, struct x *, y)", "Call(NamedType(), PointerTypeExpr(StructTypeExpr()), y)"),
+        ("sizeof(int8 *) * 2", "(Sizeof(PointerTypeExpr(NamedType())) * 2)"),
+        ("sizeof((uint64)1)", "Sizeof(cast(uint64, 1))"),
+        ("sizeof($x.y)", "Sizeof(FieldAccess($x))"),
+        ("sizeof(typeof($a))", "Sizeof(TypeofExpr($a))"),
+        ("offsetof(struct x, a.b[2].c)", "Offsetof(StructTypeExpr())"),
+        ("typeinfo(x)", "TypeInfo(x)"),
+        ("comptime (1 + 2)", "Comptime((1 + 2))"),
+        ("()", "TupleLiteral()"),
+        ("(1,)", "TupleLiteral(1)"),
+        ("(1, (2, 3),)", "TupleLiteral(1, TupleLiteral(2, 3))"),
+        ("(a=1, b=(c=2))", "RecordLiteral(1, RecordLiteral(2))"),
+        ("$t.0.1[2]->x", "FieldAccess(Index(TupleAccess(TupleAccess($t)), 2))"),
+        ("username", "username"),
+        ("args->import", "FieldAccess(args)"),
+        ("config(1)", "Call(1)"),
+    ],
+)
+def test_expressions(text: str, expected: str) -> None:
+    assert shape(expression(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("string[8]", nodes.NamedType),
+        ("int32*[4]", nodes.ArrayTypeExpr),
+        ("int32[4]*", nodes.PointerTypeExpr),
+        ("(int8, string)", nodes.TupleTypeExpr),
+        ("typeof(int8)", nodes.TypeofExpr),
+        ("union u", nodes.StructTypeExpr),
+    ],
+)
+def test_types(text: str, expected: type[nodes.TypeExpr]) -> None:
+    assert type(parser.parse_type(text)) is expected
+
+
+def test_sized_types_keep_their_capacity() -> None:
+    node = parser.parse_type("string[64]")
+    assert isinstance(node, nodes.NamedType)
+    assert node.capacity == 64
+    assert parser.parse_type("int32*[") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ('$a = "s";', ['$a = "s"']),
+        ("@a[1] = 1;", ["@a[1] = 1"]),
+        ("print(1, 2); nsecs;", ["print(1, 2)", "nsecs"]),
+        ("let $a: uint16 = -1;", ["let $a: uint16 = -1"]),
+        ("let $a;", ["let $a"]),
+        ("unroll(0) { print(1); }", ["unroll(0) { print(1); }"]),
+        ("for ($i : 0..5) { }", ["for ($i : 0..5) { }"]),
+        ("for $i : @m { }", ["for $i : @m { }"]),
+        ("while (1) { } break;", ["while (1) { }", "break"]),
+        ('return "s";', ['return "s"']),
+        ("_ = 5;", ["_ = 5"]),
+        ('import "x";', ['import "x"']),
+    ],
+)
+def test_statement_spans(text: str, spans: list[str]) -> None:
+    assert [statement.span.text for statement in body(text).statements] == spans
+
+
+def test_expression_spans() -> None:
+    found = {type(node).__name__: node.span.text for node in visitor.walk(expression("$t.5 + (struct x *)f(1)[2]"))}
+    assert found["TupleAccess"] == "$t.5"
+    assert found["PointerTypeExpr"] == "struct x *"
+    assert found["Cast"] == "(struct x *)f(1)[2]"
+    assert found["Call"] == "f(1)"
+
+
+def test_values_of_blocks() -> None:
+    block = body("1; if (a) { 1 } else { 2 }")
+    assert isinstance(block.value, nodes.If)
+    assert isinstance(block.value.then.value, nodes.IntLiteral)
+    assert body("if (a) { 1 };").value is None
+    assert isinstance(body("{ 1 }").value, nodes.BlockExpr)
+    assert body("$a = 1").value is None
+    assert body("print(1);").value is None
+    assert isinstance(body("print(1)").value, nodes.Call)
+
+
+def test_if_comptime() -> None:
+    node = body("if comptime (a == b) { } else if (c) { }").value
+    assert isinstance(node, nodes.If)
+    assert node.comptime
+    assert isinstance(node.other, nodes.If)
+    assert not node.other.comptime
+
+
+def test_items() -> None:
+    text = """#!/usr/bin/env pytrace
+#include <a.h>
+#define X \\
+   5
+struct a { int x; struct { int y; }; } __attribute__((packed));
+enum e { A, B }
+config = { max_strlen = 8; stack_mode = perf; license = "GPL"; lazy_symbolication = true }
+import "lib.bt";
+let @m = lruhash(10);
+macro m($v, @m, e) { e }
+fn f($a : int8, $b : struct a *) : uint64 { return 1; }
+begin { }
+"""
+    program = parse(text)
+    assert program.shebang == "#!/usr/bin/env pytrace"
+    assert [part.text.split()[0] for part in program.c_parts] == ["#include", "#define", "struct", "enum"]
+    config, imported, declaration, macro, function, probe = program.items
+    assert isinstance(config, nodes.ConfigBlock)
+    assert [(entry.key, entry.value) for entry in config.entries] == [
+        ("max_strlen", 8), ("stack_mode", "perf"), ("license", b"GPL"), ("lazy_symbolication", True),
+    ]  # fmt: skip
+    assert [entry.span.text for entry in config.entries][:2] == ["max_strlen = 8", "stack_mode = perf"]
+    assert isinstance(imported, nodes.Import)
+    assert imported.path == "lib.bt"
+    assert isinstance(declaration, nodes.MapDecl)
+    assert (declaration.map.name, declaration.kind) == ("@m", "lruhash")
+    assert isinstance(macro, nodes.Macro)
+    assert [type(parameter) for parameter in macro.parameters] == [nodes.Variable, nodes.MapRef, nodes.Identifier]
+    assert macro.head.text == "macro m"
+    assert isinstance(function, nodes.Function)
+    assert function.result is not None
+    assert isinstance(probe, nodes.Probe)
+
+
+def test_preamble_may_be_mixed() -> None:
+    program = parse('config = { a = 1 } struct x { int a; }; import "y"; #define Z 1\nbegin { }')
+    assert len(program.c_parts) == 2
+    assert len(program.items) == 3
+
+
+# ---------------------------------------------------------------------------------------------- mistakes
+
+MISTAKES = [
+    ("begin { if ($a = 5) { } }", "=", "unexpected '='", "'=='"),
+    ("begin { if (a) { } elif (b) { } }", "{", "unexpected '{'", "else if"),
+    ("begin { unless (a) { } }", "{", "unexpected '{'", "no 'unless'"),
+    ("begin { a and b; }", "and", "unexpected 'and'", "&&"),
+    ("begin { m!(1) }", "!", "unexpected '!'", "without '!'"),
+    ("begin { for ($x in @m) { } }", "in", "expected ':'", "':'"),
+    ('begin { print("a" "b"); }', '"b"', 'unexpected string "b"', "not joined"),
+    ("begin { print(1 2); }", "2", "expected ')' or ','", "','"),
+    ("begin { $a = ; }", ";", "expected an expression", ""),
+    ("begin { let @x = 1; }", "@x", "expected a variable", "declared outside"),
+    ("begin { 5 = 3; }", "5", "expected a variable or a map", ""),
+    ("begin { $t.0 = 3; }", "$t.0", "cannot be assigned", "never change"),
+    ("begin { pid++; }", "pid", "'++' needs", ""),
+    ("begin { &5; }", "5", "'&' needs", ""),
+    ("begin { (a=1, a=2); }", "a", "a field 'a' already", ""),
+    ("begin { for ($k : 5) { } }", "5", "map or a range", "0..10"),
+    ("begin { $x[1, 2]; }", "2", "one index", "maps"),
+    ("begin { else { } }", "else", "unexpected 'else'", "directly behind"),
+    ("begin { print(1)); }", ")", "')' without '('", ""),
+    ("begin { print((1; }", ";", "expected ')'", "add ')'"),
+    ("begin { @a[1; }", ";", "expected ']'", "add ']'"),
+    ("begin { print(1);", "", "expected '}', found the end", "add '}'"),
+    ("begin { print(1 @@ 2); }", "@", "unexpected '@'", ""),
+    ("begin { } struct a { int x; };", "struct a", "before the first probe", "top"),
+    ("begin { } #define X", "#define X", "before the first probe", "top"),
+    ("begin { } config = { a = 1 }", "config", "before the first probe", "top"),
+    ('begin { } import "x";', "import", "before the first probe", "top"),
+    ('import "x" begin { }', "", "expected ';'", ""),
+    ("macro m { 1 }", "{", "expected '('", "macro m()"),
+    ("let $a = 1;", "$a", "expected a map", "maps only"),
+    ("struct x { int a;", "struct x { int a;", "not closed", "'}'"),
+    ("begin { x = 5; }", "x", "expected a variable or a map", "$x"),
+    ("begin { let x = 5; }", "x", "expected a variable", "$x"),
+    ("begin { for (i : 0..3) { } }", "i", "expected a variable", "$i"),
+    ("begin { for (int i : 0..3) { } }", "int", "expected a variable", "for ($i : 0..10)"),
+    ("begin { let int $x = 5; }", "int", "expected a variable", "let $name: type"),
+    ("begin { struct x y; }", "struct", "unexpected 'struct'", "parentheses"),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "message", "hint"), MISTAKES, ids=[row[0] for row in MISTAKES])
+def test_mistakes(text: str, place: str, message: str, hint: str) -> None:
+    diagnostics = Diagnostics()
+    parser.parse(Source("t", text), diagnostics)
+    (found,) = diagnostics.errors
+    assert found.message.startswith("syntax: ")
+    assert message in found.message
+    assert found.span.text == place
+    assert hint in " ".join(found.hints)
+
+
+def test_many_mistakes_in_one_run() -> None:
+    text = """begin {
+    print(1 2);
+    $a = ;
+    if (x { print(3); }
+    print(4);
+}
+end { print(; }
+kprobe f { print(6) }
+interval:s:1 { print(7); }
+"""
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", text), diagnostics)
+    assert [item.span.first.line for item in diagnostics.errors] == [2, 3, 4, 7, 8]
+    assert len(program.probes) == 4
+
+
+def test_a_forgotten_brace_does_not_swallow_the_next_probe() -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", "begin { print(1);\nkprobe:f { print(2); }\n"), diagnostics)
+    (found,) = diagnostics.errors
+    assert found.span.first.line == 2
+    assert found.notes[0].span.text == "{"
+    assert len(program.probes) == 2
+
+
+def test_names_of_probes_are_names_inside_blocks() -> None:
+    assert len(parse("macro m(begin, end) {\n end / 2;\n _ = 1;\n end < begin\n}\nbegin { m(1, 2) }").items) == 2
+
+
+def test_mistakes_in_nested_blocks_keep_the_rest() -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", "begin { if (a) { $x = ; print(1); } print(2); }"), diagnostics)
+    assert len(diagnostics.errors) == 1
+    calls = [node for node in visitor.walk(program) if isinstance(node, nodes.Call)]
+    assert len(calls) == 2
+
+
+def test_errors_are_limited() -> None:
+    diagnostics = Diagnostics()
+    parser.parse(Source("t", "begin { $a = ; }\n" * 1000), diagnostics)
+    assert "too many errors" in diagnostics.errors[-1].message
+    assert len(diagnostics.errors) < 150
+
+
+def test_too_deep() -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", "begin { $a = " + "1 + " * 20000 + "1; } end { }"), diagnostics)
+    assert "levels deep" in diagnostics.errors[0].message
+    assert len(program.items) == 1
+    parser.parse(Source("t", "begin { $a = " + "(" * 20000), Diagnostics())
+
+
+def test_loose_texts() -> None:
+    diagnostics = Diagnostics()
+    assert parser.parse_expression(Source("t", " "), diagnostics) is None
+    assert parser.parse_type("") is None
+    assert not diagnostics.items
+    assert parser.parse_expression(Source("t", "1 2"), diagnostics) is None
+    assert diagnostics.errors

@@ -1,0 +1,184 @@
+"""pytrace.runtime.elf.debuginfod: debug files from a server on this machine, from the cache, and from nobody."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.binaries.user_binary import UserBinaries
+from pytrace.runtime.elf import debug_files, debuginfod
+from tests.support.compile import compiled, tool
+
+TEXT = """__attribute__((noinline)) int work(int depth) { return depth + 1; }
+int main(int c, char **v) { return work(c); }
+"""
+
+
+class Site:
+    """A server with files by path; *asked* are the paths of the questions."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append(self.path)
+                found = site.files.get(self.path)
+                self.send_response(404 if found is None else 200)
+                self.send_header("Content-Length", str(len(found or b"")))
+                self.end_headers()
+                self.wfile.write(found or b"")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def stripped(tmp_path: Path) -> tuple[Path, bytes, str]:
+    """A program without debug information, the file that has it, and the build id of both."""
+    path = compiled(tmp_path, "program", TEXT, "-g", "-O2", "-Wl,--build-id")
+    tool("objcopy", "--only-keep-debug", path, tmp_path / "full")
+    tool("objcopy", "--strip-debug", path)
+    data = (tmp_path / "full").read_bytes()
+    return path, data, UserBinaries().binary(str(path)).elf.build_id
+
+
+def _names(binaries: UserBinaries, path: Path) -> list[str]:
+    return [item.name for item in binaries.parameters(str(path), "work") or ()]
+
+
+def test_a_server_is_asked_once_and_its_answer_kept(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, data, build_id = stripped
+    assert _names(UserBinaries(), path) == []
+    monkeypatch.setenv("DEBUGINFOD_URLS", f"ftp://elsewhere {site.url}/empty {site.url}/")
+    site.files[f"/buildid/{build_id}/debuginfo"] = data
+    binaries = UserBinaries()
+    assert binaries.result(str(path), "work") is None
+    assert site.asked == [], "the type of a result is not worth a download"
+    assert _names(binaries, path) == ["depth"]
+    assert [symbol.name for symbol in binaries.lines(str(path), "program.c", 1, None)] == ["work"]
+    assert binaries.problems(str(path)) == []
+    assert site.asked == [f"/empty/buildid/{build_id}/debuginfo", f"/buildid/{build_id}/debuginfo"]
+    assert (tmp_path / "cache" / build_id / "debuginfo").read_bytes() == data
+    monkeypatch.delenv("DEBUGINFOD_URLS")
+    assert _names(UserBinaries(), path) == ["depth"], "from the cache"
+    assert len(site.asked) == 2
+
+
+def test_a_home_that_is_not_there_is_not_made(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, data, build_id = stripped
+    monkeypatch.delenv("DEBUGINFOD_CACHE_PATH")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    site.files[f"/buildid/{build_id}/debuginfo"] = data
+    binaries = UserBinaries()
+    assert _names(binaries, path) == []
+    assert any("nowhere" in text for text in binaries.problems(str(path)))
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "nowhere").mkdir()
+    assert _names(UserBinaries(), path) == ["depth"]
+
+
+def test_what_is_of_another_build_is_not_believed(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, _, build_id = stripped
+    other = compiled(tmp_path, "other", TEXT.replace("depth", "height"), "-g", "-Wl,--build-id")
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    site.files[f"/buildid/{build_id}/debuginfo"] = other.read_bytes()
+    assert _names(UserBinaries(), path) == []
+
+
+def test_debug_information_on_this_machine_comes_first(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, data, build_id = stripped
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    place = tmp_path / "symbols/.build-id" / build_id[:2]
+    place.mkdir(parents=True)
+    (place / f"{build_id[2:]}.debug").write_bytes(data)
+    assert _names(UserBinaries([str(tmp_path / "symbols")]), path) == ["depth"]
+    assert site.asked == []
+
+
+def test_servers_that_do_not_answer(stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = stripped[0]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        monkeypatch.setenv("DEBUGINFOD_URLS", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("DEBUGINFOD_TIMEOUT", "0.3")
+        binaries = UserBinaries()
+        started = time.monotonic()
+        assert _names(binaries, path) == []
+        assert _names(binaries, path) == []
+        assert time.monotonic() - started < 8
+        (problem,) = binaries.problems(str(path))
+        assert f"debuginfod at http://127.0.0.1:{port}" in problem
+    # Nobody listens there any more.
+    monkeypatch.delenv("DEBUGINFOD_TIMEOUT")
+    binaries = UserBinaries()
+    assert _names(binaries, path) == []
+    (problem,) = binaries.problems(str(path))
+    assert "refused" in problem
+
+
+def test_half_of_a_file_is_not_kept(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    build_id = stripped[2]
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    site.files[f"/buildid/{build_id}/debuginfo"] = b"some"
+    folder = tmp_path / "cache" / build_id
+    folder.parent.mkdir()
+    folder.write_text("in the way")
+    found, (problem,) = debuginfod.fetch(build_id)
+    assert found is None
+    assert "File exists" in problem or "Not a directory" in problem
+    assert folder.read_text() == "in the way"
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DEBUGINFOD_CACHE_PATH")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert debug_files.cached("ab")[0] == f"{tmp_path}/.cache/debuginfod_client/ab/debuginfo"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert debug_files.cached("ab") == [
+        "/elsewhere/debuginfod_client/ab/debuginfo",
+        f"{tmp_path}/.debuginfod_client_cache/ab/debuginfo",
+    ]

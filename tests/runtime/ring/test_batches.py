@@ -1,0 +1,124 @@
+"""Events of several kinds that are handled together."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from itertools import permutations
+
+import pytest
+
+from pytrace.core.event_layout import EventLayout
+from pytrace.core.types import UINT64, String, Type
+from pytrace.runtime.output.render.printf import compile_pieces
+from pytrace.runtime.ring import batches
+from pytrace.runtime.ring.batches import Batches
+from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts
+from pytrace.runtime.ring.index import Index, Repeated
+from tests.support.encode import Run
+
+
+class Kinds:
+    """Handlers of three kinds: a number, a short string with its NUL bytes, a text with `%` and without arguments."""
+
+    def __init__(self, *, quick: bool = True) -> None:
+        self.texts: list[bytes] = []
+        context = Run().renderer._context
+        forms: tuple[tuple[bytes, tuple[Type, ...]], ...] = (
+            (b"n %d\n", (UINT64,)), (b"<%-6s>\n", (String(8),)), (b"100 %%\n", ()),
+        )  # fmt: skip
+        self.handlers: list[RunHandler] = [
+            Texts(
+                Formatter(EventLayout(kinds), context.decoders, compile_pieces(form, kinds, context.texts)),
+                self.texts.extend, quick=quick,
+            )
+            for form, kinds in forms
+        ]  # fmt: skip
+
+
+BODIES = (struct.pack("=Q", 5), b"ab\0junk!", b"")
+TEXTS = (b"n 5\n", b"<ab    >\n", b"100 %\n")
+
+
+def records(kinds: list[int]) -> bytes:
+    found = b""
+    for kind in kinds:
+        payload = struct.pack("=II", kind, 0) + BODIES[kind]
+        found += struct.pack("=II", len(payload), 0) + payload
+    return found
+
+
+def repeated(kinds: list[int]) -> tuple[bytes, Repeated]:
+    data = records(kinds * 40)
+    (part,), _ = Index(memoryview(data).cast("I")).segments(0, len(data))
+    assert isinstance(part, Repeated)
+    return data, part
+
+
+def test_a_sequence_prints_what_its_events_print_one_by_one() -> None:
+    for kinds in ([0, 1], [0, 1, 2], [2, 1], [2, 2, 0], [1, 1, 1, 0]):
+        made = Kinds()
+        data, part = repeated(kinds)
+        group = Batches().sequence(made.handlers, part)
+        assert group is not None
+        group(data, part.offset, 3)
+        assert made.texts == [TEXTS[kind] for kind in kinds * 3]
+
+
+def test_events_without_a_sequence_keep_their_order() -> None:
+    made = Kinds()
+    kinds = [0, 1, 1, 2, 0, 2, 1]
+    data = records(kinds)
+    places = array("I")
+    place = 0
+    for kind in kinds:
+        places.append(place // 4)
+        place += len(records([kind]))
+    assert Batches().together(made.handlers, kinds) == len(kinds)
+    Batches().handle(made.handlers, data, places, kinds)
+    assert made.texts == [TEXTS[kind] for kind in kinds]
+
+
+def test_what_is_only_counted_is_counted_together() -> None:
+    made = Kinds()
+    counted: list[int] = []
+    made.handlers = [Tally(counted.append)] * 3
+    data, part = repeated([0, 1, 2])
+    group = Batches().sequence(made.handlers, part)
+    assert group is not None
+    group(data, part.offset, 7)
+    assert sum(counted) == 21
+
+
+def test_what_takes_long_or_does_more_is_handled_alone() -> None:
+    slow, quick = Kinds(quick=False), Kinds()
+    _, part = repeated([0, 1])
+    assert Batches().sequence(slow.handlers, part) is None
+    assert Batches().together(slow.handlers, [0, 1]) == 0
+    quick.handlers[1] = lambda *_: None
+    assert Batches().sequence(quick.handlers, part) is None
+    assert Batches().together(quick.handlers, [0, 0, 1, 0]) == 2
+    assert Batches().together(quick.handlers, [0, 7]) == 1
+
+
+def test_a_handler_that_was_replaced_is_not_used_any_more() -> None:
+    made = Kinds()
+    data, part = repeated([0, 1])
+    known = Batches()
+    assert known.sequence(made.handlers, part) is not None
+    counted: list[int] = []
+    made.handlers[:] = [Tally(counted.append)] * 3
+    group = known.sequence(made.handlers, part)
+    assert group is not None
+    group(data, part.offset, 4)
+    assert (made.texts, sum(counted)) == ([], 8)
+
+
+def test_so_many_sequences_are_compiled_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "SEQUENCES", 5)
+    made, known = Kinds(), Batches()
+    orders = [list(order) for order in sorted(set(permutations([0, 0, 1, 1, 2])))]
+    given = [known.sequence(made.handlers, repeated(order)[1]) is not None for order in orders + orders[:7]]
+    assert len(orders) > 10
+    compiled = [number for number, group in enumerate(given) if group]
+    assert compiled == [0, 1, 2, 3, 4, *range(len(orders), len(orders) + 5)]

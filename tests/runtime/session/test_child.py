@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import privileges
+from pytrace.runtime.session import child
+
+
+def wait(process: child.Child) -> int | None:
+    select.select([process], [], [], 10)
+    return process.poll()
+
+
+def test_held_until_released(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    with ExitStack() as stack:
+        process = child.start(f"sh -c 'echo \"a b\" > {made}; exit 3'", stack)
+        assert process.poll() is None
+        assert not made.exists()
+        process.release()
+        assert wait(process) == 3
+    assert made.read_text() == "a b\n"
+
+
+def test_stands_still_as_the_new_program() -> None:
+    with ExitStack() as stack:
+        process = child.start("sleep 0", stack)
+        process.stop_after_exec()
+        assert os.path.basename(os.readlink(f"/proc/{process.pid}/exe")) != os.path.basename(sys.executable)
+        process.release()
+        assert wait(process) == 0
+
+
+@pytest.mark.parametrize("how", ["held", "stopped", "running", "stubborn"])
+def test_ends_with_the_tracer(how: str) -> None:
+    command = "sh -c 'trap \"\" TERM; while :; do sleep 9; done'" if how == "stubborn" else "sleep 99"
+    with ExitStack() as stack:
+        process = child.start(command, stack)
+        if how == "stopped":
+            process.stop_after_exec()
+        elif how != "held":
+            process.release()
+    assert process.poll() is not None
+    assert not os.path.exists(f"/proc/{process.pid}")
+
+
+def test_ends_when_the_tracer_is_killed() -> None:
+    code = (
+        "from contextlib import ExitStack\nfrom pytrace.runtime.session import child\nimport time\n"
+        "p = child.start('sleep 99', ExitStack())\np.release()\nprint(p.pid, flush=True)\ntime.sleep(99)\n"
+    )
+    tracer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert tracer.stdout is not None
+    pid = int(tracer.stdout.readline())
+    watch = os.pidfd_open(pid)
+    tracer.kill()
+    tracer.communicate()
+    assert select.select([watch], [], [], 10)[0]
+    os.close(watch)
+
+
+def test_signal_status() -> None:
+    with ExitStack() as stack:
+        process = child.start("sh -c 'kill -9 $$'", stack)
+        process.release()
+        assert wait(process) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [("", "empty"), ("'x", "not well quoted"), ("no-such-program-x", "no such program"), ("/tmp", "directory"),
+     ("/etc/passwd", "not executable"), ("/nonexistent/x", "no such file")],
+)  # fmt: skip
+def test_bad_commands(command: str, message: str) -> None:
+    with ExitStack() as stack, pytest.raises(TraceError, match=message):
+        child.start(command, stack)
+
+
+def test_not_a_program(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("hello")
+    file.chmod(0o755)
+    with ExitStack() as stack:
+        process = child.start(str(file), stack)
+        with pytest.raises(TraceError, match="Exec format error"):
+            process.release()
+
+
+def test_privileges() -> None:
+    with pytest.raises(TraceError, match=r"CAP_BPF|needs root"):
+        privileges.check_capabilities(frozenset({"CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH"}))
+    privileges.check_capabilities(
+        frozenset({"CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_BPF", "CAP_PERFMON"})
+    )
+    with pytest.raises(TraceError, match="locked down"):
+        privileges.check_lockdown("none integrity [confidentiality]")
+    privileges.check_lockdown("none [integrity] confidentiality")
+    assert privileges.kernel_warnings("5.10.0-8-amd64")
+    assert not privileges.kernel_warnings("6.1.0")
+
+
+def test_runs_until_its_libraries_are_there(programs: Path) -> None:
+    with ExitStack() as stack:
+        process = child.start(f"{programs}/frameless", stack)
+        process.stop_after_exec()
+        maps = Path(f"/proc/{process.pid}/maps")
+        assert "libframeless.so" not in maps.read_text()
+        assert process.run_to_entry()
+        assert "libframeless.so" in maps.read_text()
+        assert process.poll() is None
+        process.release()
+        assert wait(process) == 0
+
+
+def test_a_program_that_takes_long_to_start_is_waited_for(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_PATIENCE", -1.0)
+    with ExitStack() as stack:
+        process = child.start(f"{programs}/frameless", stack)
+        process.stop_after_exec()
+        assert process.run_to_entry()
+        process.release()
+        assert wait(process) == 0
+
+
+def test_a_program_whose_start_waits_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "library")
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "library"))
+    monkeypatch.setattr(child, "_PATIENCE", 0.1)
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        process.stop_after_exec()
+        assert not process.run_to_entry()
+        process.release()
+        assert process.poll() is None
+
+
+def test_program_that_never_begins(programs: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        # Its library is looked for beside it, and is not there.
+        process = child.start(str(shutil.copy(programs / "frameless", tmp_path / "alone")), stack)
+        process.stop_after_exec()
+        assert not process.run_to_entry()
+        process.release()
+        assert wait(process) == 127
+
+
+def test_runs_to_entry_only_when_stopped() -> None:
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        assert not process.run_to_entry()
+        process.release()
+        assert wait(process) == 0

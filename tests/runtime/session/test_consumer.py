@@ -1,0 +1,144 @@
+"""Turns from the ring to the output, and the end that the user asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, cast
+
+import pytest
+
+from pytrace.core.manifest import Manifest
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.session import consumer
+from pytrace.runtime.session.consumer import UNPRINTED, Consumer
+from tests.runtime.ring.test_reader import FORMATS, Ring, sample
+from tests.support.encode import Run
+
+EVENTS = 20_000
+
+
+class Made:
+    """A consumer whose output is a pipe."""
+
+    def __init__(self, stack: ExitStack, patch: pytest.MonkeyPatch) -> None:
+        self.read, self.write = os.pipe()
+        stack.callback(os.close, self.read)
+        stack.callback(os.close, self.write)
+        self.ring = Ring(stack, patch, 1 << 20)
+        self.reader = RingReader(self.ring.file, stack)
+        run = Run()
+        for form, kinds in FORMATS:
+            run.event("printf", list(kinds), format=form.decode())
+        run.event("exit")
+        self.output = Output(self.write)
+        stack.callback(self.output.channel.close)
+        manifest = Manifest((), (), tuple(run.specs), run.strings, run.config)
+        renderer = Renderer(manifest, self.output, run.symbols, run.reader, Clock())
+        self.ending = False
+        self.consumer = Consumer(self.reader, renderer, self.output, lambda: self.ending, lambda _: None)
+
+    def send(self, count: int) -> list[bytes]:
+        made = [sample(number % 3, number) for number in range(count)]
+        self.ring.send(*[data for data, _ in made])
+        return [text for _, text in made]
+
+    def printed(self) -> bytes:
+        os.set_blocking(self.read, False)
+        found = b""
+        try:
+            while chunk := os.read(self.read, 1 << 20):
+                found += chunk
+                self.output.advance()
+        except BlockingIOError:
+            return found
+        return found
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    with ExitStack() as stack:
+        yield Made(stack, monkeypatch)
+
+
+def test_a_turn_ends_where_the_reader_takes_nothing(made: Made) -> None:
+    wanted = b"".join(made.send(EVENTS))
+    handled = 0
+    # Far fewer turns than it would take to print all of it: each comes back.
+    for _ in range(200):
+        handled += made.consumer.turn()
+    assert made.output.congested
+    assert 0 < handled < EVENTS
+    text = b""
+    while made.reader.pending or made.output.waiting:
+        made.consumer.turn()
+        text += made.printed()
+    assert text == wanted
+
+
+def test_waiting_for_the_reader_is_no_busy_loop(made: Made) -> None:
+    asked: list[object] = []
+
+    class Loop:
+        def wait_for_room(self, descriptor: int | None) -> None:
+            asked.append(descriptor)
+
+        def wait(self, timeout: float, _drained: int = 0, *, events: bool = True) -> list[int]:
+            asked.append((timeout, events))
+            return []
+
+    made.send(EVENTS)
+    for _ in range(100):
+        made.consumer.turn()
+    made.consumer.wait(cast(Any, Loop()), 1.0)
+    # A terminal polls as writable when nothing can be written: then only the time is waited for.
+    assert asked == [made.output.channel.fileno(), (consumer.LOOK_EVERY, False)]
+    made.output.channel.unsure = True
+    made.consumer.wait(cast(Any, Loop()), 1.0)
+    assert asked[2:] == [None, (consumer.LOOK_EVERY, False)]
+
+
+def test_what_is_left_at_the_end_is_counted(made: Made) -> None:
+    made.send(EVENTS)
+    made.ending = True
+    made.consumer.finish()
+    assert not made.reader.pending
+    left = made.consumer.totals()[UNPRINTED]
+    lines = made.printed().count(b"\n")
+    # The rest of a line that was half written comes later.
+    assert lines + left == EVENTS
+    assert lines > 0
+    assert made.consumer.totals() == {UNPRINTED: left}
+
+
+def test_without_a_signal_the_reader_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = b"".join(made.send(EVENTS))
+    text = b""
+    real = made.output.channel.wait
+
+    def wait(seconds: float) -> bool:
+        nonlocal text
+        text += made.printed()
+        return real(0)
+
+    monkeypatch.setattr(made.output.channel, "wait", wait)
+    made.consumer.finish()
+    text += made.printed()
+    assert text == wanted
+    assert made.consumer.totals() == {}
+
+
+def test_maps_are_waited_for_unless_events_were_left(made: Made) -> None:
+    made.ending = True
+    assert made.output.impatient()
+    made.consumer.events_over = True
+    assert not made.output.impatient()
+    made.consumer.events_over = False
+    made.send(EVENTS)
+    made.consumer.finish()
+    made.consumer.events_over = True
+    assert made.output.impatient()

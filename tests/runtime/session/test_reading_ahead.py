@@ -1,0 +1,125 @@
+"""pytrace.runtime.session.reading_ahead: which addresses are read, when, and in how long pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+
+from pytrace.core.manifest import Manifest
+from pytrace.core.types import UINT64, Count, Stack, StackMode, String, Tuple
+from pytrace.runtime.session import reading_ahead
+from pytrace.runtime.session.reading_ahead import ReadingAhead, has_user_stacks
+from tests.support.encode import Run
+
+STACK = Stack(True, 4)
+FIRST, SECOND = (7, (0x1000, 0x2000), 0), (8, (0x1000,), 0)
+
+
+class _Lines:
+    """Notes what is prepared; each address takes a step."""
+
+    def __init__(self) -> None:
+        self.wanted: list[list[tuple[int, int]]] = []
+        self.read = 0
+        self.awaited: list[str] = []
+
+    def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
+        self.wanted.append(sorted(addresses))
+        return self._steps(len(addresses))
+
+    def _steps(self, count: int) -> Iterator[None]:
+        for _ in range(count):
+            self.read += 1
+            yield
+
+    def wait_for(self, steps: Iterator[None], what: str) -> None:
+        self.awaited.append(what)
+        for _ in steps:
+            pass
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock: a list with the time."""
+    time = [100.0]
+    monkeypatch.setattr(reading_ahead.time, "monotonic", lambda: time[0])
+    monkeypatch.setattr(reading_ahead.time, "thread_time", lambda: time[0])
+    return time
+
+
+def _ahead(run: Run, lines: _Lines) -> ReadingAhead:
+    return ReadingAhead(Manifest((), tuple(run.maps), (), (), {}), run.reader, lines)
+
+
+def _stacks(entries: dict[Any, Any], key: Any = STACK) -> Run:
+    run = Run()
+    run.keyed("@", key, Count(), entries)
+    run.keyed("@kernel", Stack(False, 4), Count(), {(0, (1, 2), 0): [1, 0]})
+    return run
+
+
+def test_addresses_are_read_in_pieces_while_nothing_else_is_to_be_done(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_ahead, "SLICE", -1.0)
+    lines = _Lines()
+    ahead = _ahead(_stacks({FIRST: [1, 0], SECOND: [1, 1]}), lines)
+    ahead.work()
+    assert not lines.wanted, "the maps are empty at first"
+    assert ahead.pause(9.0) == reading_ahead.FIRST
+    now[0] += reading_ahead.FIRST
+    ahead.work()
+    assert lines.wanted == [[(7, 0x1000), (7, 0x2000), (8, 0x1000)]]
+    assert ahead.pause(9.0) == reading_ahead.REST
+    for count in (1, 2, 3):
+        ahead.work()
+        assert lines.read == count, "a step at a time"
+    ahead.work()
+    assert ahead.pause(9.0) == reading_ahead.FIRST
+    now[0] += reading_ahead.FIRST
+    ahead.work()
+    assert lines.wanted[1:] == [[]], "they were read before"
+
+
+def test_the_end_reads_the_rest_and_says_what_it_waits_for() -> None:
+    lines = _Lines()
+    ahead = _ahead(_stacks({(FIRST, b"a"): [1, 0], (SECOND, b"b"): [1, 1]}, Tuple((STACK, String(8)))), lines)
+    ahead.finish()
+    assert lines.awaited == ["3 addresses in stacks"]
+    assert lines.read == 3
+
+
+def test_nothing_is_said_where_there_are_no_stacks() -> None:
+    lines = _Lines()
+    _ahead(_stacks({}), lines).finish()
+    assert lines.awaited == []
+
+
+def test_large_maps_are_not_looked_at_again_before_the_end(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _Lines()
+    run = _stacks({FIRST: [1, 0]})
+    items = run.reader.items
+
+    def slow(spec: Any) -> list[tuple[bytes, bytes]]:
+        now[0] += 1.0
+        return items(spec)
+
+    monkeypatch.setattr(run.reader, "items", slow)
+    ahead = _ahead(run, lines)
+    now[0] += 5.0
+    ahead.work()
+    ahead.work()
+    now[0] += 1000.0
+    assert ahead.pause(9.0) == 9.0
+    ahead.finish()
+    assert len(lines.wanted) == 2
+
+
+def test_maps_whose_stacks_show_no_functions() -> None:
+    run = Run()
+    shown = [STACK, Stack(True, 4, StackMode.PERF), Tuple((UINT64, STACK))]
+    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
+    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
+    assert [has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
