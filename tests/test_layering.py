@@ -1,40 +1,55 @@
-"""Imports go one way (docs/architecture.md); this reads them from the source."""
+"""Imports go one way, folder by folder: what the table of packages in docs/architecture.md allows, and nothing else."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "pytrace"
-ROOMS = ("frontend", "codegen", "runtime")
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "pytrace"
 
-JOINERS = {
-    "pytrace.pipeline": {"frontend", "codegen"},
-    "pytrace.cli.main": {"frontend", "codegen", "runtime"},
-    "pytrace.cli.commands": {"frontend", "codegen", "runtime"},
-    "pytrace.cli.dump": {"frontend", "codegen"},
-    "pytrace.cli.request": {"frontend", "runtime"},
-    "pytrace.cli.info": {"codegen", "runtime"},
-    "pytrace.__main__": set(),
-}
-"""Root modules that may import rooms: the pipeline and the command line."""
+ONLY_IN = {"ctypes": "runtime/abi", "llvmlite": "codegen/ir", "ply": "frontend/syntax", "clang": "frontend/c"}
+"""Libraries that one package alone may import."""
 
-CODEGEN_MAY_READ = {"pytrace.frontend.ast.nodes", "pytrace.frontend.ast.typed_program", "pytrace.frontend.ast.visitor"}
-ONLY_IN = {"ctypes": "runtime", "llvmlite": "codegen", "ply": "frontend"}
+MOST_FILES = 15
+"""Modules in one folder."""
+
+WITH_CONTENT = {"pytrace", "pytrace.core.types"}
+"""Packages whose ``__init__`` is not empty: each start imports them all."""
+
+_ROW = re.compile(r"^\| `([\w/.]+)` \| (.+?) \| (.*?) \|$", re.MULTILINE)
 
 
-def modules() -> list[tuple[str, Path]]:
-    found = []
+@cache
+def modules() -> dict[str, Path]:
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def table() -> Mapping[str, frozenset[str]]:
+    """Each package of the table in docs/architecture.md, and the packages that it may import."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    section = text.partition("## Packages\n")[2].partition("\n## ")[0]
+    return {name: frozenset(re.findall(r"`([\w/.]+)`", allowed)) for name, _, allowed in _ROW.findall(section)}
+
+
+def package(module: str) -> str:
+    """The row that a module belongs to: its folder, or the module itself at the root."""
+    path = modules()[module].relative_to(PACKAGE)
+    return path.parent.as_posix() if path.parent != Path(".") else path.name
+
+
+@cache
+def imports(path: Path) -> list[tuple[str, int]]:
     """Names of all modules that a file imports at run time, in functions too; not those for type checks only."""
     tree = ast.parse(path.read_text())
     for_types_only = {
@@ -43,58 +58,80 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
+    found = []
     for node in ast.walk(tree):
         if id(node) in for_types_only:
             continue
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return found
 
 
-def room(module: str) -> str | None:
-    parts = module.split(".")
-    return parts[1] if parts[0] == "pytrace" and len(parts) > 1 and parts[1] in ROOMS else None
+def own_imports(module: str) -> Iterator[tuple[str, int]]:
+    """What a module imports of pytrace: ``from a import b`` is ``a.b`` where that is a module, else ``a``."""
+    for name, line in imports(modules()[module]):
+        target = name if name in modules() else name.rpartition(".")[0]
+        if target in modules() and target != "pytrace":
+            yield target, line
 
 
-def may_import(module: str, target: str) -> bool:
-    here, there = room(module), room(target)
-    if there is None or here == there:
-        return True
-    if here is None:
-        return there in JOINERS.get(module, set())
-    if here == "codegen":
-        return any(target == allowed or target.startswith(allowed + ".") for allowed in CODEGEN_MAY_READ)
-    return False
+def may_import(here: str, there: str) -> bool:
+    return here == there or any(there == name or there.startswith(f"{name}/") for name in table()[here])
 
 
-@pytest.mark.parametrize(("module", "path"), [pytest.param(*item, id=item[0]) for item in modules()])
-def test_imports_go_one_way(module: str, path: Path) -> None:
-    wrong = [f"line {line}: {target}" for target, line in imports(path) if not may_import(module, target)]
+def every_module() -> list[object]:
+    return [pytest.param(name, id=name) for name in modules() if name != "pytrace"]
+
+
+@pytest.mark.parametrize("module", every_module())
+def test_imports_go_one_way(module: str) -> None:
+    here = package(module)
+    wrong = [f"line {line}: {target}" for target, line in own_imports(module) if not may_import(here, package(target))]
     assert not wrong
 
 
-@pytest.mark.parametrize(("module", "path"), [pytest.param(*item, id=item[0]) for item in modules()])
-def test_each_binding_has_one_room(module: str, path: Path) -> None:
-    wrong = [
-        f"line {line}: {target}"
-        for target, line in imports(path)
-        if (owner := ONLY_IN.get(target.split(".")[0])) and room(module) != owner
-    ]
-    assert not wrong
+def test_the_table_has_each_package_and_no_other() -> None:
+    there = {package(name) for name, path in modules().items() if path.name != "__init__.py"} | {"core/types"}
+    assert set(table()) == there
 
 
-def test_no_cycle_among_root_modules() -> None:
-    root = {name: path for name, path in modules() if room(name) is None}
-    graph = {
-        name: {target for full, _ in top_level_imports(path) for target in owners(full, root) if target != name}
-        for name, path in root.items()
+def test_the_table_allows_nothing_that_is_not_used() -> None:
+    used: dict[str, set[str]] = {name: set() for name in table()}
+    for module in modules():
+        if module != "pytrace":
+            used.setdefault(package(module), set()).update(package(target) for target, _ in own_imports(module))
+    idle = {
+        f"{name}: {allowed}"
+        for name, targets in table().items()
+        for allowed in targets
+        if not any(target == allowed or target.startswith(f"{allowed}/") for target in used[name])
     }
+    assert not idle
+
+
+def test_packages_form_no_cycle() -> None:
+    rows = table()
+    assert_no_cycle(
+        {
+            name: {other for other in rows if other != name and may_import(name, other)}
+            for name in rows
+        }
+    )
+
+
+def test_modules_form_no_cycle() -> None:
+    """Imports inside functions count: a cycle that is held up by one is a cycle."""
+    assert_no_cycle({name: {target for target, _ in own_imports(name)} - {name} for name in modules()})
+
+
+def assert_no_cycle(graph: Mapping[str, set[str]]) -> None:
     done: set[str] = set()
 
     def visit(name: str, chain: tuple[str, ...]) -> None:
-        assert name not in chain, f"import cycle: {' -> '.join((*chain, name))}"
+        assert name not in chain, f"import cycle: {' -> '.join((*chain[chain.index(name) :], name))}"
         if name not in done:
             for target in sorted(graph[name]):
                 visit(target, (*chain, name))
@@ -104,24 +141,33 @@ def test_no_cycle_among_root_modules() -> None:
         visit(name, ())
 
 
-def top_level_imports(path: Path) -> Iterator[tuple[str, int]]:
-    tree = ast.parse(path.read_text())
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+def test_no_folder_is_crowded() -> None:
+    counts: dict[Path, int] = {}
+    for path in modules().values():
+        counts[path.parent] = counts.get(path.parent, 0) + (path.name != "__init__.py")
+    assert not {str(folder): count for folder, count in counts.items() if count > MOST_FILES}
 
 
-def owners(full: str, known: dict[str, Path]) -> list[str]:
-    """The module that ``from a import b`` loads: ``a.b`` when that is a module, else ``a``."""
-    if full in known:
-        return [full]
-    parent = full.rpartition(".")[0]
-    return [parent] if parent in known and parent != "pytrace" else []
+def test_packages_cost_a_start_nothing() -> None:
+    full = {name for name, path in modules().items() if path.name == "__init__.py" and path.read_text().strip()}
+    assert full == WITH_CONTENT
 
 
-@pytest.mark.parametrize(("module", "path"), [pytest.param(*item, id=item[0]) for item in modules()])
-def test_plain_data_is_made_by_our_own_module(module: str, path: Path) -> None:
+@pytest.mark.parametrize("module", every_module())
+def test_each_library_has_one_package(module: str) -> None:
+    wrong = [
+        f"line {line}: {target}"
+        for target, line in imports(modules()[module])
+        if (owner := ONLY_IN.get(target.split(".")[0])) and not f"{package(module)}/".startswith(f"{owner}/")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("module", every_module())
+def test_plain_data_is_made_by_our_own_module(module: str) -> None:
     """``dataclasses`` costs each start 8 ms, and 0.3 ms for each class (``pytrace.base.fast_dataclass`` says why)."""
-    assert not [f"line {line}: {target}" for target, line in imports(path) if target.split(".")[0] == "dataclasses"]
+    assert not [
+        f"line {line}: {target}"
+        for target, line in imports(modules()[module])
+        if target.split(".")[0] == "dataclasses"
+    ]

@@ -10,6 +10,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.cli.options import CommandLine
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
 
 PID_MAX = 0x400000
@@ -22,29 +23,6 @@ COLOURS = ("auto", "always", "never")
 
 ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
 """Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Options of one run, beside those that the compilation depends on."""
-
-    pid: int | None = None
-    command: str | None = None
-    follow: bool = False
-    format: str = "text"
-    output: str | None = None
-    buffering: str = "line"
-    quiet: bool = False
-    verbose: bool = False
-    warnings: bool = True
-    dry_run: bool = False
-    mode: str = "run"
-    debug: frozenset[str] = frozenset()
-    usdt_file_activation: bool = False
-    disabled: frozenset[str] = frozenset()
-    debuginfo: tuple[str, ...] = ()
-    traceable_functions: str | None = None
-    dwarf_pids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +242,7 @@ def _stages(line: CommandLine) -> frozenset[str]:
 def _features(line: CommandLine) -> frozenset[str]:
     names = {name.strip() for text in line.many("no_feature") for name in text.split(",") if name.strip()}
     if names:
-        from pytrace.runtime.load.features import FEATURES
+        from pytrace.core.kernel_info import FEATURES
 
         unknown = sorted(names - set(FEATURES))
         if unknown:

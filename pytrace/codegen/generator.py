@@ -10,14 +10,15 @@ from pytrace.codegen.analysis import parts, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.aot.load_time_values import Ahead
-from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter, Program, Script
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.current_task import process_ids
+from pytrace.codegen.emit.emitter import Emitter, Lowering, Program, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder, Value
 from pytrace.codegen.ir.module import RING, SHARED_SECTION, Module
 from pytrace.codegen.ir.operands import Operand
-from pytrace.codegen.lower import calls, maps, statements
-from pytrace.codegen.lower.builtins.process_family import process_ids
+from pytrace.codegen.lower import calls, expressions, map_access, statements
+from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_following, unwind_tables
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.double_buffering import snapshots
@@ -42,6 +43,8 @@ ON_STACK_LIMIT = 32
 _FIRST_OBJECT = 8
 """Where every ``struct bpf_iter__TYPE`` has the pointer to its object; before it is the state of the iteration."""
 
+LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read)
+
 _PART = "_part"
 """Behind the names of functions that make up the program of a session."""
 
@@ -54,8 +57,9 @@ def generate(
     module = Module(source, str(checked.config.get("license", "GPL")))
     twice = snapshots(checked)
     for info in checked.maps.values():
-        maps.declare(module, info, info.name in twice)
+        map_access.declare(module, info, info.name in twice)
     script = Script(
+        LOWERING,
         checked,
         kernel,
         options,
@@ -119,7 +123,7 @@ def _entry(program: Program) -> None:
         _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], str(unit.pid_filter)))
     if unit.kind.context is Context.ITERATOR:
         _skip_the_end(e)
-    value = statements.block(e, unit.body)
+    value = e.run_block(unit.body)
     if not e.b.closed:
         _leave(e, value)
     e.finish()
@@ -202,14 +206,14 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
     specs = tuple(
         MapSpec(
             info.name,
-            "" if info.key is None else maps.symbol(info.name),
+            "" if info.key is None else map_access.symbol(info.name),
             info.kind,
             info.key,
             info.value,
             info.max_entries,
             script.layout.slot(info),
             location(info.span),
-            maps.sizes(info) if info.key is not None and info.name in script.layout.generations else None,
+            map_access.sizes(info) if info.key is not None and info.name in script.layout.generations else None,
         )
         for info in checked.maps.values()
     )

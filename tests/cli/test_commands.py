@@ -12,10 +12,10 @@ import pytest
 
 from pytrace.cli import commands
 from pytrace.cli.options import read
-from pytrace.cli.request import RunOptions
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
+from pytrace.core.run_options import RunOptions
 
 
 def test_files_are_written_whole_with_the_right_mode(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Memory, Operand
@@ -106,8 +106,6 @@ def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
 
 def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
     """More than the verifier follows round by round: both sides go to scratch memory, where a callback sees them."""
-    from pytrace.codegen.lower import loops
-
     rounds = (size + UNROLLED - 1) // UNROLLED
     room = rounds * UNROLLED
     places = [e.reserve(room) for _ in (left, right)]
@@ -156,36 +154,10 @@ def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
         leave()
         e.b.start(same)
 
-    counted(e, size // UNROLLED, step)
+    loops.counted(e, size // UNROLLED, step)
     e.b.jump(done)
     e.b.start(done)
     return e.b.truth(e.b.load(result))
-
-
-Step = Callable[[Value, Callable[[], None]], None]
-
-
-def counted(e: Emitter, count: int | Value, step: Step, most: int | None = None) -> None:
-    """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
-
-    *most* is the constant bound that the verifier sees when *count* is a register.
-    """
-    index = e.b.register()
-    e.b.store("0", index)
-    head, body, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.jump(head)
-    e.b.start(head)
-    at = e.b.load(index)
-    e.b.branch(e.b.icmp("ult", at, str(count)), body, done)
-    e.b.start(body)
-    if most is not None:
-        inside = e.b.block()
-        e.b.branch(e.b.icmp("ult", at, str(most)), inside, done)
-        e.b.start(inside)
-    step(at, lambda: e.b.jump(done))
-    e.b.store(e.b.add(at, "1"), index)
-    e.b.jump(head)
-    e.b.start(done)
 
 
 def text_length(e: Emitter, value: Operand) -> Value:

@@ -19,11 +19,12 @@ from pytrace.codegen.ir.module import PERCPU, SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA, Scratch, area_name
+from pytrace.core.builtin_row import Builtin
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.source import Span
-from pytrace.core.types import INT64, AddressSpace, Type, Void
+from pytrace.core.types import INT64, VOID, AddressSpace, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
@@ -34,10 +35,25 @@ SPARING_BUDGET = (32, 16, 0)
 """The same for scripts that need the stack for what LLVM keeps there."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How constructs of the language become code: what modules ask of those above them."""
+
+    evaluate: Callable[[Emitter, nodes.Expr], Operand]
+    """The value of an expression."""
+    block: Callable[[Emitter, nodes.Block, Type], Operand | None]
+    """Runs a block; its value unless the type is void."""
+    emission: Callable[[Builtin], Callable[[Emitter, nodes.Identifier | nodes.Call], Operand] | None]
+    """The function that emits a builtin."""
+    check_read: Callable[[Emitter, str, Value], None]
+    """Reports the result of a read helper, when failed reads are to be reported."""
+
+
 @dataclass(slots=True, eq=False)
 class Script:
     """What all programs of a script share while they are generated."""
 
+    lowering: Lowering
     checked: CheckedProgram
     kernel: KernelInfo
     options: CompileOptions
@@ -341,6 +357,13 @@ class Emitter:
         self.b.store(self.b.add(before, by), place)
         return before
 
+    def count_cut(self, cut: Value) -> None:
+        """Count a string that did not fit where the ``i1`` *cut* says so.
+
+        Without a branch: the verifier would follow both ways for each string of an event.
+        """
+        self.counter("cut", self.program.index, self.b.number(cut))
+
     # ------------------------------------------------------------------ memory
 
     @contextmanager
@@ -434,9 +457,11 @@ class Emitter:
 
     def value(self, node: nodes.Expr) -> Operand:
         """Evaluate an expression."""
-        from pytrace.codegen.lower import expressions
+        return self.script.lowering.evaluate(self, node)
 
-        return expressions.evaluate(self, node)
+    def run_block(self, node: nodes.Block, kind: Type = VOID) -> Operand | None:
+        """Run a block; its value when *kind* is not void."""
+        return self.script.lowering.block(self, node, kind)
 
     def number(self, node: nodes.Expr) -> Value:
         """Evaluate a scalar expression to an ``i64``."""

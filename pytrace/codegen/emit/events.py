@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import memory, seq_file
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import RING
-from pytrace.codegen.ir.operands import Made, Operand, Remote
+from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, EventLayout, EventSpec
-from pytrace.core.types import AddressSpace, Buffer, String, Type
+from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 
@@ -31,9 +32,6 @@ SLACK = 8
 
 def send_node(e: Emitter, node: nodes.Expr) -> None:
     """Send the event of a call, with its arguments."""
-    from pytrace.codegen.emit import seq_file
-    from pytrace.codegen.lower.expressions import in_order
-
     if e.program.unit.pinned:
         seq_file.write(e, node)
         return
@@ -161,16 +159,8 @@ def count_word(e: Emitter, length: Value, limit: int, *, read: bool = True) -> V
         return length
     cut = e.b.icmp("eq", length, str(limit))
     if read:
-        count_cut(e, cut)
+        e.count_cut(cut)
     return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))
-
-
-def count_cut(e: Emitter, cut: Value) -> None:
-    """Count a string that did not fit where the ``i1`` *cut* says so.
-
-    Without a branch: the verifier would follow both ways for each string of an event.
-    """
-    e.counter("cut", e.program.index, e.b.number(cut))
 
 
 def text(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
@@ -203,9 +193,6 @@ def report(e: Emitter, node: nodes.Node, error: str) -> None:
 
 def helper_error(e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str = "") -> None:
     """Send that a helper failed with *code*."""
-    from pytrace.codegen.ir.operands import Scalar
-    from pytrace.core.types import INT32
-
     spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
     send(e, spec, [Scalar(code, INT32)])
 
@@ -235,6 +222,11 @@ def check_helper(
         e.counter("helper", e.script.layout.site(helper, location(node.span)))
     e.b.jump(done)
     e.b.start(done)
+
+
+def check_read(e: Emitter, helper: str, code: Value) -> None:
+    """Report a failed read of memory at the expression that is being evaluated, when all failures are wanted."""
+    check_helper(e, e.node, helper, code, level=2)
 
 
 def failed_call(

@@ -104,10 +104,8 @@ def read(e: Emitter, pointer: Value, size: Value | int, address: Value, space: A
 
 def _reported(e: Emitter, helper: str, *args: Value) -> Value:
     """Call a read helper; its failure is reported when all failures are wanted."""
-    from pytrace.codegen.emit import events
-
     got = e.b.helper(helper, *args)
-    events.check_helper(e, e.node, f"bpf_{helper}", got, level=2)
+    e.script.lowering.check_read(e, f"bpf_{helper}", got)
     return got
 
 
@@ -307,8 +305,6 @@ def read_string(
 
     Only one of the greatest length was cut then: a shorter one is an array of characters that is full.
     """
-    from pytrace.codegen.emit import events
-
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
     got = _reported(e, read_helper(where, string=True), pointer, str(capacity), address)
@@ -320,7 +316,7 @@ def read_string(
     end = e.b.offset(pointer, last)
     e.b.helper(read_helper(where), end, "1", e.b.add(address, last))
     if capacity >= longest_string(e):
-        events.count_cut(e, e.b.truth(e.b.load(end, 8)))
+        e.count_cut(e.b.truth(e.b.load(end, 8)))
     e.b.jump(done)
     e.b.start(done)
 
@@ -349,3 +345,12 @@ def text_length(e: Emitter, got: Value, _most: int) -> Value:
     e.b.jump(done)
     e.b.start(done)
     return e.b.phi("i64", [(length, good), ("0", bad)])
+
+
+def as_string(operand: Operand, capacity: int) -> Operand:
+    """Bytes in memory, looked at as a string."""
+    if isinstance(operand, Memory):
+        return Memory(operand.pointer, String(capacity), operand.align)
+    if isinstance(operand, Remote):
+        return Remote(operand.address, String(capacity), operand.space)
+    raise InternalError(f"{operand.type} is not text")

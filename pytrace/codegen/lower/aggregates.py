@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.analysis.shared_variables import called_functions
-from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.comparison import counted
+from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.lower import map_access
+from pytrace.codegen.storage.data_sections import FLAG
 from pytrace.codegen.storage.scratch_memory import USER_AREA, area_name
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
@@ -22,9 +23,6 @@ from pytrace.frontend.ast.visitor import walk
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Script
     from pytrace.frontend.ast.typed_program import MapInfo
-
-BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
-"""Bytes of one bucket of the types that are kept by bucket."""
 
 ATTEMPTS = 8
 """How often in a row other programs may come between the steps of one update of ``min`` or ``max``."""
@@ -282,9 +280,7 @@ def maps_name(node: nodes.MapRef | nodes.MapIndex) -> str:
 
 def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) -> None:
     """``@m = count()`` and its like."""
-    from pytrace.codegen.lower import maps
-
-    info, keys = maps.info_of(e, target)
+    info, keys = map_access.info_of(e, target)
     e.contended = contended(e.script, info)
     sample, signed = "0", True
     if isinstance(call, nodes.Call) and call.args:
@@ -307,22 +303,18 @@ def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) 
 
 
 def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Value) -> None:
-    from pytrace.codegen.lower import maps
-
     row = ROWS[type(info.value)]
     if info.key is None:
-        maps.mark_written(e, info)
-        row.update(e, info.value, maps.slot_value(e, info), sample)
+        map_access.mark_written(e, info)
+        row.update(e, info.value, map_access.slot_value(e, info), sample)
         return
-    _update_keyed(e, node, info, maps.key_pointer(e, info, keys), info.value.size, sample)
+    _update_keyed(e, node, info, map_access.key_pointer(e, info, keys), info.value.size, sample)
 
 
 def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Value, size: int, sample: Value) -> None:
     """One look-up and an addition in place; the update helper only for a key that is not there yet."""
-    from pytrace.codegen.lower import maps
-
     row = ROWS[type(info.value)]
-    place = maps.lookup(e, info, key)
+    place = map_access.lookup(e, info, key)
 
     def change(found: Value) -> None:
         row.update(e, info.value, found, sample)
@@ -331,27 +323,23 @@ def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Value, size:
         with e.temporaries():
             first = e.temporary(size)
             row.first(e, info.value, first, sample)
-            maps.insert(e, node, info, key, first, change)
+            map_access.insert(e, node, info, key, first, change)
 
-    maps.when_found(e, place, lambda: change(place), insert)
+    map_access.when_found(e, place, lambda: change(place), insert)
 
 
 def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Value) -> Value:
-    from pytrace.codegen.lower import maps
-
     if info.key is None:
         raise InternalError("no key")
-    return with_bucket(e, info, maps.key_operand(e, info.key, keys), bucket)
+    return with_bucket(e, info, map_access.key_operand(e, info.key, keys), bucket)
 
 
 def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Value) -> Value:
     """The BPF key of one bucket: the key, padded to 8 bytes, and the bucket number."""
-    from pytrace.codegen.lower import maps
-
     if info.key is None:
         raise InternalError("no key")
-    room = maps.padded_key(info)
-    pointer = e.temporary(room + maps.BUCKET)
+    room = map_access.padded_key(info)
+    pointer = e.temporary(room + map_access.BUCKET)
     if room != info.key.size:
         e.b.store("0", e.b.offset(pointer, room - 8))
     memory.write(e, operand, pointer, info.key)
@@ -360,34 +348,30 @@ def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Value) -> V
 
 
 def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Value) -> None:
-    from pytrace.codegen.lower import maps
-
     if not isinstance(info.value, Hist | LHist):
         raise InternalError("no buckets")
     if info.key is None:
-        maps.mark_written(e, info)
+        map_access.mark_written(e, info)
         bounded = e.b.at_most(bucket, info.value.buckets - 1)
-        place = e.b.offset(maps.slot_value(e, info), e.b.op("shl", bounded, "3"))
+        place = e.b.offset(map_access.slot_value(e, info), e.b.op("shl", bounded, "3"))
         _count_update(e, info.value, place, "1")
         return
     _update_keyed(e, node, info, _bucket_key(e, info, keys, bucket), 8, "1")
 
 
 def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Value) -> None:
-    from pytrace.codegen.lower import maps
-
     kind = info.value
     if not isinstance(kind, TSeries):
         raise InternalError("no time series")
     at, epoch, now = _series_bucket(e, kind)
     if info.key is None:
-        maps.mark_written(e, info)
+        map_access.mark_written(e, info)
         bounded = e.b.at_most(at, kind.count - 1)
-        place = e.b.offset(maps.slot_value(e, info), e.b.mul(bounded, "24"))
+        place = e.b.offset(map_access.slot_value(e, info), e.b.mul(bounded, "24"))
         _series_update(e, kind, place, sample, epoch, now)
         return
     key = _bucket_key(e, info, keys, at)
-    place = maps.lookup(e, info, key)
+    place = map_access.lookup(e, info, key)
 
     def change(found: Value) -> None:
         _series_update(e, kind, found, sample, epoch, now)
@@ -397,9 +381,9 @@ def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[node
             first = e.temporary(24)
             for offset, value in enumerate((epoch, sample, now if not kind.reduce else "1")):
                 e.b.store(value, e.b.offset(first, 8 * offset))
-            maps.insert(e, node, info, key, first, change)
+            map_access.insert(e, node, info, key, first, change)
 
-    maps.when_found(e, place, lambda: change(place), insert)
+    map_access.when_found(e, place, lambda: change(place), insert)
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -424,17 +408,14 @@ def read(e: Emitter, info: MapInfo, key: Value | None, kind: Type) -> Operand:
 
 def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Value], None]) -> None:
     """Run code for each CPU's value (that of a missing key is skipped)."""
-    from pytrace.codegen.lower import maps
-    from pytrace.codegen.storage.data_sections import FLAG
-
-    now = maps.generation(e, info) if key is None else "0"
+    now = map_access.generation(e, info) if key is None else "0"
 
     def one(cpu: Value, _leave: Callable[[], None]) -> None:
         if key is None:
             start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
             visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + FLAG), now))
             return
-        place = e.b.helper("map_lookup_percpu_elem", maps.map_symbol(e, info), key, cpu)
+        place = e.b.helper("map_lookup_percpu_elem", map_access.map_symbol(e, info), key, cpu)
         there, skip = e.b.block(), e.b.block()
         e.b.branch(e.b.is_null(place), skip, there, likely=False)
         e.b.start(there)
@@ -442,15 +423,13 @@ def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Valu
         e.b.jump(skip)
         e.b.start(skip)
 
-    counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
+    loops.counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
 
 
 def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> Value:
     """Remove all buckets of a key; gives an ``i1``, true when there was one."""
-    from pytrace.codegen.lower import maps
-
     def one(inner: Emitter, key: Value, place: Value) -> None:
-        got = inner.b.helper("map_delete_elem", maps.map_symbol(inner, info), key)
+        got = inner.b.helper("map_delete_elem", map_access.map_symbol(inner, info), key)
         gone = inner.b.number(inner.b.icmp("eq", got, "0"))
         inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
 
@@ -459,10 +438,8 @@ def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand
 
 def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> Value:
     """Whether a key has a bucket, as an ``i1``."""
-    from pytrace.codegen.lower import loops, maps
-
     def one(inner: Emitter, key: Value, place: Value) -> None:
-        found = inner.b.helper("map_lookup_elem", maps.map_symbol(inner, info), key)
+        found = inner.b.helper("map_lookup_elem", map_access.map_symbol(inner, info), key)
         there, on = inner.b.block(), inner.b.block()
         inner.b.branch(inner.b.is_null(found), on, there)
         inner.b.start(there)
@@ -477,15 +454,13 @@ def _over_buckets(
     e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Value, Value], None]
 ) -> Value:
     """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
-    from pytrace.codegen.lower import loops, maps
-
     kind = info.value
     if not isinstance(kind, Hist | LHist | TSeries):
         raise InternalError("no buckets")
     count = kind.count if isinstance(kind, TSeries) else kind.buckets
-    room = maps.padded_key(info)
-    kept, result = e.reserve(room + maps.BUCKET), e.reserve(8)
-    memory.copy(e, e.area(kept), with_bucket(e, info, operand, "0"), room + maps.BUCKET)
+    room = map_access.padded_key(info)
+    kept, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
+    memory.copy(e, e.area(kept), with_bucket(e, info, operand, "0"), room + map_access.BUCKET)
     e.b.store("0", e.area(result))
 
     def one(inner: Emitter, index: Value) -> None:

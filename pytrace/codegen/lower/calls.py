@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter, Program
+from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
-from pytrace.codegen.lower import statements
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
@@ -30,9 +30,7 @@ def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
 
 def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Operand:
     """Code of a builtin, from the table of its family; an asynchronous one sends its event."""
-    from pytrace.codegen.lower.builtins.families import emission
-
-    emit = emission(row)
+    emit = e.script.lowering.emission(row)
     if emit is not None:
         return emit(e, node)
     if row.mode is not Mode.ASYNC:
@@ -46,8 +44,6 @@ def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Op
 
 def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operand:
     """Arguments go through the parameters' places in scratch memory: any number, any type, no recursion."""
-    from pytrace.codegen.lower.expressions import in_order
-
     operands = in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
     placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
     for info, operand in zip(target.parameters, placed, strict=True):
@@ -112,6 +108,6 @@ def generate(program: Program, target: FunctionInfo) -> None:
 
     e.leave = leave
     e.result_type = result
-    value = statements.block(e, target.body, result)
+    value = e.run_block(target.body, result)
     if not e.b.closed:
         leave(value)

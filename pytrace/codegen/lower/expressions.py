@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pytrace.codegen.analysis.aliasing import changes
 from pytrace.codegen.analysis.parts import Arm, Chain
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.codegen.lower import calls, maps, operators
@@ -215,8 +215,6 @@ def choose(
 
 
 def _if(e: Emitter, node: ast.If) -> Operand:
-    from pytrace.codegen.lower import statements
-
     kind = e.checked.types.get(node, VOID)
     chain = e.program.plan.chains.get(node)
     if chain is not None:
@@ -226,7 +224,7 @@ def _if(e: Emitter, node: ast.If) -> Operand:
     def run(block: ast.Block | ast.If | None) -> Operand | None:
         if isinstance(block, ast.If):
             return e.value(block)
-        return statements.block(e, block, kind) if block is not None else None
+        return e.run_block(block, kind) if block is not None else None
 
     known = e.checked.constants.get(node.condition)
     if known is not None:
@@ -238,8 +236,6 @@ def _if(e: Emitter, node: ast.If) -> Operand:
 
 def _long_chain(e: Emitter, node: ast.If, chain: Chain) -> None:
     """``if … else if …`` with groups of branches in functions, each of which says when none of its own was taken."""
-    from pytrace.codegen.lower import loops, statements
-
     none = e.reserve(8)
     done = e.b.block()
     for group in chain.groups:
@@ -249,22 +245,20 @@ def _long_chain(e: Emitter, node: ast.If, chain: Chain) -> None:
         e.b.branch(e.b.truth(e.b.load(e.area(none))), further, done)
         e.b.start(further)
     if chain.other is not None:
-        statements.block(e, chain.other)
+        e.run_block(chain.other)
     e.b.jump(done)
     e.b.start(done)
 
 
 def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
     """The first branch of *arms* whose condition holds; with none of them a mark at the scratch offset *none*."""
-    from pytrace.codegen.lower import statements
-
     done = e.b.block()
     for arm in arms:
         then, other = e.b.block(), e.b.block()
         with e.temporaries():
             e.b.branch(memory.truth(e, e.value(arm.condition)), then, other)
         e.b.start(then)
-        statements.block(e, arm.then)
+        e.run_block(arm.then)
         e.b.jump(done)
         e.b.start(other)
     e.b.store("1", e.area(none))
@@ -273,9 +267,7 @@ def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
 
 
 def _block(e: Emitter, node: ast.BlockExpr) -> Operand:
-    from pytrace.codegen.lower import statements
-
-    return statements.block(e, node.block, e.checked.types.get(node, VOID)) or Nothing(VOID)
+    return e.run_block(node.block, e.checked.types.get(node, VOID)) or Nothing(VOID)
 
 
 def _cast(e: Emitter, node: ast.Cast) -> Operand:
@@ -302,7 +294,7 @@ def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
     if isinstance(kind, Array | Struct) and isinstance(operand, Remote):
         return Remote(operand.address, kind, operand.space, operand.direct)
     if isinstance(kind, String) and isinstance(source, Array):
-        return memory.convert(e, as_string(operand, source.size), kind)
+        return memory.convert(e, memory.as_string(operand, source.size), kind)
     return memory.convert(e, operand, kind)
 
 
@@ -311,15 +303,6 @@ def _array_address(e: Emitter, operand: Operand) -> Value:
     if isinstance(operand, Remote):
         return e.launder(operand.address) if operand.direct else operand.address
     return e.launder(e.b.address(e.place(operand).pointer))
-
-
-def as_string(operand: Operand, capacity: int) -> Operand:
-    """Bytes in memory, looked at as a string."""
-    if isinstance(operand, Memory):
-        return Memory(operand.pointer, String(capacity), operand.align)
-    if isinstance(operand, Remote):
-        return Remote(operand.address, String(capacity), operand.space)
-    raise InternalError(f"{operand.type} is not text")
 
 
 def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
@@ -334,22 +317,6 @@ def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
         with e.temporaries():
             memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
     return Memory(pointer, kind)
-
-
-def settled(e: Emitter, operand: Operand) -> Operand:
-    """The operand in a form that later expressions do not change."""
-    return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
-
-
-def in_order(e: Emitter, nodes: Sequence[ast.Expr]) -> list[Operand]:
-    """The values of several expressions, each as it is before the next one is evaluated."""
-    found = []
-    for at, node in enumerate(nodes):
-        operand = settled(e, e.value(node))
-        if not operand.type.scalar and any(changes(e.checked, later) for later in nodes[at + 1 :]):
-            operand = memory.copied(e, operand)
-        found.append(operand)
-    return found
 
 
 def _field(e: Emitter, node: ast.FieldAccess) -> Operand:

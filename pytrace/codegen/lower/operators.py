@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, memory
+from pytrace.codegen.emit import comparison, events, memory
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.core.diagnostics import InternalError
@@ -21,8 +22,6 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
     if node.operator in ("&&", "||"):
         return _logical(e, node)
     if node.operator in ("==", "!="):
-        from pytrace.codegen.lower.expressions import in_order
-
         equal = comparison.equal(e, *in_order(e, (node.left, node.right)))
         if node.operator == "!=":
             equal = e.b.define(f"xor i1 {equal}, true")
@@ -138,8 +137,6 @@ def _remainder(e: Emitter, left: Value, right: Value, signed: bool) -> Value:
 
 def _guarded(e: Emitter, node: nodes.Node, divisor: Value, divide: Callable[[], Value]) -> Value:
     """Division by zero is reported and gives 1."""
-    from pytrace.codegen.emit import events
-
     if divisor.lstrip("-").isdigit() and int(divisor):
         return divide()
     zero, good, done = e.b.block(), e.b.block(), e.b.block()

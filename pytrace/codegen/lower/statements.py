@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pytrace.codegen.analysis.aliasing import overlaps
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Operand, Scalar
-from pytrace.codegen.lower import aggregates, loops, maps, operators
+from pytrace.codegen.lower import aggregates, for_loops, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
@@ -107,14 +107,14 @@ def _assign(e: Emitter, node: nodes.Assign) -> None:
 def _slot_type(e: Emitter, target: nodes.Expr) -> Type:
     if isinstance(target, nodes.Variable):
         return e.checked.variables[target].type
-    info: MapInfo = maps.info_of(e, target)[0]
+    info: MapInfo = map_access.info_of(e, target)[0]
     return info.value
 
 
 def _plain_assign(e: Emitter, node: nodes.Assign) -> None:
     target = node.target
     if isinstance(target, nodes.MapRef | nodes.MapIndex):
-        info = maps.info_of(e, target)[0]
+        info = map_access.info_of(e, target)[0]
         if info.value.aggregate:
             _assign_aggregate(e, target, node.value)
             return
@@ -186,8 +186,8 @@ _EMIT: dict[type[nodes.Stmt], Callable[[Emitter, Any], None]] = {
     nodes.Discard: _discard,
     nodes.Let: _let,
     nodes.Assign: _assign,
-    nodes.For: loops.for_each,
-    nodes.While: loops.while_true,
+    nodes.For: for_loops.for_each,
+    nodes.While: for_loops.while_true,
     nodes.Unroll: _unroll,
     nodes.Break: _break,
     nodes.Continue: _continue,

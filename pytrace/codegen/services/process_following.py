@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter, Program, Script
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import HASH, Module
-from pytrace.codegen.lower.builtins.process_family import process_ids, task_field
 from pytrace.codegen.storage.data_sections import UNFOLLOWED
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError

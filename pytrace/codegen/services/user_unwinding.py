@@ -9,13 +9,11 @@ from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import contexts, events, memory
-from pytrace.codegen.emit.comparison import counted
+from pytrace.codegen.emit import contexts, events, loops, memory
+from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Block, Value
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.lower import loops
-from pytrace.codegen.lower.builtins.process_family import process_ids, task_field
 from pytrace.codegen.services.unwind_tables import RULE_FUNCTION, SPACES, TOLD, declare
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack
@@ -286,7 +284,7 @@ class _Frame:
             b.start(other)
             b.store(_read_kernel(e, b.add(at, members.next)), instance)
 
-        counted(e, _RETURN_PROBES, step)
+        loops.counted(e, _RETURN_PROBES, step)
         return b.load(original)
 
     def _load(self, offset: int) -> Value:

@@ -18,8 +18,9 @@ from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 from pytrace.frontend.attach.attach_points import left_out
+from pytrace.frontend.check.builtins.table import CHECKS
 from pytrace.frontend.check.inference import removed_code
-from pytrace.frontend.check.inference.checker import Checker, Definitions
+from pytrace.frontend.check.inference.checker import Checker, Definitions, Rules
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.check.inference.removed_code import look
 from pytrace.frontend.check.inference.resources import declare_map, finish_maps
@@ -29,9 +30,12 @@ from pytrace.frontend.check.inference.tree_depth import run_deep
 from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.print_and_clear import join_prints
 from pytrace.frontend.check.rules import imported_functions
-from pytrace.frontend.check.rules.statements import check_body
+from pytrace.frontend.check.rules.dispatch import EXPRESSIONS
+from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
 
 MAX_PASSES = 60
+
+RULES = Rules(EXPRESSIONS, CHECKS, check_if, check_block)
 
 
 def analyse(
@@ -46,7 +50,7 @@ def analyse(
     """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
     traced = (target.details.get("path") for unit in units if unit.kind.user for target in unit.targets)
     definitions.binaries = tuple(dict.fromkeys(path for path in traced if isinstance(path, str)))
-    checker = Checker(options, kernel, definitions, config, diagnostics)
+    checker = Checker(RULES, options, kernel, definitions, config, diagnostics)
     return run_deep(lambda: _analyse(checker, units, program), checker.program, diagnostics, program.span)
 
 

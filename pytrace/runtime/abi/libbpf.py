@@ -151,6 +151,21 @@ def version() -> str:
     return text.decode()
 
 
+def open_memory(elf: bytes, btf_path: str = "") -> int:
+    """Open an ELF object that is in memory; gives the handle of its ``struct bpf_object``.
+
+    *btf_path* names a file with the kernel's type information, for kernels that have none of their own.
+
+    Raises:
+        OSError: libbpf cannot read it.
+    """
+    settings = OpenOptions(sz=ctypes.sizeof(OpenOptions), object_name=b"pytrace")
+    if btf_path:
+        settings.btf_custom_path = os.fsencode(btf_path)
+    handle: int = library().bpf_object__open_mem(elf, len(elf), ctypes.byref(settings))
+    return handle
+
+
 class Messages:
     """Takes what libbpf would print to the terminal; a context manager, at most one at a time.
 

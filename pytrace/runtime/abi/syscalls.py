@@ -1,7 +1,4 @@
-"""Raw system calls that Python has no function for: numbers by machine, and buffers that the kernel reads or fills.
-
-Only ``libbpf``, ``bpf``, ``perf`` and ``child`` call in here.
-"""
+"""Raw system calls that Python has no function for: numbers by machine, and buffers that the kernel reads or fills."""
 
 from __future__ import annotations
 
@@ -74,6 +71,30 @@ def call(name: str, *arguments: int) -> int:
             raise limits.no_files(error)
         raise OSError(error, f"{name}: {os.strerror(error)}")
     return result
+
+
+def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
+    """Trace a process: what ptrace does for *request*.
+
+    Raises:
+        OSError: the call failed. A result of -1 alone may be a word of the traced process.
+    """
+    function = libc().ptrace
+    function.restype = ctypes.c_long
+    ctypes.set_errno(0)
+    result = function(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(address), ctypes.c_void_p(data))
+    error = ctypes.get_errno()
+    if result == -1 and error:
+        raise OSError(error, f"ptrace: {os.strerror(error)}")
+    return int(result)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(signal: int) -> None:
+    """Have the kernel send *signal* to this process when its parent ends, however that ends (prctl(2))."""
+    libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal), 0, 0, 0)
 
 
 class Memory:

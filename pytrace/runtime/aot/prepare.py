@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.cli.request import RunOptions
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.numbers import parse_flag, parse_integer
+from pytrace.core.run_options import RunOptions
 from pytrace.runtime.aot import layouts, moved_probes
 from pytrace.runtime.host import fingerprints
 

@@ -209,7 +209,7 @@ class UserBinaries:
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions whose demangled name a ``*`` pattern accepts, with that name."""
-        from pytrace.runtime.elf.demangle import demangle, mangled, qualified_name
+        from pytrace.runtime.abi.demangle import demangle, mangled, qualified_name
 
         binary = self.binary(path)
         accepts = name_pattern(pattern).fullmatch

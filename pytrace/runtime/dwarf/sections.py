@@ -167,7 +167,7 @@ def _decompressed(stored: memoryview, wide: bool) -> bytes:
     word = 8 if wide else 4
     method, size = int.from_bytes(stored[:4], "little"), int.from_bytes(stored[word : 2 * word], "little")
     if method == _ZSTD:
-        from pytrace.runtime.elf.zstd import decompress
+        from pytrace.runtime.abi.zstd import decompress
 
         return decompress(bytes(stored[3 * word :]), size)
     if method != _ZLIB:

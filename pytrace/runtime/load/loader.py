@@ -6,7 +6,6 @@ exception on the way leaves nothing behind once that stack unwinds.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import mmap
 import os
@@ -178,7 +177,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
     lib = libbpf.library()
     loaded = LoadedScript(script, stack)
     with libbpf.Messages(options.libbpf_log) as messages:
-        handle = _open(lib, script, options, messages)
+        handle = _open(script, options, messages)
         stack.callback(lib.bpf_object__close, handle)
         logs = VerifierLogs(int(script.manifest.config.get("log_size", 1_000_000)), options.verifier_log)
         maps = _members(lib.bpf_object__next_map, handle)
@@ -205,10 +204,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
     return loaded
 
 
-def _open(lib: libbpf.Library, script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> int:
-    settings = libbpf.OpenOptions(sz=ctypes.sizeof(libbpf.OpenOptions), object_name=b"pytrace")
-    if options.btf_path:
-        settings.btf_custom_path = options.btf_path.encode()
+def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> int:
     data = script.elf
     if script.manifest.extra.get("objects"):
         import base64
@@ -217,11 +213,10 @@ def _open(lib: libbpf.Library, script: CompiledScript, options: LoadOptions, mes
 
         data = linker.link(data, [base64.b64decode(item) for item in script.manifest.extra["objects"]])
     try:
-        handle: int = lib.bpf_object__open_mem(data, len(data), ctypes.byref(settings))
+        return libbpf.open_memory(data, options.btf_path)
     except OSError as error:
         text = "\n".join(messages.warnings)
         raise LoadError(f"libbpf cannot read the compiled script: {_first(messages, error)}", log=text) from None
-    return handle
 
 
 def _first(messages: libbpf.Messages, error: OSError) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
@@ -13,6 +12,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
 from pytrace.runtime.abi import libbpf
+from pytrace.runtime.abi.syscalls import Memory
 
 
 class LoadError(TraceError):
@@ -93,26 +93,27 @@ class VerifierLogs:
     def __init__(self, size: int, reader: Callable[[str, str], None] | None) -> None:
         self._size = size
         self._reader = reader
-        self._buffers: dict[str, ctypes.Array[ctypes.c_char]] = {}
-        self._shared = ctypes.create_string_buffer(size)
+        self._buffers: dict[str, Memory] = {}
+        self._shared = Memory(size)
 
     def prepare(self, lib: libbpf.Library, program: int, symbol: str) -> None:
         """Give a program the buffer that its log goes to."""
         buffer = self._shared
         if self._reader is not None:
-            buffer = self._buffers[symbol] = ctypes.create_string_buffer(self._size)
+            buffer = self._buffers[symbol] = Memory(self._size)
             lib.bpf_program__set_log_level(program, 1)
-        lib.bpf_program__set_log_buf(program, ctypes.addressof(buffer), self._size)
+        lib.bpf_program__set_log_buf(program, buffer.address, self._size)
 
     def report(self) -> None:
         """Hand what was logged to the reader, if there is one."""
         for symbol, buffer in self._buffers.items():
-            if self._reader is not None and buffer.value:
-                self._reader(symbol, buffer.value.decode(errors="replace"))
+            text = buffer.text()
+            if self._reader is not None and text:
+                self._reader(symbol, text)
 
     def of(self, symbol: str) -> str:
         """The log of a program that was refused."""
-        return self._buffers.get(symbol, self._shared).value.decode(errors="replace")
+        return self._buffers.get(symbol, self._shared).text()
 
 
 _OTHER_FILES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
@@ -13,7 +13,6 @@ from pytrace.core.event_layout import EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.pcap import PcapWriter
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
@@ -21,6 +20,9 @@ from pytrace.runtime.output.render.map_printer import MapView, Reader
 from pytrace.runtime.output.render.names import Names, Symbols
 from pytrace.runtime.output.render.text import TextForms
 from pytrace.runtime.output.streams import Output
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.pcap import PcapWriter
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from pytrace.core.event_layout import EXIT_STATUSES, EventSpec, cut_exit_status
 from pytrace.core.types import Bool, Buffer, Enum, Inet, Int, Mac, Pointer, String
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
-from pytrace.runtime.output.pcap import PcapWriter
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.map_printer import Shown
 from pytrace.runtime.output.render.printf import Piece, compile_pieces, escaping
@@ -217,6 +216,8 @@ def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
     path = spec.static["path"]
     writer = context.writers.get(path)
     if writer is None:
+        from pytrace.runtime.output.pcap import PcapWriter  # few scripts need it
+
         writer = context.writers[path] = PcapWriter(path)
     packet, wall = writer.packet, context.clock.wall
 

@@ -8,7 +8,6 @@ the new program mapped and before its first instruction.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -32,7 +31,6 @@ _RIP = 16 * 8
 """Offset of the program counter in ``struct user`` (x86-64)."""
 _BREAKPOINT = b"\xcc"
 _AT_ENTRY = 9
-_PR_SET_PDEATHSIG = 1
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
 _MOST_PATIENCE = 60.0
@@ -92,7 +90,7 @@ class Child:
 
     def _continue_to(self, entry: int) -> bool:
         """Continue to a breakpoint and set the program counter back to it."""
-        _ptrace(_PTRACE_CONT, self.pid)
+        syscalls.ptrace(_PTRACE_CONT, self.pid)
         begun = time.monotonic()
         interrupted = False
         while True:
@@ -109,12 +107,12 @@ class Child:
                 self._stopped = False
                 return False
             number = os.WSTOPSIG(status)
-            if number == signal.SIGTRAP and _ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) == entry + 1:
-                _ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
+            if number == signal.SIGTRAP and syscalls.ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) == entry + 1:
+                syscalls.ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
                 return True
             if number == signal.SIGSTOP and interrupted:
                 return False
-            _ptrace(_PTRACE_CONT, self.pid, 0, 0 if number == signal.SIGTRAP else number)
+            syscalls.ptrace(_PTRACE_CONT, self.pid, 0, 0 if number == signal.SIGTRAP else number)
 
     def release(self) -> None:
         """Let the program run.
@@ -124,7 +122,7 @@ class Child:
         """
         if self._stopped:
             self._stopped = False
-            _ptrace(_PTRACE_DETACH, self.pid)
+            syscalls.ptrace(_PTRACE_DETACH, self.pid)
         elif self._gate >= 0:
             self._open_gate(b"g")
             self._check_exec()
@@ -231,7 +229,7 @@ def _become(path: str, words: list[str], gate: int, report: int, others: list[in
         for descriptor in others:
             os.close(descriptor)
         # A tracer that is killed outright cannot send the signal itself.
-        syscalls.libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
+        syscalls.die_with_parent(signal.SIGTERM)
         # Handlers of Python would run in here; and what it ignores would stay ignored in the program.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -242,7 +240,7 @@ def _become(path: str, words: list[str], gate: int, report: int, others: list[in
         if not word:
             os._exit(0)
         if word == b"t":
-            _ptrace(_PTRACE_TRACEME, 0)
+            syscalls.ptrace(_PTRACE_TRACEME, 0)
         os.execv(path, words)
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())
@@ -255,14 +253,3 @@ def _entry_point(pid: int) -> int:
     with open(f"/proc/{pid}/auxv", "rb") as file:
         data = file.read()
     return next((value for kind, value in struct.iter_unpack("=QQ", data) if kind == _AT_ENTRY), 0)
-
-
-def _ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
-    function = syscalls.libc().ptrace
-    function.restype = ctypes.c_long
-    ctypes.set_errno(0)
-    result = function(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(address), ctypes.c_void_p(data))
-    number = ctypes.get_errno()
-    if result == -1 and number:
-        raise OSError(number, f"ptrace: {os.strerror(number)}")
-    return int(result)

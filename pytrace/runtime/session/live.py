@@ -13,9 +13,9 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pytrace.cli.request import RunOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
+from pytrace.core.run_options import RunOptions
 from pytrace.core.types import Stack, USym, parts
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import Attached, AttachOptions

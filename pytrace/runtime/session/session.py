@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pytrace.base.terminal import colour
-from pytrace.cli.request import RunOptions
 from pytrace.core.manifest import CompiledScript, ProgramSpec
+from pytrace.core.run_options import RunOptions
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi.demangle import demangle
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
-from pytrace.runtime.elf.demangle import demangle
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.line_reading import LineReading
 

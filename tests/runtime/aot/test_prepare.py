@@ -8,10 +8,10 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.base.fast_dataclass import replace
-from pytrace.cli.request import RunOptions
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, Enum, Field, Int, String, Struct
 from pytrace.runtime.aot import prepare as aot

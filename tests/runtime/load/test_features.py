@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core import kernel_info
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.load import features
 from pytrace.runtime.load.features import FEATURES
@@ -45,3 +46,7 @@ def test_answers_are_kept_for_each_set_of_capabilities(monkeypatch: pytest.Monke
         assert features.has("fentry"), "it is kept"
     finally:
         features.forget()
+
+
+def test_each_name_has_a_probe() -> None:
+    assert sorted(kernel_info.FEATURES) == sorted(FEATURES)

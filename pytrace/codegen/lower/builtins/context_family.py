@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit import contexts
+from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.lower.builtins.process_family import process_ids
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
 from pytrace.frontend.ast import nodes

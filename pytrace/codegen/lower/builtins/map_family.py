@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.lower import aggregates, maps
+from pytrace.codegen.lower import aggregates, map_access, maps
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
@@ -34,8 +34,8 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
     target = node.args[2]
     if not isinstance(target, nodes.Variable) or info.key is None:
         raise InternalError("find takes a keyed map and a variable")
-    key = maps.key_pointer(e, info, keys)
-    place = maps.lookup(e, info, key)
+    key = map_access.key_pointer(e, info, keys)
+    place = map_access.lookup(e, info, key)
     found = e.b.there(place)
 
     def store() -> None:
@@ -48,13 +48,13 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
             store_variable(e, target, Memory(place, info.value))
 
     e.variable(e.checked.variables[target])
-    maps.when_found(e, place, store, lambda: None)
+    map_access.when_found(e, place, store, lambda: None)
     return Scalar(found, BOOL)
 
 
 def _len(e: Emitter, node: nodes.Call) -> Operand:
     if "map" in e.checked.static.get(node, {}):
-        return Scalar(maps.length(e, _map(e, node)[0]), INT64)
+        return Scalar(map_access.length(e, _map(e, node)[0]), INT64)
     if not isinstance(node.args[0], nodes.Expr):
         raise InternalError("len takes a map or a stack")
     # A stack starts with its number of frames, or a negative error number.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, events, memory
+from pytrace.codegen.emit import comparison, events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import name_tables
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
-from pytrace.codegen.lower import loops, members
+from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
@@ -110,7 +110,7 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
     else:
         wanted = e.number(_expr(node, 1))
         length = e.b.at_most(wanted, kind.capacity)
-        events.count_cut(e, e.b.icmp("ugt", wanted, str(kind.capacity)))
+        e.count_cut(e.b.icmp("ugt", wanted, str(kind.capacity)))
     helper = memory.read_helper(memory.resolve_space(e, space))
 
     def copy(pointer: Value) -> None:
@@ -165,9 +165,7 @@ def _text(e: Emitter, node: nodes.Expr) -> Memory:
 
 def compare_view(operand: Operand, capacity: int) -> Operand:
     """A byte array as a string."""
-    from pytrace.codegen.lower.expressions import as_string
-
-    return as_string(operand, capacity)
+    return memory.as_string(operand, capacity)
 
 
 def _strlen(e: Emitter, node: nodes.Call) -> Operand:
@@ -219,7 +217,7 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
         e.b.start(same)
 
     if size <= FOLLOWED:
-        comparison.counted(e, count, step, most=None if facts["constant"] else size)
+        loops.counted(e, count, step, most=None if facts["constant"] else size)
         return Scalar(e.b.load(result), INT64)
     return _memcmp_long(e, node, sides, size, count)
 
@@ -340,7 +338,7 @@ def _match(
             e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
             e.b.start(same)
 
-        comparison.counted(e, wanted, step)
+        loops.counted(e, wanted, step)
         e.b.jump(matched)
         e.b.start(matched)
         hit()
@@ -400,7 +398,7 @@ def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
     behind = e.b.offset(pointer, length)
     more = memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
     if kind.size >= memory.longest_string(e):
-        events.count_cut(e, e.b.icmp("uge", e.b.add(length, more), str(kind.size)))
+        e.count_cut(e.b.icmp("uge", e.b.add(length, more), str(kind.size)))
     return Memory(pointer, kind)
 
 

@@ -7,26 +7,11 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import counted
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, String, Type, USym
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node, require_args
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
-
-
-def require_args(checker: Checker, node: nodes.Identifier) -> bool:
-    """False (and reported) where the probe has no ``args``."""
-    unit = checker.unit
-    if unit is None:
-        checker.error("a function has no args", node.span, hints=["pass the value as a parameter"])
-        return False
-    if unit.context.args_type is None and not unit.context.arguments:
-        hints = [*unit.context.missing]
-        if unit.kind.name in ("kprobe", "uprobe", "usdt"):
-            hints.append("arg0, arg1 … are there")
-        checker.error(f"there is no args in {unit.kind.name} probes here", node.span, hints=hints)
-        return False
-    return True
 
 
 def args(checker: Checker, node: Node, _arguments: Arguments) -> Type:

@@ -99,3 +99,18 @@ def pointer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeE
 def size_of_text(kind: Type) -> int:
     """Capacity of a string or character array."""
     return kind.capacity if isinstance(kind, String) else kind.size
+
+
+def require_args(checker: Checker, node: nodes.Identifier) -> bool:
+    """False (and reported) where the probe has no ``args``."""
+    unit = checker.unit
+    if unit is None:
+        checker.error("a function has no args", node.span, hints=["pass the value as a parameter"])
+        return False
+    if unit.context.args_type is None and not unit.context.arguments:
+        hints = [*unit.context.missing]
+        if unit.kind.name in ("kprobe", "uprobe", "usdt"):
+            hints.append("arg0, arg1 … are there")
+        checker.error(f"there is no args in {unit.kind.name} probes here", node.span, hints=hints)
+        return False
+    return True

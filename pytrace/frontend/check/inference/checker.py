@@ -1,19 +1,18 @@
 """The state of analysis, and the services that all rules share.
 
 A :class:`Checker` goes over the whole program several times. All passes but the last only find types (their
-messages are
-thrown away); the last one finds nothing new, reports, and fills the tables of the
+messages are thrown away); the last one finds nothing new, reports, and fills the tables of the
 :class:`~pytrace.frontend.ast.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
-expressions in
-``expressions``, ``operators``, ``access``, ``casts``, statements in ``statements``, builtins in ``builtins``.
+those of expressions and statements in ``rules``, those of builtins in ``builtins``; :class:`Rules` names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
@@ -42,9 +41,6 @@ from pytrace.frontend.check.inference.conversions import (
 )
 from pytrace.frontend.check.inference.scopes import Scope
 from pytrace.frontend.check.inference.slots import MapState, Removed, Slot, VariableState, new_variable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Definitions(Protocol):
@@ -79,17 +75,31 @@ class Definitions(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The typing rules of the language: what the checker and the rules themselves ask of each other."""
+
+    expressions: Mapping[type[nodes.Expr], Callable[[Checker, Any], Type]]
+    """Rules by node class."""
+    builtins: Mapping[str, Callable[[Checker, Any, Any], Type]]
+    """Checks of builtins by the name of their row."""
+    check_if: Callable[..., Type]
+    check_block: Callable[..., Type]
+
+
 class Checker:
     """One analysis."""
 
     def __init__(
         self,
+        rules: Rules,
         options: CompileOptions,
         kernel: KernelInfo,
         definitions: Definitions,
         config: Config,
         diagnostics: Diagnostics,
     ) -> None:
+        self.rules = rules
         self.options = options
         self.kernel = kernel
         self.definitions = definitions
@@ -210,9 +220,7 @@ class Checker:
 
     def value(self, node: nodes.Expr) -> Type:
         """Type of an expression whose value is wanted; recorded for the generator."""
-        from pytrace.frontend.check.rules.dispatch import EXPRESSIONS
-
-        rule: Callable[[Checker, Any], Type] | None = EXPRESSIONS.get(type(node))
+        rule = self.rules.expressions.get(type(node))
         if rule is None:
             raise InternalError(f"no rule for {type(node).__name__}")
         kind = rule(self, node)

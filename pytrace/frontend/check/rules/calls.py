@@ -39,12 +39,10 @@ def call(checker: Checker, node: nodes.Call) -> Type:
 
 def check_builtin(checker: Checker, node: nodes.Call | nodes.Identifier, row: Builtin, args: Arguments) -> Type:
     """A use of a builtin, as a call or as a bare name (no arguments)."""
-    from pytrace.frontend.check.builtins.table import CHECKS
-
     if not _count_fits(checker, node, row, len(args)) or not _allowed(checker, node, row):
         return UNKNOWN
     checker.program.calls[node] = row
-    return CHECKS[row.name](checker, node, args)
+    return checker.rules.builtins[row.name](checker, node, args)
 
 
 def _count_fits(checker: Checker, node: nodes.Expr, row: Builtin, count: int) -> bool:

@@ -39,7 +39,7 @@ from pytrace.frontend.check.inference.conversions import (
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look, undefined_map
 from pytrace.frontend.check.inference.scopes import unknown_variable
-from pytrace.frontend.check.rules import calls, statements
+from pytrace.frontend.check.rules import calls
 
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
@@ -272,12 +272,12 @@ def common_type(
 
 def if_value(checker: Checker, node: nodes.If) -> Type:
     """``if`` as a value."""
-    return statements.check_if(checker, node, wanted=True)
+    return checker.rules.check_if(checker, node, wanted=True)
 
 
 def block_value(checker: Checker, node: nodes.BlockExpr) -> Type:
     """``{ …; value }``."""
-    kind = statements.check_block(checker, node.block, wanted=True)
+    kind = checker.rules.check_block(checker, node.block, wanted=True)
     known = checker.constant(node.block.value) if node.block.value is not None else None
     if known is not None and not node.block.statements:
         checker.set_constant(node, known)

@@ -9,6 +9,7 @@ from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import INT8, UINT8, AddressSpace, Array, Pointer, Record, String, Struct, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FieldPath
+from pytrace.frontend.check.inference.argument_checks import require_args
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ def field_access(checker: Checker, node: nodes.FieldAccess) -> Type:
 
 
 def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier) -> Type:
-    from pytrace.frontend.check.builtins.context import require_args
-
     if not require_args(checker, base) or checker.unit is None:
         return UNKNOWN
     found = checker.unit.context.argument(node.name)

@@ -24,7 +24,7 @@ from pytrace.frontend.check.inference.conversions import (
     unify,
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look
-from pytrace.frontend.check.rules import expressions
+from pytrace.frontend.check.rules import expressions, members
 
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
@@ -163,9 +163,7 @@ def _text(checker: Checker, node: nodes.Binary) -> Type:
     """Two constants: a text and another one, which are joined, or how many of its characters are skipped."""
     text, count = checker.constant(node.left), checker.constant(node.right)
     if isinstance(text, bytes) and isinstance(count, bytes):
-        from pytrace.frontend.check.rules.expressions import constant_text
-
-        return constant_text(checker, node, text + count)
+        return expressions.constant_text(checker, node, text + count)
     if not isinstance(text, bytes) or not isinstance(count, int):
         message = "a string has + only when it is a constant: to skip characters, by a constant, or to join another one"
         return checker.error(message, node.span)
@@ -334,9 +332,7 @@ def _dereference(checker: Checker, node: nodes.Unary) -> Type:
         return checker.error(f"{settle(kind)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
     if isinstance(kind.target, Void):
         return checker.error("a void pointer cannot be followed", node.span, hints=["cast it to another pointer"])
-    from pytrace.frontend.check.rules.members import inherit, loaded
-
-    return loaded(inherit(kind.target, kind))
+    return members.loaded(members.inherit(kind.target, kind))
 
 
 def _is_marked_number(checker: Checker, node: nodes.Expr) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import UINT64, Array, Enum, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import unstable
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal
 from pytrace.frontend.check.inference.type_names import operand_type
 
@@ -71,8 +72,6 @@ def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
 
 def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
     """``typeinfo(x)``: a record of constants, in ``static[node]["values"]``."""
-    from pytrace.frontend.check.inference.argument_checks import unstable
-
     if not unstable(checker, "typeinfo", node):
         return UNKNOWN
     kind = operand_type(checker, node.operand)

@@ -10,11 +10,12 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
+from pytrace.core.numbers import truncated
 from pytrace.runtime.output.render import json as jsonout
 from pytrace.runtime.output.render.decoders import Decode, Decoders
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.percpu_merge import BUCKETED, OTHER, ROWS, Merge, divided, itself
-from pytrace.runtime.output.render.text import Form, TextForms, truncated
+from pytrace.runtime.output.render.text import Form, TextForms
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytrace.core.types import Stack, StackMode
-from pytrace.runtime.host.cgroups import Cgroups
 from pytrace.runtime.host.clocks import Clock
+
+if TYPE_CHECKING:
+    from pytrace.runtime.host.cgroups import Cgroups
 
 
 class Frame(Protocol):
@@ -66,7 +68,7 @@ class Names:
         self._symbols = symbols
         self._clock = clock
         self._strings = strings
-        self._cgroups = cgroups or Cgroups()
+        self._cgroups = cgroups
         self._users: dict[int, bytes] = {}
         self._kernel_lines: dict[tuple[int, bool, bool, bytes], bytes] = {}
 
@@ -100,6 +102,10 @@ class Names:
     def cgroup(self, value: tuple[int, int]) -> bytes:
         """``hierarchy:path`` of a cgroup id, by the filter that belongs to it."""
         identity, pattern = value
+        if self._cgroups is None:
+            from pytrace.runtime.host.cgroups import Cgroups  # few scripts need it
+
+            self._cgroups = Cgroups()
         return os.fsencode(self._cgroups.paths(identity, self._strings[pattern]))
 
     def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[tuple[int, tuple[Any, ...], int]], bytes]:

@@ -15,7 +15,6 @@ from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.lazy_regex import late
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.runtime.output.render import gfp_flags
 from pytrace.runtime.output.render.decoders import integer_code
 from pytrace.runtime.output.render.text import TextForms, escaped, hex_escaped, hex_spaced
 
@@ -221,11 +220,17 @@ def _refused(spec: Spec, kind: types.Type, _forms: TextForms) -> Piece:
     return Piece(b"%s", render=lambda _value: mark, textual=True)
 
 
+def _gfp_flags(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+    from pytrace.runtime.output.render import gfp_flags  # few scripts need it
+
+    return _of_word(gfp_flags.names)(spec, kind, forms)
+
+
 _ROWS: dict[str, Callable[[Spec, types.Type, TextForms], Piece]] = {
     **dict.fromkeys(_FORMATS, _number),
     "c": _character,
     "p": _of_word(_address),
-    "gr": _of_word(gfp_flags.names),
+    "gr": _gfp_flags,
     "s": _string,
     "r": _buffer(escaped),
     "rx": _buffer(hex_escaped),

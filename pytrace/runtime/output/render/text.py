@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from pytrace.core import types
+from pytrace.core.numbers import truncated
 from pytrace.runtime.output.render.decoders import ByType, named_fields
 from pytrace.runtime.output.render.names import Names
 
@@ -71,13 +72,6 @@ def hex_spaced(data: bytes) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------- rows
-
-
-def truncated(total: int, count: int) -> int:
-    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
-    if not count:
-        return 0
-    return total // count if total >= 0 else -(-total // count)
 
 
 def inet(value: tuple[int, bytes]) -> bytes:

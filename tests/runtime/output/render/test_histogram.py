@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.test_rows import bucket, counts, linear
 
 from pytrace.core.types import Hist, LHist
 from pytrace.runtime.output.render import histogram
+from tests.runtime.output.render.test_rows import bucket, counts, linear
 
 U64 = 2**64
 

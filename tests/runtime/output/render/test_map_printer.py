@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.test_rows import bucket
 
 from pytrace.core import types
 from pytrace.core.types import (
@@ -30,6 +29,7 @@ from pytrace.core.types import (
     TSeries,
     Tuple,
 )
+from tests.runtime.output.render.test_rows import bucket
 from tests.support.encode import Frame, Run, Symbols
 
 

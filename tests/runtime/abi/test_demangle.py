@@ -1,4 +1,4 @@
-"""pytrace.runtime.elf.demangle: C++ and Rust names."""
+"""pytrace.runtime.abi.demangle: C++ and Rust names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.elf.demangle import available, demangle, qualified_name
+from pytrace.runtime.abi.demangle import available, demangle, qualified_name
 from pytrace.runtime.live_kernel import LiveKernel
 
 needs_cxx = pytest.mark.skipif(not available(), reason="no C++ runtime library on this machine")

@@ -1,0 +1,56 @@
+"""The current task: its numbers in pid namespaces, and members of its ``struct task_struct``."""
+
+from __future__ import annotations
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.core.diagnostics import TraceError
+
+
+def process_ids(e: Emitter, namespace: str) -> tuple[Value, Value]:
+    """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
+    if e.script.ahead is not None and namespace == "tracer":
+        return _any_namespace(e)
+    place = e.script.kernel.pid_namespace if namespace == "tracer" else None
+    if place is None:
+        both = e.b.helper("get_current_pid_tgid")
+        return e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF))
+    # struct bpf_pidns_info: thread id, then process id; zero for tasks outside of the namespace.
+    _ids_in(e, str(place[0]), str(place[1]))
+    return e.b.load(e.b.offset(e.cell, 4), 32), e.b.load(e.cell, 32)
+
+
+def _ids_in(e: Emitter, device: Value, inode: Value) -> None:
+    """Leave thread and process id in the namespace in the cell."""
+    cell = e.cell
+    e.b.store("0", cell)
+    e.b.helper("get_ns_current_pid_tgid", device, inode, cell, "8")
+
+
+def _any_namespace(e: Emitter) -> tuple[Value, Value]:
+    """The tracer's namespace is known when an ahead-of-time file is loaded: the verifier drops one of the two ways."""
+    inode = load_time_values.integer(e, "namespace", ("inode",), 0)
+    initial, other, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", inode, "0"), initial, other)
+    e.b.start(initial)
+    both = e.b.helper("get_current_pid_tgid")
+    ids = (e.b.op("lshr", both, "32"), e.b.op("and", both, str(0xFFFFFFFF)))
+    first = e.b.current
+    e.b.jump(done)
+    e.b.start(other)
+    _ids_in(e, load_time_values.integer(e, "namespace", ("device",), 0), inode)
+    inside = (e.b.load(e.b.offset(e.cell, 4), 32), e.b.load(e.cell, 32))
+    second = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    process, thread = (e.b.phi("i64", [(a, first), (b, second)]) for a, b in zip(ids, inside, strict=True))
+    return process, thread
+
+
+def task_field(e: Emitter, name: str) -> Value:
+    """Offset of a member of ``struct task_struct``."""
+    struct = e.script.kernel.struct("struct", "task_struct")
+    if struct is None or struct.find(name) is None:
+        raise TraceError("this needs the kernel's type information (BTF) of struct task_struct")
+    return load_time_values.struct_offset(e, struct, name)

@@ -1,0 +1,27 @@
+"""Values of several expressions, in the order in which the script evaluates them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytrace.codegen.analysis.aliasing import changes
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.frontend.ast import nodes
+
+
+def settled(e: Emitter, operand: Operand) -> Operand:
+    """The operand in a form that later expressions do not change."""
+    return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
+
+
+def in_order(e: Emitter, expressions: Sequence[nodes.Expr]) -> list[Operand]:
+    """The values of several expressions, each as it is before the next one is evaluated."""
+    found = []
+    for at, node in enumerate(expressions):
+        operand = settled(e, e.value(node))
+        if not operand.type.scalar and any(changes(e.checked, later) for later in expressions[at + 1 :]):
+            operand = memory.copied(e, operand)
+        found.append(operand)
+    return found

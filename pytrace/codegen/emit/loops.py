@@ -1,0 +1,159 @@
+"""How loops run: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
+
+A callback's result 0 goes on, 1 ends the loop.  ``return`` inside a body stores what is returned and a flag in scratch
+memory, ends the loop, and the code behind the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the
+body stays in place and the verifier follows each round, at most :data:`FOLLOWED` of them.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from pytrace.codegen.emit import events
+from pytrace.codegen.emit.emitter import Emitter, Loop
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Operand
+from pytrace.core.source import Span
+from pytrace.frontend.ast import nodes
+
+FOLLOWED = 1024
+"""Rounds of a loop that the verifier has to follow one by one."""
+
+MOST = 1 << 23
+"""``BPF_MAX_LOOPS`` of the kernel."""
+
+Body = Callable[[Emitter, Value], None]
+
+
+def leave(e: Emitter) -> None:
+    """End the innermost loop."""
+    loop = e.loops[-1]
+    if loop.leave is not None:
+        e.b.jump(loop.leave)
+    else:
+        e.b.ret("1")
+
+
+Step = Callable[[Value, Callable[[], None]], None]
+
+
+def counted(e: Emitter, count: int | Value, step: Step, most: int | None = None) -> None:
+    """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
+
+    *most* is the constant bound that the verifier sees when *count* is a register.
+    """
+    index = e.b.register()
+    e.b.store("0", index)
+    head, body, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.jump(head)
+    e.b.start(head)
+    at = e.b.load(index)
+    e.b.branch(e.b.icmp("ult", at, str(count)), body, done)
+    e.b.start(body)
+    if most is not None:
+        inside = e.b.block()
+        e.b.branch(e.b.icmp("ult", at, str(most)), inside, done)
+        e.b.start(inside)
+    step(at, lambda: e.b.jump(done))
+    e.b.store(e.b.add(at, "1"), index)
+    e.b.jump(head)
+    e.b.start(done)
+
+
+def run(e: Emitter, span: Span, count: Value, body: Body, *, told: nodes.For | nodes.While | None = None) -> None:
+    """Run *body* for index 0 … count - 1.
+
+    The kernel refuses more than :data:`MOST` rounds, which is reported for the loop *told*; so is a ``while`` that has
+    not ended until then.
+    """
+    if e.script.kernel.feature("bpf_loop"):
+        with_callback(
+            e,
+            span,
+            ("index", "*frame"),
+            lambda inner: body(inner, "%index"),
+            lambda name, frame: _bpf_loop(e, count, name, frame, told),
+        )
+        return
+
+    def step(index: Value, leave: Callable[[], None]) -> None:
+        done, again = e.b.block(), e.b.block()
+        e.loops.append(Loop(done, again))
+        body(e, index)
+        e.loops.pop()
+        e.b.jump(again)
+        e.b.start(done)
+        leave()
+        e.b.start(again)
+
+    counted(e, count, step, most=FOLLOWED)
+
+
+def _bpf_loop(
+    e: Emitter, count: Value, callback: str, frame: Value, told: nodes.For | nodes.While | None
+) -> None:
+    """Kernels since 6.8 cannot load a call whose count the verifier knows to be 0: they drop the callback only."""
+    some, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("ne", count, "0"), some, done)
+    e.b.start(some)
+    # Where the verifier inlines the helper, its error number is only 32 bits wide.
+    rounds = e.b.fit(e.b.helper("loop", count, f"@{callback}", frame, "0"), 32, signed=True)
+    if isinstance(told, nodes.While):
+        # That many rounds mean that the kernel ended the loop.
+        rounds = e.b.select(e.b.icmp("eq", rounds, str(MOST)), str(-errno.E2BIG), rounds)
+    if told is not None:
+        events.check_helper(e, told, "bpf_loop", rounds)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def with_callback(
+    e: Emitter,
+    span: Span,
+    parameters: tuple[str, ...],
+    body: Callable[[Emitter], None],
+    call: Callable[[str, Value], object],
+) -> None:
+    """Make a function of what *body* emits; ``call(name, frame)`` emits the helper call that runs it.
+
+    A ``return`` in the body leaves the function around the loop too.
+    """
+    program = e.program
+    name = program.name("loop")
+    text, scope = e.module.function(name, parameters, span)
+    inner = Emitter(program, text, scope, span, e.depth + 1, "%frame")
+    inner.loops.append(Loop(None, None))
+    flag, returned = e.returned_flag, False
+
+    def leave_all(value: Operand | None) -> None:
+        nonlocal returned
+        returned = True
+        e.keep_result(inner, value)
+        inner.b.store("1", inner.area(flag))
+        inner.b.ret("1")
+
+    inner.leave = leave_all
+    inner.share_result(e)
+    body(inner)
+    inner.b.ret("0")
+    returned = returned or inner.inner_returned
+    if returned:
+        e.b.store("0", e.area(flag))
+    call(name, e.frame)
+    if returned:
+        _leave_too(e, flag)
+
+
+def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None:
+    """Run *body* once, in a function of its own."""
+    with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [("ptr", frame)]))
+
+
+def _leave_too(e: Emitter, flag: int) -> None:
+    """Behind a loop whose body may have returned."""
+    out, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.truth(e.b.load(e.area(flag))), out, on, likely=False)
+    e.b.start(out)
+    e.leave_again()
+    e.b.start(on)

@@ -1,0 +1,104 @@
+"""The loops of the language: ``for`` over ranges and maps, ``while``."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.lower import aggregates, map_access
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import INT64, Tuple
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import VariableInfo
+
+
+def for_each(e: Emitter, node: nodes.For) -> None:
+    """``for``: over a range or a map."""
+    if isinstance(node.source, nodes.Range):
+        _for_range(e, node, node.source)
+    else:
+        _for_map(e, node)
+
+
+def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
+    start, stop = e.number(span.start), e.number(span.stop)
+    info = e.checked.variables[node.variable]
+    kept = e.reserve(8)
+    e.b.store(start, e.area(kept))
+    # The verifier (seen in 6.18) removes the callback of a loop that it knows to run no time, but not its address: an
+    # empty range goes round the loop.
+    some, over = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", start, stop), some, over)
+    e.b.start(some)
+
+    def body(inner: Emitter, index: Value) -> None:
+        value = inner.b.add(inner.b.load(inner.area(kept)), index)
+        _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
+        _body(inner, node.body)
+
+    loops.run(e, node.span, e.b.sub(stop, start), body, told=node)
+    e.b.jump(over)
+    e.b.start(over)
+
+
+def _set(e: Emitter, info: VariableInfo, operand: Operand) -> None:
+    place = e.variable(info)
+    if place.register is not None:
+        e.b.store(memory.number(e, operand), place.register)
+    else:
+        memory.write(e, operand, e.variable_pointer(info), info.type)
+
+
+def _body(e: Emitter, block: nodes.Block) -> None:
+    e.run_block(block)
+
+
+def while_true(e: Emitter, node: nodes.While) -> None:
+    """``while``: a counted loop without a count of its own, left when the condition fails."""
+
+    def body(inner: Emitter, _index: Value) -> None:
+        go, stop = inner.b.block(), inner.b.block()
+        with inner.temporaries():
+            inner.b.branch(memory.truth(inner, inner.value(node.condition)), go, stop)
+        inner.b.start(stop)
+        loops.leave(inner)
+        inner.b.start(go)
+        _body(inner, node.body)
+
+    loops.run(e, node.span, str(loops.MOST), body, told=node)
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def _for_map(e: Emitter, node: nodes.For) -> None:
+    if not isinstance(node.source, nodes.Expr):
+        raise InternalError("not a map")
+    info, _ = map_access.info_of(e, node.source)
+    variable = e.checked.variables[node.variable]
+    pair = variable.type
+    if not isinstance(pair, Tuple) or info.key is None:
+        raise InternalError("a map gives pairs")
+    key_type = info.key
+
+    def body(inner: Emitter) -> None:
+        inner.variable(variable)
+        pointer = inner.variable_pointer(variable)
+        key_place, value_place = inner.b.offset(pointer, pair.offsets[0]), inner.b.offset(pointer, pair.offsets[1])
+        memory.zero(inner, pointer, pair.size)
+        memory.write(inner, Memory("%key", key_type), key_place, pair.members[0])
+        with inner.temporaries():
+            value: Operand = Memory("%value", info.value)
+            if info.value.aggregate:
+                value = aggregates.read(inner, info, "%key", pair.members[1])
+            memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
+        _body(inner, node.body)
+
+    loops.with_callback(
+        e,
+        node.span,
+        ("*map", "*key", "*value", "*frame"),
+        body,
+        lambda name, frame: e.b.helper("for_each_map_elem", map_access.map_symbol(e, info), f"@{name}", frame, "0"),
+    )

@@ -1,0 +1,299 @@
+"""Access to maps: their BPF maps and slots, keys, look-ups, insertion."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+
+from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.evaluation_order import in_order
+from pytrace.codegen.ir.builder import Builder, Value
+from pytrace.codegen.ir.module import ARRAY_OF_MAPS, HASH, LRU_HASH, LRU_PERCPU_HASH, PERCPU_HASH, SHARED, Module
+from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
+from pytrace.codegen.storage.data_sections import FLAG
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
+
+KINDS = {"hash": HASH, "percpuhash": PERCPU_HASH, "lruhash": LRU_HASH, "percpulruhash": LRU_PERCPU_HASH}
+
+NOEXIST = "1"
+"""``BPF_NOEXIST``: the update fails when the key is there."""
+
+BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
+"""Bytes of one bucket of the types that are kept by bucket."""
+
+BUCKET = 8
+"""Bytes of the bucket number behind the key of a keyed histogram or time series."""
+
+
+def symbol(name: str) -> str:
+    """Name of a map in the ELF file."""
+    return f"map_{name.removeprefix('@')}"
+
+
+def bucketed(value: Type) -> bool:
+    """Whether a keyed map of this value has a bucket number behind its key."""
+    return isinstance(value, Hist | LHist | TSeries)
+
+
+def padded_key(info: MapInfo) -> int:
+    """Bytes of a key, up to the bucket number."""
+    size = info.key.size if info.key is not None else 0
+    return (size + 7) & ~7
+
+
+def sizes(info: MapInfo) -> tuple[int, int, int]:
+    """Type, key size and value size of the BPF map of a keyed map."""
+    key_size, value_size = info.key.size if info.key is not None else 0, info.value.size
+    if bucketed(info.value):
+        key_size, value_size = padded_key(info) + BUCKET, BUCKET_SIZE[type(info.value)]
+    return KINDS[info.kind], max(key_size, 1), max(value_size, 1)
+
+
+def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
+    """Define a keyed map in the ELF file; unkeyed ones are slots of a data section.
+
+    One that is there *twice* is an array of one map, which the runtime changes for the other one.
+    """
+    if info.key is None:
+        return
+    kind, key_size, value_size = (ARRAY_OF_MAPS, 4, 4) if twice else sizes(info)
+    module.map(
+        symbol(info.name),
+        {
+            "type": kind,
+            "key_size": key_size,
+            "value_size": value_size,
+            "max_entries": 1 if twice else info.max_entries,
+        },
+    )
+
+
+# ---------------------------------------------------------------------------------------------- names and keys
+
+
+def reference(node: nodes.Expr) -> tuple[str, tuple[nodes.Expr, ...]]:
+    """Map name and key expressions of a map node."""
+    if isinstance(node, nodes.MapRef):
+        return node.name, ()
+    if isinstance(node, nodes.MapIndex):
+        return node.map.name, node.keys
+    raise InternalError(f"{type(node).__name__} is no map")
+
+
+def info_of(e: Emitter, node: nodes.Expr) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:
+    """The map and the key expressions of a map node."""
+    name, keys = reference(node)
+    return e.checked.maps[name], keys
+
+
+def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Value:
+    """The key in memory, padded; valid until the end of the statement."""
+    if info.key is None:
+        raise InternalError(f"{info.name} has no key")
+    return key_of(e, info.key, key_operand(e, info.key, keys), info.key.size)
+
+
+def key_operand(e: Emitter, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
+    """Key expressions as one value: several are a tuple."""
+    members = tuple(in_order(e, keys))
+    if len(members) == 1:
+        return members[0]
+    return Parts(Tuple(tuple(item.type for item in members)), members)
+
+
+def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Value:
+    """The key in memory of its own; what lies padded in memory already is used where it is."""
+    if isinstance(operand, Memory) and operand.type == kind and room == kind.size:
+        return operand.pointer
+    pointer = e.temporary(max(room, 1))
+    if kind.size == 0:
+        e.b.store("0", pointer, 8)
+        return pointer
+    memory.write(e, operand, pointer, kind)
+    return pointer
+
+
+def map_symbol(e: Emitter, info: MapInfo) -> Value:
+    """The map as a helper argument: itself, or the one of two that is in use now."""
+    outer = f"@{symbol(info.name)}"
+    if info.name not in e.script.layout.generations:
+        return outer
+    found = e.current_maps.get(info.name)
+    if found is None:
+        with e.b.at_prologue():
+            found = e.b.helper("map_lookup_elem", outer, e.module.constant(bytes(4)))
+            absent, there = f"no_{symbol(info.name)}", f"on_{symbol(info.name)}"
+            e.b.emit(f"br i1 {e.b.is_null(found)}, label %{absent}, label %{there}, !prof !1")
+            # The array is never empty; only the verifier does not know.
+            e.b.label(absent)
+            e.b.emit("ret i64 0")
+            e.b.label(there)
+        e.current_maps[info.name] = found
+    return found
+
+
+def generation(e: Emitter, info: MapInfo) -> Value:
+    """Offset of the copy of an unkeyed map that is in use now."""
+    size = e.script.layout.generation(info)
+    if not size:
+        return "0"
+    bit = e.b.op("and", e.b.load(e.b.offset(f"@{SHARED}", e.script.layout.selectors[info.name])), "1")
+    return e.b.opaque(e.b.mul(e.b.opaque(bit), str(size)))
+
+
+def lookup(e: Emitter, info: MapInfo, key: Value) -> Value:
+    """Pointer to the value of a key, or null.
+
+    The kernel puts its own instructions in the place of each call, and moves all that follows every time: a long
+    program calls the helper in one function for each map.
+    """
+    if e.program.plan.long and info.name not in e.script.layout.generations:
+        return e.b.pointer(e.b.call(_lookup_function(e, info), [("ptr", key)]))
+    return e.b.helper("map_lookup_elem", map_symbol(e, info), key)
+
+
+def _lookup_function(e: Emitter, info: MapInfo) -> str:
+    program = e.program
+    name = program.lookup_functions.get(info.name)
+    if name is None:
+        name = program.lookup_functions[info.name] = program.name("lookup")
+        text, scope = e.module.function(name, ("*key",), program.unit.span)
+        b = Builder(text)
+        b.location = e.module.debug.location(scope, program.unit.span, program.unit.span.source)
+        b.ret(b.address(b.helper("map_lookup_elem", f"@{symbol(info.name)}", "%key")))
+    return name
+
+
+def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: Callable[[], None]) -> None:
+    """Go one of two ways by a look-up's result; the common one is laid out first."""
+    there, absent, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), absent, there, likely=False)
+    for block, action in ((there, found), (absent, missing)):
+        e.b.start(block)
+        action()
+        e.b.jump(done)
+    e.b.start(done)
+
+
+# ---------------------------------------------------------------------------------------------- slots
+
+
+def slot(e: Emitter, info: MapInfo) -> Value:
+    """The slot of an unkeyed map (this CPU's copy of an aggregate): written flag, then the value."""
+    offset = e.script.layout.slots[info.name]
+    start = e.b.offset(e.base if info.value.aggregate else f"@{SHARED}", offset)
+    now = generation(e, info)
+    return start if now == "0" else e.b.offset(start, now)
+
+
+def slot_value(e: Emitter, info: MapInfo) -> Value:
+    """Where the value of an unkeyed map lies."""
+    return e.b.offset(slot(e, info), FLAG)
+
+
+def mark_written(e: Emitter, info: MapInfo) -> None:
+    """Set the written flag."""
+    e.b.store("1", slot(e, info))
+
+
+# ---------------------------------------------------------------------------------------------- elements
+
+
+def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Value) -> Operand:
+    """The value of a key; zero when it is missing, which is reported on request only."""
+    pointer = lookup(e, info, key)
+    there, missing, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), missing, there, likely=False)
+    e.b.start(there)
+    got = memory.load(e, pointer, info.value).value if info.value.scalar else ""
+    e.b.jump(done)
+    e.b.start(missing)
+    if e.script.options.checks > 1:
+        events.failed_call(e, node, "bpf_map_lookup_elem", "0", info.name)
+    missing_end = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    if info.value.scalar:
+        return Scalar(e.b.phi("i64", [(got, there), ("0", missing_end)]), info.value)
+    zeros = e.module.zeros(info.value.size)
+    return Memory(e.b.phi("ptr", [(pointer, there), (zeros, missing_end)]), info.value)
+
+
+def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, operand: Operand) -> None:
+    """Store the value of a key: scalars in place when the key is there, which spares the element's replacement."""
+    if not info.value.scalar:
+        whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
+        pointer = whole.pointer if whole is not None else e.temporary(info.value.size)
+        if whole is None:
+            memory.write(e, operand, pointer, info.value)
+        update(e, node, info, key, pointer)
+        return
+    value = memory.number(e, operand)
+    place = lookup(e, info, key)
+    when_found(
+        e,
+        place,
+        lambda: memory.store(e, place, value, info.value),
+        lambda: _insert(e, node, info, key, value),
+    )
+
+
+def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, value: Value) -> None:
+    with e.temporaries():
+        pointer = e.temporary(8)
+        memory.store(e, pointer, value, info.value)
+        update(e, node, info, key, pointer)
+
+
+def insert(
+    e: Emitter, node: nodes.Node, info: MapInfo, key: Value, first: Value, present: Callable[[Value], None]
+) -> None:
+    """Insert the value at *first*; when another program was faster, ``present(place)`` changes what that one stored."""
+    got = e.b.helper("map_update_elem", map_symbol(e, info), key, first, NOEXIST)
+    failed, raced, full, done = (e.b.block() for _ in range(4))
+    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    e.b.branch(e.b.icmp("eq", got, str(-errno.EEXIST)), raced, full)
+    e.b.start(raced)
+    place = lookup(e, info, key)
+    again = e.b.block()
+    e.b.branch(e.b.is_null(place), full, again, likely=False)
+    e.b.start(again)
+    present(place)
+    e.b.jump(done)
+    e.b.start(full)
+    _dropped(e, node, info, got)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, value: Value) -> None:
+    """Insert or replace; a failure is counted for the map and reported."""
+    got = e.b.helper("map_update_elem", map_symbol(e, info), key, value, "0")
+    failed, done = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.start(failed)
+    _dropped(e, node, info, got)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, got: Value) -> None:
+    """Count an update that the kernel refused with the code *got*; a CPU's first one for the map is reported."""
+    counter = ("map_full", e.script.map_indexes[info.name])
+    if e.script.options.checks:
+        events.counted_failure(e, node, "bpf_map_update_elem", got, info.name, counter, most=1)
+    else:
+        e.counter(*counter)
+
+
+def length(e: Emitter, info: MapInfo) -> Value:
+    """Number of entries."""
+    if info.key is None:
+        return e.b.load(slot(e, info))
+    callback = e.script.counting_callback()
+    return e.b.helper("for_each_map_elem", map_symbol(e, info), callback, "null", "0")

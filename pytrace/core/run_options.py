@@ -1,0 +1,28 @@
+"""What the command line says about one run of a compiled script."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of one run, beside those that the compilation depends on."""
+
+    pid: int | None = None
+    command: str | None = None
+    follow: bool = False
+    format: str = "text"
+    output: str | None = None
+    buffering: str = "line"
+    quiet: bool = False
+    verbose: bool = False
+    warnings: bool = True
+    dry_run: bool = False
+    mode: str = "run"
+    debug: frozenset[str] = frozenset()
+    usdt_file_activation: bool = False
+    disabled: frozenset[str] = frozenset()
+    debuginfo: tuple[str, ...] = ()
+    traceable_functions: str | None = None
+    dwarf_pids: tuple[int, ...] = ()
