@@ -152,7 +152,13 @@ def _done() -> set[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The report is written by the process that sees all results, not by xdist's workers."""
+    """The report is written by the process that sees all results, not by xdist's workers.
+
+    Tests send signals to what they start, which inherits what is ignored here: under ``nohup``, or in the background.
+    """
+    for number, default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
     path = os.environ.get("PYTRACE_TEST_REPORT")
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Report(path))

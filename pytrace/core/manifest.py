@@ -119,7 +119,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Counters:
-    """Where the programs count what went wrong: an array in a data section, see ``pytrace.counters``."""
+    """Where the programs count what went wrong: an array in a data section, see ``runtime.load.counters``."""
 
     section: str
     offset: int

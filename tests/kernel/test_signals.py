@@ -25,7 +25,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 AT_CALL = """
 import atexit, os, signal, sys
-from pytrace.entry import command
+from pytrace.cli.entry import command
 
 number, wanted, report = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 del sys.argv[1:4]

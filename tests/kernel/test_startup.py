@@ -44,5 +44,5 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
     script = f"uprobe:{programs}/calls:add {{ }} uretprobe:{programs}/calls:add {{ }} interval:ms:1 {{ exit(); }}"
     for _ in range(2):
         _, imported = start(tmp_path, script)
-    assert "pytrace.runtime.attach.attachments.uprobe" in imported
-    assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "attach.semaphores", "tracefs")} & imported
+    assert "pytrace.runtime.attach.uprobe" in imported
+    assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "attach.semaphores", "host.tracefs")} & imported

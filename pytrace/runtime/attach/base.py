@@ -87,7 +87,7 @@ class Attached:
     """One target that a program is attached to.
 
     *iterator* is the link of an ``iter`` probe that is to be read
-    (:func:`pytrace.runtime.attach.attachments.iterator.read`).
+    (:func:`pytrace.runtime.attach.iterator.read`).
     *note* is a message for the user (where an iterator was pinned).
     """
 
