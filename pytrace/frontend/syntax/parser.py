@@ -1,7 +1,7 @@
 """From text to tree.
 
-:func:`parse` reads a script item by item: it finds out what kind of item begins, lets
-:mod:`pytrace.frontend.syntax.lexical.structure` collect its tokens and PLY's parser build its tree.  Mistakes are
+:func:`parse` reads a script item by item: the lexer's first token says what kind of item begins,
+:mod:`pytrace.frontend.syntax.lexical.structure` collects its tokens, and PLY's parser builds its tree.  Mistakes are
 recorded as diagnostics; the result holds what could be parsed.
 """
 
@@ -15,20 +15,12 @@ from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax.lexical import attach_point_scanner, c_preamble
-from pytrace.frontend.syntax.lexical.lexer import LAYOUT, Lexer
+from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token
 from pytrace.frontend.syntax.recovery import AbandonedItem, Item
 
 _SHEBANG = re.compile(r"#![^\n]*")
-_ITEM = re.compile(
-    rf"(?:(?P<config>config)(?={LAYOUT}=)|(?P<import>import)(?={LAYOUT}\")|(?P<macro>macro)(?={LAYOUT}[A-Za-z_$@(])"
-    rf"|(?P<fn>fn)(?={LAYOUT}[A-Za-z_(])|(?P<let>let)(?=[\s$@]))"
-)
-_WORD = late(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
-_STRAY = late(r"['`´‘’“”«»\\^~!?|&%+>)\]-]+")
-"""What no attach point starts with, and what is no sign of the language between probes."""
 _BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
@@ -126,7 +118,7 @@ class _ProgramParser:
         self.source = source
         self.text = source.text
         self.diagnostics = diagnostics
-        self.lexer = Lexer(source, diagnostics)
+        self.lexer = Lexer(source, diagnostics, state=ROOT)
         self.c_parts: list[nodes.CPart] = []
         self.items: list[nodes.RootItem] = []
         self.body: Span | None = None
@@ -142,8 +134,8 @@ class _ProgramParser:
             if len(self.diagnostics.errors) >= _MAX_ERRORS:
                 self.lexer.error("too many errors, the rest of the script was not read", Span(self.source, at, at))
                 break
-            self._item(at)
-            self.lexer.rewind()
+            self._item(self.lexer.token())
+            self.lexer.root()
         return nodes.Program(
             Span(self.source, 0, len(self.text)),
             shebang,
@@ -163,23 +155,8 @@ class _ProgramParser:
         self.lexer.seek(span.end)
         return text
 
-    def _item(self, at: int) -> None:
-        if c_preamble.starts(self.text, at):
-            part = c_preamble.read(self.lexer, at)
-            self.c_parts.append(part)
-            first_line = part.span.text.split("{")[0].split("\n")[0].rstrip()
-            self._check_early("C definitions", Span(self.source, at, at + len(first_line)))
-            self.pieces.append(Piece(part.span, part, None))
-            return
-        match = _ITEM.match(self.text, at)
-        if match is None:
-            self._probe(at)
-            return
-        kind = match.lastgroup
-        assert kind is not None
-        head = Span(self.source, at, match.end())
-        self.lexer.seek(match.end())
-        _ITEMS[kind](self, head)
+    def _item(self, token: Token) -> None:
+        _ITEMS.get(token.type, _ProgramParser._probe)(self, token)
 
     def _check_early(self, what: str, place: Span) -> None:
         if self.body is not None:
@@ -205,91 +182,93 @@ class _ProgramParser:
 
     # ------------------------------------------------------------------------------------------ kinds
 
-    def _config(self, head: Span) -> None:
-        self._check_early("the config block", head)
+    def _c_part(self, token: Token) -> None:
+        part = nodes.CPart(token.span, token.text)
+        self.c_parts.append(part)
+        first_line = token.text.split("{")[0].split("\n")[0].rstrip()
+        self._check_early("C definitions", Span(self.source, token.span.start, token.span.start + len(first_line)))
+        self.pieces.append(Piece(part.span, part, None))
+
+    def _config(self, token: Token) -> None:
+        self._check_early("the config block", token.span)
         structure = Structure(self.lexer)
-        structure.item(Token("CONFIG_ITEM", "", head), "config")
-        self._add(structure, head)
+        structure.item(token, "config")
+        self._add(structure, token.span)
 
-    def _import(self, head: Span) -> None:
-        self._check_early("imports", head)
+    def _import(self, token: Token) -> None:
+        self._check_early("imports", token.span)
         structure = Structure(self.lexer)
-        structure.statement(Token("IMPORT_ITEM", "", head))
-        self._add(structure, head)
+        structure.statement(token)
+        self._add(structure, token.span)
 
-    def _macro(self, head: Span) -> None:
-        self._later(head, "MACRO_ITEM", "item")
+    def _body_item(self, token: Token) -> None:
+        self._later(token, "item")
 
-    def _function(self, head: Span) -> None:
-        self._later(head, "FUNCTION_ITEM", "item")
+    def _map(self, token: Token) -> None:
+        self._later(token, "map")
 
-    def _map(self, head: Span) -> None:
-        self._later(head, "MAP_ITEM", "map")
-
-    def _later(self, head: Span, kind: str, role: str) -> None:
-        self.body = self.body or head
+    def _later(self, token: Token, role: str) -> None:
+        self.body = self.body or token.span
         structure = Structure(self.lexer)
-        structure.item(Token(kind, "", head), role)
-        self._add(structure, head)
+        structure.item(token, role)
+        self._add(structure, token.span)
 
-    def _probe(self, at: int) -> None:
-        stray = _STRAY.match(self.text, at)
-        if stray is not None:
-            self._report_stray(Span(self.source, at, stray.end()))
-            return
-        points = attach_point_scanner.read_attach_points(self.lexer)
+    def _probe(self, token: Token) -> None:
+        points, token = self._attach_points(token)
         if points:
             self.body = self.body or points[0].span
-        behind = self.lexer.here()
-        char = self.text[behind : behind + 1]
-        if not points and not self._without_points(behind, char):
+        elif not self._without_points(token):
             return
-        if char not in ("{", "<", "/") or not char:
-            if not self._find_body(behind, points):
-                return
+        if token.type != "BODY" and not self._find_body(token, points):
+            return
+        head = points[0].span if points else token.span
         structure = Structure(self.lexer)
-        structure.probe(Token("PROBE_ITEM", "", points[0].span if points else Span(self.source, at, at)))
+        structure.probe(Token("PROBE_ITEM", "", head))
         if points:
-            self._add(structure, points[0].span, points)
+            self._add(structure, head, points)
 
-    def _without_points(self, at: int, char: str) -> bool:
-        """Report that no probe starts at *at*; True when a body is there that can be passed over."""
-        word = self._word(at)
-        if char == "{":
-            self.lexer.error("expected an attach point in front of '{'", word, "write, for example, begin { … }")
+    def _attach_points(self, token: Token) -> tuple[tuple[nodes.AttachPoint, ...], Token]:
+        """The attach points from *token* on, and the token behind them; a comma may stand behind the last one."""
+        points: list[nodes.AttachPoint] = []
+        while isinstance(token.data, nodes.AttachPoint):
+            points.append(token.data)
+            token = self.lexer.token()
+            if token.type != "COMMA":
+                break
+            token = self.lexer.token()
+        return tuple(points), token
+
+    def _without_points(self, token: Token) -> bool:
+        """Report that no probe starts at *token*; True when a body is there that can be passed over."""
+        if token.text == "{":
+            self.lexer.error("expected an attach point in front of '{'", token.span, "write, for example, begin { … }")
             return True
-        self.lexer.error(f"expected a probe, found '{_shown(word.text)}'", word)
-        self.lexer.seek(word.end)
+        self.lexer.error(f"expected a probe, found '{_shown(token.text)}'", token.span)
+        self.lexer.seek(token.span.end)
         return False
 
-    def _report_stray(self, place: Span) -> None:
+    def _stray(self, token: Token) -> None:
         """Report characters with which no probe starts, and go past them."""
-        quote = ("was the script in quotes of a shell? they are no part of it",) if "'" in place.text else ()
-        self.lexer.error(f"expected a probe, found {_quoted(place.text)}", place, *quote)
-        self.lexer.seek(place.end)
+        quote = ("was the script in quotes of a shell? they are no part of it",) if "'" in token.text else ()
+        self.lexer.error(f"expected a probe, found {_quoted(token.text)}", token.span, *quote)
 
-    def _find_body(self, at: int, points: tuple[nodes.AttachPoint, ...]) -> bool:
+    def _find_body(self, token: Token, points: tuple[nodes.AttachPoint, ...]) -> bool:
         """Report what stands between the attach points and the body, and go to the body if there is one."""
-        if at >= len(self.text):
-            end = points[-1].span.end if points else at
+        if token.type == "EOF":
+            end = points[-1].span.end if points else token.span.end
             place = Span(self.source, end, end)
             self.lexer.error("expected '{' behind the attach points, found the end of the text", place)
             return False
-        word = self._word(at)
-        hints = () if self.text[at] in ";})" else ('an attach point has spaces only inside quotes: kprobe:"a b"',)
+        ended = token.text in (";", "}", ")")
+        hints = () if ended else ('an attach point has spaces only inside quotes: kprobe:"a b"',)
         self.lexer.error(
-            f"expected '{{', '/' or ',' behind the attach point, found '{_shown(word.text)}'", word, *hints
+            f"expected '{{', '/' or ',' behind the attach point, found '{_shown(token.text)}'", token.span, *hints
         )
-        body = _next_brace(self.text, at)
+        body = _next_brace(self.text, token.span.start)
         if body is None:
-            self.lexer.seek(word.end)
             return False
-        self.lexer.seek(body)
+        self.lexer.seek(body, SCRIPT)
         return True
-
-    def _word(self, at: int) -> Span:
-        match = _WORD.match(self.text, at)
-        return Span(self.source, at, match.end() if match else at)
 
 
 def _quoted(text: str) -> str:
@@ -311,9 +290,12 @@ def _next_brace(text: str, at: int) -> int | None:
 
 
 _ITEMS = {
-    "config": _ProgramParser._config,
-    "import": _ProgramParser._import,
-    "macro": _ProgramParser._macro,
-    "fn": _ProgramParser._function,
-    "let": _ProgramParser._map,
+    "C_PART": _ProgramParser._c_part,
+    "CONFIG_ITEM": _ProgramParser._config,
+    "IMPORT_ITEM": _ProgramParser._import,
+    "MACRO_ITEM": _ProgramParser._body_item,
+    "FUNCTION_ITEM": _ProgramParser._body_item,
+    "MAP_ITEM": _ProgramParser._map,
+    "STRAY": _ProgramParser._stray,
 }
+"""What reads an item, by its first token; all others start probes."""

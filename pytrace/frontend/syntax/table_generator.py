@@ -1,7 +1,12 @@
-"""Makes the text of :mod:`pytrace.frontend.syntax.grammar_tables`, for ``scripts/generate-tables`` and the tests."""
+"""Makes the text of the shipped tables, for ``scripts/generate-tables`` and the tests.
+
+:mod:`pytrace.frontend.syntax.grammar_tables` are the LALR tables of the grammar,
+:mod:`pytrace.frontend.syntax.lexical.lexer_tables` the regular expressions of the lexer, one for each of its states.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass, field
@@ -9,7 +14,7 @@ from pytrace.base.fast_dataclass import dataclass, field
 
 @dataclass(slots=True)
 class Generated:
-    """The module's text, and what is wrong with the grammar (conflicts, unused tokens and rules)."""
+    """A module's text, and what is wrong with the rules (conflicts, unused tokens and rules)."""
 
     text: str = ""
     messages: list[str] = field(default_factory=list)
@@ -25,6 +30,53 @@ class _Collector:
         self.messages.append(message % arguments if arguments else message)
 
     error = warning = critical = _note
+
+
+def generate_lexer() -> Generated:
+    """Build the tables of the lexer."""
+    from ply import lex
+
+    from pytrace.frontend.syntax.lexical import token_rules
+
+    log = _Collector()
+    try:
+        lexer = lex.lex(module=token_rules, reflags=int(re.DOTALL), errorlog=log)
+    except SyntaxError:  # what is wrong was logged
+        return Generated(messages=log.messages)
+    return Generated("" if log.messages else _lexer_text(lexer), log.messages)
+
+
+def _lexer_text(lexer: Any) -> str:
+    lines = [
+        '"""The tables of the lexer, written by scripts/generate-tables. Do not edit."""',
+        "",
+        '_tabversion = "3.10"',
+        f"_lextokens = set({sorted(lexer.lextokens)!r})",
+        f"_lexreflags = {lexer.lexreflags!r}",
+        f"_lexliterals = {lexer.lexliterals!r}",
+        f"_lexstateinfo = {lexer.lexstateinfo!r}",
+        f"_lexstateignore = {dict(sorted(lexer.lexstateignore.items()))!r}",
+        f"_lexstateerrorf = {_names(lexer.lexstateerrorf)!r}",
+        f"_lexstateeoff = {_names(lexer.lexstateeoff)!r}",
+        "_lexstatere = {",
+    ]
+    for state, expressions in lexer.lexstatere.items():
+        texts, names = lexer.lexstateretext[state], lexer.lexstaterenames[state]
+        table = [
+            (text, _rule_names(rules, named)) for (_, rules), text, named in zip(expressions, texts, names, strict=True)
+        ]
+        lines.append(f"{state!r}: {table!r},")
+    return "\n".join([*lines, "}", ""])
+
+
+def _rule_names(rules: list[Any], names: list[str | None]) -> list[Any]:
+    """What PLY keeps for each group of an expression, with the rule's name in place of the rule."""
+    return [(name, rule[1]) if rule and rule[0] else rule for rule, name in zip(rules, names, strict=True)]
+
+
+def _names(functions: dict[str, Any]) -> dict[str, str]:
+    """The names of rules, by state."""
+    return {state: rule.__name__ for state, rule in sorted(functions.items())}
 
 
 def generate() -> Generated:

@@ -1,4 +1,4 @@
-"""The grammar itself: no conflicts, current tables, quick import, linear time, and the reference programs."""
+"""The grammar itself: quick import, linear time, and the reference programs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.ast import visitor
 from pytrace.frontend.format import formatter
-from pytrace.frontend.syntax import grammar_tables, parser
-from pytrace.frontend.syntax.table_generator import generate
+from pytrace.frontend.syntax import parser
 from tests.support.pace import unit
 
 ROOT = Path(__file__).parents[3]
@@ -27,14 +26,6 @@ SYNTAX_ERRORS = {
     "error_bad_token": "1:17-18",
     "error_c_after_probe": "1:19-27",  # the peer underlines all of it
 }
-
-
-def test_no_conflicts_and_nothing_unused() -> None:
-    assert generate().messages == []
-
-
-def test_shipped_tables_are_current() -> None:
-    assert Path(grammar_tables.__file__).read_text() == generate().text, "run scripts/generate-tables"
 
 
 def test_import_is_lazy() -> None:

@@ -11,15 +11,13 @@ import re
 from enum import Enum
 
 from pytrace.base.lazy_regex import late
-from pytrace.frontend.syntax.lexical.lexer import LAYOUT, skip_layout
+from pytrace.frontend.syntax.lexical.layout import LAYOUT, skip_layout
 
 _OPERAND_CHARS = frozenset('$@("!~{0123456789')
 _WORD = late(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEHIND_WORD = late(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
 _WILD_POINT = late(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
-_CONDITION_BLOCK = late(
-    r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b"
-)
+_CONDITION_BLOCK = late(r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b")
 _BRACKETS = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
 _ASSIGNMENT = late(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
 _TARGET = late(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")

@@ -111,16 +111,11 @@ class Brackets:
         elif frame.role == "statement":
             outer.start = True
         elif frame.role == "body" and outer.block and outer.statement in _BODY_STATEMENTS:
-            following = self.lexer.token()
-            self.lexer.push(following)
-            outer.start = following.type != "ELSE"
+            outer.start = self.lexer.peek().type != "ELSE"
 
     def _end_declaration(self) -> None:
-        following = self.lexer.token()
-        if following.type == "SEMI":
-            self._put(following)
-        else:
-            self.lexer.push(following)
+        if self.lexer.peek().type == "SEMI":
+            self._put(self.lexer.token())
         self._done = True
 
     def _close_top(self, token: Token, *, report: bool) -> None:

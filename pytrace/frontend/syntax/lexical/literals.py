@@ -1,4 +1,4 @@
-"""The values of number and string literals."""
+"""The values of numbers, strings and positional parameters."""
 
 from __future__ import annotations
 
@@ -128,6 +128,17 @@ def _suffixed(value: int, suffix: str, offset: int, text: str) -> int:
     if value > limit:
         raise _Wrong(f"the number does not fit into the type that its suffix '{suffix}' names", 0, len(text))
     return value
+
+
+_MAX_PARAMETER = (1 << 31) - 1
+
+
+def decode_parameter(text: str, span: Span, diagnostics: Diagnostics) -> int:
+    """The number of a positional parameter such as ``$1``; when there is no such parameter, that is recorded."""
+    number = int(text[1:]) if len(text) < 12 else _MAX_PARAMETER + 1
+    if not 1 <= number <= _MAX_PARAMETER:
+        diagnostics.error(f"syntax: '{text}' is not a parameter: they count from $1", span)
+    return number
 
 
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", re.DOTALL)

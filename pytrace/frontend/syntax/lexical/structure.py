@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pytrace.core.source import Span
 from pytrace.frontend.syntax.lexical import angle_blocks
 from pytrace.frontend.syntax.lexical.brackets import Brackets, before
-from pytrace.frontend.syntax.lexical.lexer import skip_layout
 from pytrace.frontend.syntax.lexical.statement_frames import Frame
 from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token
 from pytrace.frontend.syntax.lexical.type_positions import is_cast, is_type_argument, is_type_operand
@@ -47,23 +46,19 @@ class Structure(Brackets):
         self._put(first)
         self._last = ""
         self.stack.append(Frame("head", first, "item"))
-        token = self.lexer.token()
-        if token.text == "/":
+        if self.lexer.peek().text == "/":
+            token = self.lexer.token()
             self._put(Token("PREDICATE_OPEN", "/", token.span))
             self.stack.append(Frame("predicate", token))
-        else:
-            self.lexer.push(token)
         return self._run()
 
     def statement(self, first: Token) -> list[Token]:
         """The tokens of an item that is *first*, one token and a semicolon."""
         self._put(first)
         for _ in range(2):
-            token = self.lexer.token()
-            if token.type not in ("STRING", "SEMI"):
-                self.lexer.push(token)
+            if self.lexer.peek().type not in ("STRING", "SEMI"):
                 break
-            self._put(token)
+            self._put(self.lexer.token())
         return self.tokens
 
     def loose(self, first: Token) -> list[Token]:
@@ -159,15 +154,15 @@ class Structure(Brackets):
         opened = self._open("(", token)
         if frame.kind == "head":
             return
-        text, after = self.lexer.source.text, token.span.end
+        after = token.span.end
         if last in ("IDENT", "CONFIG"):
             opened.call = True
-            self._mark(is_type_argument(text, after), after)
+            self._mark(is_type_argument(self.lexer), after)
         elif last in _TYPE_CALLS:
             opened.role = "offsetof" if last == "OFFSETOF" else ""
-            self._mark(is_type_operand(text, after), after)
+            self._mark(is_type_operand(self.lexer), after)
         elif last not in _HEADERS and last not in ("IF", "IF_STATEMENT", "IF_COMPTIME"):
-            self._mark(is_cast(text, after), after)
+            self._mark(is_cast(self.lexer), after)
 
     def _mark(self, wanted: bool, at: int) -> None:
         if wanted:
@@ -179,7 +174,7 @@ class Structure(Brackets):
     def _comma(self, frame: Frame, token: Token) -> None:
         self._put(token)
         if frame.call:
-            self._mark(is_type_argument(self.lexer.source.text, token.span.end), token.span.end)
+            self._mark(is_type_argument(self.lexer), token.span.end)
 
     # ------------------------------------------------------------------------------------------ places
 
@@ -222,9 +217,7 @@ class Structure(Brackets):
 
     def _slash(self, frame: Frame, token: Token) -> None:
         if frame.kind == "predicate":
-            text = self.lexer.source.text
-            at = skip_layout(text, token.span.end)
-            if text[at : at + 1] in ("{", "<") and not text.startswith(("<=", "<<"), at):
+            if self.lexer.peek().type in ("LBRACE", "LT"):
                 self.stack.pop()
                 token.type = "PREDICATE_CLOSE"
         self._put(token)

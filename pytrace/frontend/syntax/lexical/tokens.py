@@ -70,6 +70,16 @@ OPERATORS = {
 
 LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 
+ROOT_KINDS = (
+    "C_PART",
+    "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM",
+    "STRAY",  # what no attach point starts with, and what is no sign of the language between probes
+    "ATTACH_POINT",
+    "BODY",  # where the predicate or body of a probe starts
+    "OTHER",  # what cannot stand between root items, or between an attach point and the body
+)  # fmt: skip
+"""Kinds of tokens that stand outside of code. The lexer gives them to the parser, not to the grammar."""
+
 MARKERS = (
     "TYPE_MARK",  # before a type where an expression could stand
     "IF_STATEMENT",  # `if` at the start of a statement

@@ -1,69 +1,115 @@
-"""Where a type stands although an expression could: casts, operands of ``sizeof`` and its kin, arguments of calls."""
+"""Where a type stands although an expression could: casts, operands of ``sizeof`` and its kin, arguments of calls.
+
+The functions look at the tokens to come, of which nothing is consumed.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
-from pytrace.base.lazy_regex import late
 from pytrace.core.builtins import builtin
-from pytrace.frontend.syntax.lexical.lexer import LAYOUT
-from pytrace.frontend.syntax.lexical.tokens import STRUCT_KEYWORDS, TYPE_NAMES
+from pytrace.frontend.syntax.lexical.lexer import Lexer
+from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, STRUCT_KEYWORDS, TYPE_NAMES
 
-_SUFFIXES = rf"(?P<suffix>(?:{LAYOUT}(?:\*|\[{LAYOUT}[A-Za-z0-9_]*{LAYOUT}\]))*)"
-_TYPE = re.compile(
-    rf"{LAYOUT}(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:{LAYOUT}(?P<tag>[A-Za-z_][A-Za-z0-9_]*))?{_SUFFIXES}{LAYOUT}"
+_EXPRESSION_STARTS = frozenset(
+    {*LITERALS, *KEYWORDS.values(), "LPAREN", "BNOT", "NOT", "TIMES", "MINUS", "BAND", "INCREMENT"}
 )
-_EXPRESSION_START = late(rf'{LAYOUT}(?:[0-9A-Za-z_$@"(~]|!(?!=)|\*(?!=)|-(?![=>-])|&(?![&=])|\+\+|--[$@])')
-_TYPEOF = re.compile(rf"{LAYOUT}typeof{LAYOUT}\(")
-_OPEN_ENDED = re.compile(rf"(?:\*|\[{LAYOUT}\]){LAYOUT}$")
 
 
-def _type_at(text: str, at: int) -> re.Match[str] | None:
-    """What looks like a type at *at*: a name or ``struct X`` with suffixes."""
-    match = _TYPE.match(text, at)
-    if match is None or (match.group("tag") is not None) != (match.group("word") in STRUCT_KEYWORDS):
+class _TypeAhead:
+    """What looks like a type: a name or ``struct X``, followed by any ``*`` and ``[…]``."""
+
+    __slots__ = ("end", "open_ended", "suffixed", "word")
+
+    def __init__(self, word: str, end: int, *, suffixed: bool, open_ended: bool) -> None:
+        self.word = word
+        self.end = end
+        """Index of the token that follows it."""
+        self.suffixed = suffixed
+        self.open_ended = open_ended
+        """Whether the last suffix is ``*`` or ``[]``."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether it can be nothing else by its first word."""
+        return self.word in STRUCT_KEYWORDS or self.word in TYPE_NAMES
+
+
+def _type_ahead(lexer: Lexer) -> _TypeAhead | None:
+    first = lexer.peek()
+    if first.type != "IDENT" and first.text not in KEYWORDS:
         return None
-    return match
+    word, start = first.text, 1
+    if word in STRUCT_KEYWORDS:
+        start = 2
+        tag = lexer.peek(1)
+        if tag.type != "IDENT" and tag.text not in KEYWORDS:
+            return None
+    end, open_ended = start, False
+    while (kind := lexer.peek(end).type) in ("TIMES", "LBRACKET"):
+        if kind == "TIMES":
+            end, open_ended = end + 1, True
+        else:
+            length = _brackets(lexer, end)
+            end, open_ended = end + length, length == 2
+            if not length:
+                return None
+    return _TypeAhead(word, end, suffixed=end > start, open_ended=open_ended)
 
 
-def is_cast(text: str, after: int) -> bool:
-    """Whether the parenthesis that ends at *after* (its opening one) starts a cast.
+def _brackets(lexer: Lexer, index: int) -> int:
+    """How many tokens a suffix ``[]`` or ``[N]`` at *index* has; 0 when the bracket holds something else."""
+    size = lexer.peek(index + 1)
+    if size.type == "RBRACKET":
+        return 2
+    known = size.type in ("INT", "IDENT") or size.text in KEYWORDS
+    return 3 if known and lexer.peek(index + 2).type == "RBRACKET" else 0
+
+
+def _is_typeof(lexer: Lexer) -> bool:
+    return lexer.peek().type == "TYPEOF" and lexer.peek(1).type == "LPAREN"
+
+
+def is_cast(lexer: Lexer) -> bool:
+    """Whether the parenthesis that was just opened starts a cast.
 
     ``(name)`` in front of an expression is one unless the name is a builtin value, so that ``(pid) * 2`` is a product.
     """
-    if _TYPEOF.match(text, after):
+    if _is_typeof(lexer):
         return True
-    match = _type_at(text, after)
-    if match is None or text[match.end() : match.end() + 1] != ")":
+    ahead = _type_ahead(lexer)
+    if ahead is None or lexer.peek(ahead.end).type != "RPAREN":
         return False
-    word = match.group("word")
-    if word in STRUCT_KEYWORDS:
+    if ahead.word in STRUCT_KEYWORDS:
         return True
-    row = builtin(word)
-    if row is not None and word not in TYPE_NAMES:
+    known = ahead.word in TYPE_NAMES
+    if not known and builtin(ahead.word) is not None:
         return False
-    if word in TYPE_NAMES and _OPEN_ENDED.search(match.group("suffix")):
-        return True
-    return _EXPRESSION_START.match(text, match.end() + 1) is not None
+    return (known and ahead.open_ended) or _starts_expression(lexer, ahead.end + 1)
 
 
-def is_type_operand(text: str, after: int) -> bool:
+def _starts_expression(lexer: Lexer, index: int) -> bool:
+    kind = lexer.peek(index).type
+    if kind == "DECREMENT":
+        return lexer.peek(index + 1).type in ("VARIABLE", "MAP")
+    return kind in _EXPRESSION_STARTS
+
+
+def is_type_operand(lexer: Lexer) -> bool:
     """Whether the operand of ``sizeof(`` and its kin is written as a type."""
-    return _whole_type(text, after, lambda word, suffix: bool(suffix) and builtin(word) is None)
-
-
-def is_type_argument(text: str, after: int) -> bool:
-    """Whether an argument of a call is written as a type."""
-    return _whole_type(text, after, lambda _word, suffix: bool(_OPEN_ENDED.search(suffix)))
-
-
-def _whole_type(text: str, after: int, unknown: Callable[[str, str], bool]) -> bool:
-    """Whether an operand is a type and nothing more; *unknown* decides about a word that is no known type's name."""
-    if _TYPEOF.match(text, after):
+    if _is_typeof(lexer):
         return True
-    match = _type_at(text, after)
-    if match is None or text[match.end() : match.end() + 1] not in (")", ","):
-        return False
-    word = match.group("word")
-    return word in STRUCT_KEYWORDS or word in TYPE_NAMES or unknown(word, match.group("suffix"))
+    ahead = _whole_type(lexer)
+    return ahead is not None and (ahead.certain or (ahead.suffixed and builtin(ahead.word) is None))
+
+
+def is_type_argument(lexer: Lexer) -> bool:
+    """Whether an argument of a call is written as a type."""
+    if _is_typeof(lexer):
+        return True
+    ahead = _whole_type(lexer)
+    return ahead is not None and (ahead.certain or ahead.open_ended)
+
+
+def _whole_type(lexer: Lexer) -> _TypeAhead | None:
+    """A type that is the whole operand or argument."""
+    ahead = _type_ahead(lexer)
+    return ahead if ahead is not None and lexer.peek(ahead.end).type in ("RPAREN", "COMMA") else None

@@ -21,7 +21,7 @@ PARTS = [
     "enum e { A, B = 2 };",
     "enum { A, B = 2 };",
     "struct a; ",
-    'struct a { char c; /* } */ // }\n int d; }; ',
+    "struct a { char c; /* } */ // }\n int d; }; ",
     "typedef struct { int x; } name_t;",
     "typedef unsigned long (*fn)(int, char);",
 ]
@@ -49,3 +49,42 @@ def test_a_provider_may_be_named_like_a_keyword() -> None:
     program = parser.parse(Source("t", "struct:x { } enum:y, union:z { }"), Diagnostics())
     points = [point.text for probe in program.probes for point in probe.attach_points]
     assert points == ["struct:x", "enum:y", "union:z"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#define A "/*"',
+        "#define A '\"' /* one */",
+        "#define A 1 // no /* comment",
+        "#error don't /* over\n lines */ stop",
+        '#define A "\\"/*"',
+        "#define A 4 / 2",
+        "#define A \\\r\n 5",
+        "#define A 1 /* over\n lines */ + \\\n 2",
+    ],
+)
+def test_what_looks_like_a_comment_does_not_swallow_the_script(line: str) -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", f"{line}  \r\nbegin {{ /* x */ }}"), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    assert [found.text for found in program.c_parts] == [line]
+    assert len(program.probes) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("struct a { int x; struct { int y; };\nint z;", "struct a { int x; struct { int y; };", "add '}' at its end"),
+        ("typedef int x", "typedef int x", "add ';'"),
+        ("typedef struct { int x;", "typedef struct { int x;", "add '}' at its end"),
+        ("struct a { /* } */ // }", "struct a { /* } */ // }", "add '}' at its end"),
+    ],
+)
+def test_a_definition_that_is_not_closed(text: str, place: str, hint: str) -> None:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("t", text), diagnostics)
+    error = diagnostics.errors[-1]
+    assert error.message == "syntax: the C definition is not closed"
+    assert (error.span.text, error.hints) == (place, (hint,))
+    assert program.c_parts[0].span.end == len(text)

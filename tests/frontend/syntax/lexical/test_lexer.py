@@ -8,7 +8,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax import parser
-from pytrace.frontend.syntax.lexical.lexer import Lexer
+from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 
 
 def kinds(text: str) -> list[str]:
@@ -121,3 +121,32 @@ def test_an_open_string_leaves_the_rest_of_the_script() -> None:
     program = parser.parse(Source("t", 'begin { print("abc); }\nend { print(1); }'), diagnostics)
     assert len(diagnostics.errors) == 1
     assert len(program.probes) == 2
+
+
+def test_tokens_ahead_are_read_once() -> None:
+    diagnostics = Diagnostics()
+    lexer = Lexer(Source("t", "a ' b c"), diagnostics)
+    assert [lexer.peek(index).text for index in (0, 2, 1, 3)] == ["a", "", "' b c", ""]
+    assert lexer.here() == 0
+    first = lexer.token()
+    lexer.push(first)
+    assert [lexer.token().text for _ in range(3)] == ["a", "' b c", ""]
+    assert len(diagnostics.errors) == 1
+
+
+def test_tokens_ahead_are_read_again_at_the_root() -> None:
+    lexer = Lexer(Source("t", "a kprobe:f {"), Diagnostics())
+    assert lexer.token().text == "a"
+    assert [lexer.peek(index).type for index in range(3)] == ["IDENT", "COLON", "IDENT"]
+    lexer.root()
+    assert (lexer.peek().type, lexer.token().text) == ("ATTACH_POINT", "kprobe:f")
+    lexer.seek(2, SCRIPT)
+    assert lexer.token().type == "IDENT"
+
+
+def test_lexers_do_not_share_what_they_read() -> None:
+    one, two = (Lexer(Source("t", "k:f /* open"), Diagnostics(), state=ROOT) for _ in range(2))
+    assert one.token().text == "k:f"
+    assert one.token().type == "EOF"
+    assert two.token().text == "k:f"
+    assert (one.comments, two.comments) == ({4: 11}, {})

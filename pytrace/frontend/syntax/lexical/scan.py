@@ -1,0 +1,77 @@
+"""What token rules work on: one run of PLY's lexer over a text, and its lexemes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source, Span
+from pytrace.frontend.syntax.lexical.attach_point_scanner import AttachPointScan
+from pytrace.frontend.syntax.lexical.c_preamble import CDefinition
+
+
+class Scan:
+    """The text that is read, and what the rules keep from one token to the next."""
+
+    __slots__ = ("comment_start", "comments", "definition", "diagnostics", "in_c", "point", "source")
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, *, in_c: bool) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+        self.in_c = in_c
+        """Whether the text comes from a C macro."""
+        self.comments: dict[int, int] = {}
+        """Start and end offsets of the comments so far."""
+        self.comment_start = 0
+        """In state ``comment``: where it was opened."""
+        self.point = AttachPointScan(0, 0, None)
+        """In state ``point``: the attach point so far."""
+        self.definition = CDefinition(0, typedef=False)
+        """In state ``definition``: the C definition so far."""
+
+    def error(self, message: str, span: Span, *hints: str) -> None:
+        """Record a syntax error."""
+        self.diagnostics.error(f"syntax: {message}", span, hints=hints)
+
+
+class PlyLexer(Protocol):
+    """PLY's lexer with our :class:`Scan`."""
+
+    scan: Scan
+    lexdata: str
+    """The whole text."""
+    lexpos: int
+    """Where the next token is looked for; a rule may move it."""
+    lexstate: str
+
+    def begin(self, state: str) -> None:
+        """Go on in another state."""
+
+    def push_state(self, state: str) -> None:
+        """Go on in another state, from which :meth:`pop_state` returns."""
+
+    def pop_state(self) -> None:
+        """Return to the state before :meth:`push_state`."""
+
+
+class Lexeme(Protocol):
+    """What PLY hands to a token rule: the text that its expression matched."""
+
+    value: str
+    lexpos: int
+    """Its offset."""
+    lexer: PlyLexer
+
+
+_Rule = TypeVar("_Rule", bound=Callable[[Lexeme], object])
+
+
+def matches(expression: str) -> Callable[[_Rule], _Rule]:
+    """Give a token rule its regular expression, where PLY looks for it: what PLY's ``TOKEN`` does, with types."""
+
+    def give(rule: _Rule) -> _Rule:
+        vars(rule)["regex"] = expression
+        return rule
+
+    return give

@@ -1,0 +1,443 @@
+"""The token rules for PLY: one function for each, with its regular expression, by state.
+
+=============  ======================================================================================
+``INITIAL``    in front of a root item: C parts, words that start an item, or an attach point
+``point``      in an attach point
+``after``      after an attach point: a comma, a predicate or a body
+``points``     after that comma: another attach point, or a body after all
+``script``     code: predicates and bodies, and the heads of all items that are no probes
+``definition`` in a C definition, until its last brace or semicolon
+``comment``    in a ``/* … */``
+=============  ======================================================================================
+
+The rules change the state up to the start of code; :mod:`pytrace.frontend.syntax.lexical.structure` knows where an item
+ends.  The name of a rule is ``t_``, its states, and a name of its own; PLY tries the functions of a state in the order
+in which they stand here, then the strings.  ``scripts/generate-tables`` generates
+:mod:`pytrace.frontend.syntax.lexical.lexer_tables` from this module.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytrace.base.lazy_regex import late
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.source import Span
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax.lexical import c_preamble
+from pytrace.frontend.syntax.lexical.attach_point_scanner import AttachPointScan
+from pytrace.frontend.syntax.lexical.c_preamble import CDefinition
+from pytrace.frontend.syntax.lexical.layout import skip_layout
+from pytrace.frontend.syntax.lexical.literals import decode_integer, decode_parameter, decode_string
+from pytrace.frontend.syntax.lexical.scan import Lexeme, matches
+from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, OPERATORS, ROOT_KINDS, Token
+
+states = (
+    ("point", "exclusive"),
+    ("after", "exclusive"),
+    ("points", "exclusive"),
+    ("script", "exclusive"),
+    ("definition", "exclusive"),
+    ("comment", "exclusive"),
+)
+tokens = sorted({*LITERALS, *KEYWORDS.values(), *OPERATORS.values(), *ROOT_KINDS, "EOF"})
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_SPACE = " \t\r\n\f\v"
+_POINT_END = frozenset(_SPACE + "{},;</")
+_OPERATOR = "|".join(
+    "".join(f"\\{char}" for char in text) for text in sorted(OPERATORS, key=lambda text: (-len(text), text))
+)
+_STRING_TAIL = late(r"\)*[ \t]*(?:[;,][ \t]*)?[})>\] \t\r]*$")
+_AFTER_DOT = late(r"\.\s*\Z")
+_WORD = late(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
+
+t_INITIAL_after_points_ignore = _SPACE
+t_script_ignore = " \t\r\f\v"
+t_point_definition_comment_ignore = ""
+
+
+def _token(kind: str, lexeme: Lexeme, data: object = None) -> Token:
+    start = lexeme.lexpos
+    text = lexeme.value
+    return Token(kind, text, Span(lexeme.lexer.scan.source, start, start + len(text)), data)
+
+
+def _span(lexeme: Lexeme) -> Span:
+    return Span(lexeme.lexer.scan.source, lexeme.lexpos, lexeme.lexpos + len(lexeme.value))
+
+
+# ---------------------------------------------------------------------------------------------- code
+
+t_script_ignore_lines = r"\n[ \t\r\n\f\v]*"
+
+
+@matches(_NAME)
+def t_script_name(lexeme: Lexeme) -> Token:
+    """A name or a keyword."""
+    word = lexeme.value
+    start = lexeme.lexpos
+    return Token(KEYWORDS.get(word, "IDENT"), word, Span(lexeme.lexer.scan.source, start, start + len(word)))
+
+
+@matches(rf"\${_NAME}")
+def t_script_variable(lexeme: Lexeme) -> Token:
+    """``$name``."""
+    return _token("VARIABLE", lexeme, lexeme.value[1:])
+
+
+@matches(rf"@(?:{_NAME})?")
+def t_script_map(lexeme: Lexeme) -> Token:
+    """``@name``, or the map without a name."""
+    return _token("MAP", lexeme, lexeme.value)
+
+
+@matches(r'"(?:[^"\\\n]|\\[^\n])*"')
+def t_script_string(lexeme: Lexeme) -> Token:
+    """A string that is closed."""
+    span = _span(lexeme)
+    value = decode_string(lexeme.value[1:-1], span, span.start + 1, lexeme.lexer.scan.diagnostics)
+    return Token("STRING", lexeme.value, span, value)
+
+
+@matches(r"//[^\n]*")
+def t_INITIAL_after_points_script_line(lexeme: Lexeme) -> None:
+    """A comment up to the end of its line."""
+    lexeme.lexer.scan.comments[lexeme.lexpos] = lexeme.lexer.lexpos
+
+
+@matches(r"/\*")
+def t_INITIAL_after_points_script_block(lexeme: Lexeme) -> None:
+    """A comment that has to be closed."""
+    lexeme.lexer.scan.comment_start = lexeme.lexpos
+    lexeme.lexer.push_state("comment")
+
+
+@matches(_OPERATOR)
+def t_script_operator(lexeme: Lexeme) -> Token:
+    """Operators and punctuation, the longest that fits."""
+    text = lexeme.value
+    start = lexeme.lexpos
+    return Token(OPERATORS[text], text, Span(lexeme.lexer.scan.source, start, start + len(text)))
+
+
+@matches(r"[0-9][0-9A-Za-z_]*(?:\.[0-9]+)?")
+def t_script_number(lexeme: Lexeme) -> Token:
+    """A number with its suffix; or a fraction, which is an error unless it is an index of an index: ``$t.0.1``."""
+    lexer, text = lexeme.lexer, lexeme.value
+    whole, point, _ = text.partition(".")
+    span = _span(lexeme)
+    if point and not _AFTER_DOT.search(lexer.lexdata, max(0, span.start - 40), span.start):
+        lexer.scan.error("there are no fractions in scripts", span, "use a smaller unit, such as 1500us for 1.5ms")
+        return Token("INT", whole, span, 0)
+    if point:
+        lexer.lexpos = span.start + len(whole)
+        span = Span(span.source, span.start, lexer.lexpos)
+    return Token("INT", whole, span, decode_integer(whole, span, lexer.scan.diagnostics, in_c=lexer.scan.in_c))
+
+
+@matches(r"\$(?:[0-9]+|\#)")
+def t_script_parameter(lexeme: Lexeme) -> Token:
+    """``$1``, ``$#``."""
+    word = lexeme.value
+    if word == "$#":
+        return _token("PARAM_COUNT", lexeme)
+    return _token("PARAM", lexeme, decode_parameter(word, _span(lexeme), lexeme.lexer.scan.diagnostics))
+
+
+@matches(r'"[^\n]*')
+def t_script_unclosed(lexeme: Lexeme) -> Token:
+    """A string that is not closed on its line: guess where it was meant to end, so that the rest still parses."""
+    lexer, text, start = lexeme.lexer, lexeme.value, lexeme.lexpos
+    source = lexer.scan.source
+    lexer.scan.error(
+        "the string is not closed on its line", Span(source, start, start + len(text.rstrip())),
+        "add '\"' at its end; a line end is written \\n",
+    )  # fmt: skip
+    tail = _STRING_TAIL.search(text, 1)
+    length = tail.start() if tail else len(text)
+    lexer.lexpos = start + length
+    return Token("STRING", text[:length], Span(source, start, start + length), b"")
+
+
+@matches(r"'[^'\n]*'?")
+def t_script_quoted(lexeme: Lexeme) -> Token | None:
+    """What other languages take for a string or a character."""
+    text, scan = lexeme.value, lexeme.lexer.scan
+    if len(text) == 1:
+        scan.error('unexpected "\'"', _span(lexeme))
+        return None
+    scan.error("strings are written with double quotes", _span(lexeme), f'write "{text.strip(chr(39))}"')
+    return _token("STRING", lexeme, b"")
+
+
+@matches(r"[^\x00-\x7f]+|[^\n]")
+def t_script_wrong(lexeme: Lexeme) -> None:
+    """What is in no token."""
+    text, span, scan = lexeme.value, _span(lexeme), lexeme.lexer.scan
+    if text == "$":
+        scan.error("'$' without a name", span, "variables are $name, parameters $1 and $#")
+    elif "\udc80" <= text[0] <= "\udcff":  # what the error handler surrogateescape makes of bytes
+        byte = ord(text[0]) - 0xDC00
+        scan.error(f"unexpected byte 0x{byte:x}", span, "outside of strings and comments a script is UTF-8")
+    else:
+        scan.error(f"unexpected '{text if text.isprintable() else ascii(text)[1:-1]}'", span)
+
+
+# ---------------------------------------------------------------------------------------------- comments
+
+t_comment_ignore_text = r"[^*]+|\*+(?!/)"
+
+
+@matches(r"\*/")
+def t_comment_end(lexeme: Lexeme) -> None:
+    """Back to where the comment stands."""
+    lexer = lexeme.lexer
+    lexer.scan.comments[lexer.scan.comment_start] = lexer.lexpos
+    lexer.pop_state()
+
+
+def t_comment_eof(lexeme: Lexeme) -> Token:
+    """A comment that is not closed is the rest of the text."""
+    scan, start = lexeme.lexer.scan, lexeme.lexer.scan.comment_start
+    scan.error("the comment is not closed", Span(scan.source, start, start + 2), "add '*/' at its end")
+    scan.comments[start] = lexeme.lexpos
+    lexeme.lexer.pop_state()
+    return _token("EOF", lexeme)
+
+
+def t_INITIAL_after_points_script_eof(lexeme: Lexeme) -> Token:
+    """The end of the text."""
+    return _token("EOF", lexeme)
+
+
+# ---------------------------------------------------------------------------------------------- root items
+
+_AFTER_ITEM_WORD = {
+    "config": frozenset("="),
+    "import": frozenset('"'),
+    "macro": _NAME_START | frozenset("$@("),
+    "fn": _NAME_START | frozenset("("),
+}
+_ITEM_KINDS = {
+    "config": "CONFIG_ITEM",
+    "import": "IMPORT_ITEM",
+    "macro": "MACRO_ITEM",
+    "fn": "FUNCTION_ITEM",
+    "let": "MAP_ITEM",
+}
+
+
+@matches(r"(?:config|import|macro|fn|let)\b")
+def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
+    """The word that an item starts with, unless it is an attach point by what follows."""
+    lexer, word = lexeme.lexer, lexeme.value
+    text = lexer.lexdata
+    if word == "let":
+        following = text[lexer.lexpos : lexer.lexpos + 1]
+        starts = following.isspace() or following in ("$", "@")
+    else:
+        at = skip_layout(text, lexer.lexpos)
+        starts = text[at : at + 1] in _AFTER_ITEM_WORD[word]
+    if not starts:
+        _as_attach_point(lexeme)
+        return None
+    lexer.begin("script")
+    return Token(_ITEM_KINDS[word], "", _span(lexeme))
+
+
+def _as_attach_point(lexeme: Lexeme) -> None:
+    """Read a word again that starts no item and no definition."""
+    lexeme.lexer.lexpos = lexeme.lexpos
+    lexeme.lexer.begin("points")
+
+
+# ---------------------------------------------------------------------------------------------- parts in C
+
+
+@matches(r"\#")
+def t_INITIAL_directive(lexeme: Lexeme) -> Token:
+    """A line for the C preprocessor, with the lines that continue it."""
+    start = lexeme.lexpos
+    return _c_part(lexeme, start, c_preamble.directive_end(lexeme.lexer.lexdata, start))
+
+
+@matches(r"(?:struct|union|enum|typedef)\b")
+def t_INITIAL_tag(lexeme: Lexeme) -> Token | None:
+    """The word that a C definition starts with, unless it is an attach point by what follows."""
+    lexer, word = lexeme.lexer, lexeme.value
+    end = c_preamble.declaration_end(lexer.lexdata, word, lexer.lexpos)
+    if end is not None:
+        return _c_part(lexeme, lexeme.lexpos, end)
+    if not c_preamble.starts_definition(lexer.lexdata, word, lexer.lexpos):
+        _as_attach_point(lexeme)
+        return None
+    lexer.scan.definition = CDefinition(lexeme.lexpos, typedef=word == "typedef")
+    lexer.begin("definition")
+    return None
+
+
+t_definition_ignore_text = (
+    r"""[^{}()/"';]+|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()/"']"""
+)
+
+
+@matches(r"\{")
+def t_definition_open(lexeme: Lexeme) -> None:
+    """A body, or one inside it."""
+    lexeme.lexer.scan.definition.depth += 1
+
+
+@matches(r"\}")
+def t_definition_close(lexeme: Lexeme) -> Token | None:
+    """The end of a body; of a definition that is no ``typedef`` as well."""
+    lexer = lexeme.lexer
+    definition = lexer.scan.definition
+    definition.depth -= 1
+    if definition.depth != 0 or definition.typedef:
+        return None
+    return _c_part(lexeme, definition.start, c_preamble.trailer_end(lexer.lexdata, lexer.lexpos))
+
+
+@matches(r";")
+def t_definition_semicolon(lexeme: Lexeme) -> Token | None:
+    """The end of a ``typedef``, or of a member."""
+    definition = lexeme.lexer.scan.definition
+    if definition.depth != 0 or not definition.typedef:
+        return None
+    return _c_part(lexeme, definition.start, lexeme.lexer.lexpos)
+
+
+def t_definition_eof(lexeme: Lexeme) -> Token:
+    """A definition that is not closed is the rest of the text."""
+    scan = lexeme.lexer.scan
+    start = scan.definition.start
+    line = scan.source.text[start:].partition("\n")[0]
+    place = Span(scan.source, start, start + len(line))
+    scan.error("the C definition is not closed", place, "add '}' at its end" if scan.definition.depth else "add ';'")
+    return _c_part(lexeme, start, lexeme.lexpos)
+
+
+def _c_part(lexeme: Lexeme, start: int, end: int) -> Token:
+    """The token of a part in C; another root item may follow."""
+    lexer = lexeme.lexer
+    lexer.begin("INITIAL")
+    lexer.lexpos = end
+    return Token("C_PART", lexer.lexdata[start:end], Span(lexer.scan.source, start, end))
+
+
+# ---------------------------------------------------------------------------------------------- attach points
+
+
+@matches(r"['`´‘’“”«»\\^~!?|&%+>)\]-]+")
+def t_INITIAL_stray(lexeme: Lexeme) -> Token:
+    """Characters with which no attach point starts."""
+    return _token("STRAY", lexeme)
+
+
+@matches(rf"{_NAME}[ \t]*=[ \t]*(?!=)")
+def t_INITIAL_points_name(lexeme: Lexeme) -> Token | None:
+    """The name of a probe, in front of its attach point."""
+    lexer = lexeme.lexer
+    if lexer.lexdata[lexer.lexpos : lexer.lexpos + 1] in _POINT_END or lexer.lexpos >= len(lexer.lexdata):
+        return _other(lexeme)
+    name = lexeme.value.partition("=")[0].rstrip()
+    lexer.scan.point = AttachPointScan(lexeme.lexpos, lexer.lexpos, name)
+    lexer.begin("point")
+    return None
+
+
+@matches(r'[^ \t\r\n\f\v{},;<"/:]+|"(?:[^"\\\n]|\\[^\n])*"')
+def t_INITIAL_points_point_text(lexeme: Lexeme) -> None:
+    """What has no meaning of its own in an attach point, such as all that is quoted."""
+    _enter_point(lexeme)
+
+
+@matches(r'"')
+def t_INITIAL_points_point_quote(lexeme: Lexeme) -> None:
+    """A quote that is not closed on its line."""
+    scan, start = lexeme.lexer.scan, lexeme.lexpos
+    _enter_point(lexeme)
+    end = scan.source.text.find("\n", start)
+    place = Span(scan.source, start, end if end >= 0 else len(scan.source.text))
+    scan.error("the quote in the attach point is not closed", place, "add '\"' at its end")
+
+
+@matches(r":")
+def t_INITIAL_points_point_colon(lexeme: Lexeme) -> None:
+    """The end of a part."""
+    _enter_point(lexeme)
+    lexeme.lexer.scan.point.next_part(lexeme.lexer.lexdata, lexeme.lexpos)
+
+
+@matches(r"/")
+def t_point_slash(lexeme: Lexeme) -> Token | None:
+    """A piece of a path, or where a predicate or a comment starts."""
+    lexer = lexeme.lexer
+    return None if lexer.scan.point.owns_slash(lexer.lexdata, lexeme.lexpos) else _point(lexeme)
+
+
+@matches(r"[ \t\r\n\f\v{},;<]")
+def t_point_end(lexeme: Lexeme) -> Token:
+    """The end of an attach point, of which it is no part."""
+    return _point(lexeme)
+
+
+def t_point_eof(lexeme: Lexeme) -> Token:
+    """The end of the text ends an attach point, too."""
+    return _point(lexeme)
+
+
+@matches(r",")
+def t_after_comma(lexeme: Lexeme) -> Token:
+    """Another attach point follows."""
+    lexeme.lexer.begin("points")
+    return _token("COMMA", lexeme)
+
+
+@matches(r"[{</]")
+def t_INITIAL_after_points_body(lexeme: Lexeme) -> Token:
+    """Code starts here, with a predicate or a body: it is read again as that."""
+    lexeme.lexer.begin("script")
+    lexeme.lexer.lexpos = lexeme.lexpos
+    return _token("BODY", lexeme)
+
+
+@matches(r".")
+def t_INITIAL_after_points_other(lexeme: Lexeme) -> Token:
+    """What does not belong in front of a body."""
+    return _other(lexeme)
+
+
+def _other(lexeme: Lexeme) -> Token:
+    """The word at the lexeme's place, which is wrong there."""
+    lexer = lexeme.lexer
+    match = _WORD.match(lexer.lexdata, lexeme.lexpos)
+    lexeme.value = match.group() if match else ""
+    lexer.lexpos = lexeme.lexpos + len(lexeme.value)
+    return _token("OTHER", lexeme)
+
+
+def _enter_point(lexeme: Lexeme) -> None:
+    """An attach point starts with this lexeme unless one is being read."""
+    lexer = lexeme.lexer
+    if lexer.lexstate != "point":
+        lexer.scan.point = AttachPointScan(lexeme.lexpos, lexeme.lexpos, None)
+        lexer.begin("point")
+
+
+def _point(lexeme: Lexeme) -> Token:
+    """The attach point that ends where the lexeme starts."""
+    lexer, end = lexeme.lexer, lexeme.lexpos
+    point, source = lexer.scan.point, lexer.scan.source
+    lexer.begin("after")
+    lexer.lexpos = end
+    span = Span(source, point.start, end)
+    node = nodes.AttachPoint(span, source.text[point.begin : end], point.name)
+    return Token("ATTACH_POINT", span.text, span, node)
+
+
+def t_ANY_error(lexeme: Lexeme) -> None:
+    """PLY calls this where no rule fits; the rules leave no such place."""
+    raise InternalError(f"no token rule fits at offset {lexeme.lexpos}")
