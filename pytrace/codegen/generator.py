@@ -27,7 +27,7 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
-from pytrace.core.probes import Context
+from pytrace.core.probes.kinds import Context
 from pytrace.core.types import INT64
 from pytrace.frontend.ast.typed_program import (
     KPROBE_SESSION,

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+from typing import Any, TypeVar
 
 from pytrace.base.fast_dataclass import asdict, dataclass, field
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.targets import ProbeTarget
 from pytrace.core.types import Type, from_data, to_data
 
+P = TypeVar("P", bound=ProbeTarget)
+
 MAGIC = b"PYTRACE\n"
-FORMAT = 2
+FORMAT = 3
 """Raised whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -25,25 +29,23 @@ class Target:
     """One place that a program attaches to.
 
     *probe* is the full probe name (what the ``probe`` builtin gives). *cookie* is what ``bpf_get_attach_cookie``
-    returns there: the index of the target in its program. *details* by kind:
-
-    - kprobe, kretprobe: ``function``, ``module`` (may be empty), ``offset``; or ``address``
-    - uprobe, uretprobe: ``path``, ``offset`` (file offset), ``symbol`` (may be empty)
-    - usdt: ``path``, ``provider``, ``name``, ``offset``, ``semaphore_offset``
-    - tracepoint: ``category``, ``event``
-    - rawtracepoint: ``event``, ``module``
-    - fentry, fexit: ``function``, ``module``; or ``program_id``, ``function``
-    - uprobe, uretprobe, usdt, fentry, fexit: ``by_pattern`` where a pattern found the file or program, which may go
-    - profile, interval: ``frequency`` (Hz) or ``period_ns``
-    - software, hardware: ``event``, ``config`` (PERF_COUNT_…), ``period``
-    - watchpoint: ``address``, ``length``, ``mode``
-    - iter: ``iterator``, ``pin`` (path or empty)
-    - self: ``signal``; test, bench: ``name``; begin, end: nothing
+    returns there: the index of the target in its program. *place* is of the class that the probe kind's row names
+    (``pytrace.core.probes.targets``).
     """
 
     probe: str
     cookie: int
-    details: dict[str, Any]
+    place: ProbeTarget
+
+    def of(self, kind: type[P]) -> P:
+        """The place, which is known to be a *kind*.
+
+        Raises:
+            InternalError: it is another one.
+        """
+        if not isinstance(self.place, kind):
+            raise InternalError(f"{self.probe}: {kind.__name__} expected, not {self.place!r}")
+        return self.place
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,19 @@ class ProgramSpec:
     """The program that holds this one's code: it is loaded and attached with that one (return part of a session)."""
     service: bool = False
     """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON form; targets, of which there may be very many, as their values."""
+        return {
+            "symbol": self.symbol,
+            "kind": self.kind,
+            "index": self.index,
+            "targets": [[item.probe, item.cookie, item.place.values()] for item in self.targets],
+            "location": asdict(self.location),
+            "multi": self.multi,
+            "part_of": self.part_of,
+            "service": self.service,
+        }
 
 
 @dataclass(frozen=True)
@@ -154,7 +169,7 @@ class Manifest:
     def to_data(self) -> dict[str, Any]:
         """JSON form."""
         return {
-            "programs": [asdict(item) for item in self.programs],
+            "programs": [item.to_data() for item in self.programs],
             "maps": [
                 {
                     "name": item.name,
@@ -183,19 +198,7 @@ class Manifest:
     def from_data(cls, data: dict[str, Any]) -> Manifest:
         """The manifest that :meth:`to_data` gave *data* for."""
         return cls(
-            programs=tuple(
-                ProgramSpec(
-                    item["symbol"],
-                    item["kind"],
-                    item["index"],
-                    tuple(Target(t["probe"], t["cookie"], t["details"]) for t in item["targets"]),
-                    Location(**item["location"]),
-                    item["multi"],
-                    item["part_of"],
-                    item["service"],
-                )
-                for item in data["programs"]
-            ),
+            programs=tuple(_program_from_data(item) for item in data["programs"]),
             maps=tuple(_map_from_data(item) for item in data["maps"]),
             events=tuple(EventSpec.from_data(item) for item in data["events"]),
             strings=tuple(data["strings"]),
@@ -206,6 +209,20 @@ class Manifest:
             facts=tuple(tuple(item) for item in data["facts"]),
             extra=data["extra"],
         )
+
+
+def _program_from_data(item: dict[str, Any]) -> ProgramSpec:
+    place = known_kind(item["kind"]).target
+    return ProgramSpec(
+        item["symbol"],
+        item["kind"],
+        item["index"],
+        tuple(Target(probe, cookie, place(*values)) for probe, cookie, values in item["targets"]),
+        Location(**item["location"]),
+        item["multi"],
+        item["part_of"],
+        item["service"],
+    )
 
 
 def _map_from_data(item: dict[str, Any]) -> MapSpec:

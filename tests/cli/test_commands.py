@@ -15,6 +15,7 @@ from pytrace.cli.options import read
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
+from pytrace.core.probes.targets import NoTarget, TimerTarget
 from pytrace.core.run_options import RunOptions
 
 
@@ -121,10 +122,10 @@ def test_a_compiled_file_has_no_text(tmp_path: Path, options: list[str]) -> None
 
 
 def test_probes_of_a_compiled_file_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    programs = tuple(
-        ProgramSpec(f"p{at}", kind, at, tuple(Target(name, i, {}) for i, name in enumerate(names)), Location("x", 1, 1))
-        for at, (kind, names) in enumerate((("begin", ["begin"]), ("interval", ["interval:s:1", "interval:s:2"])))
-    )
+    begin = Target("begin", 0, NoTarget())
+    timers = tuple(Target(f"interval:s:{n}", n - 1, TimerTarget(period_ns=n * 10**9)) for n in (1, 2))
+    place = Location("x", 1, 1)
+    programs = (ProgramSpec("p0", "begin", 0, (begin,), place), ProgramSpec("p1", "interval", 1, timers, place))
     path = tmp_path / "listed"
     path.write_bytes(CompiledScript(b"ELF", Manifest(programs, (), (), (), {})).to_bytes())
     assert commands.run(read(["-l", str(path)])) == 0

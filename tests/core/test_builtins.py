@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import BUILTINS, _index, builtin, builtin_names
-from pytrace.core.probes import probe_names
+from pytrace.core.probes.kinds import probe_names
 from pytrace.frontend.check.builtins.table import CHECKS
 
 

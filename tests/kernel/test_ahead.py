@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.probes.targets import UserTarget
 from pytrace.runtime.host import fingerprints
 from tests.support.compile import compiled
 from tests.support.patience import patience
@@ -142,7 +143,7 @@ def test_functions_of_a_rebuilt_binary_are_found_again(tmp_path: Path) -> None:
     made = ahead(tmp_path, f"uprobe:{program}:work {{ @calls = count(); @n[arg0] = count(); }}")
     run = ("-q", "-c", str(program), made)
     assert "@calls: 2" in pytrace(*run).stdout
-    before = CompiledScript.from_bytes(made.read_bytes()).manifest.programs[0].targets[0].details["offset"]
+    before = CompiledScript.from_bytes(made.read_bytes()).manifest.programs[0].targets[0].of(UserTarget).offset
     more = '__attribute__((noinline)) int more(void) { __asm__ volatile(".skip 4096, 0x90"); return 1; }'
     compiled(tmp_path, "app", SOURCE % more, "-O1")
     now = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout

@@ -14,7 +14,20 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.probes.targets import (
+    CountedEventTarget,
+    IteratorTarget,
+    KernelFunctionTarget,
+    RawTracepointTarget,
+    StaticProbeTarget,
+    TimerTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+    WatchpointTarget,
+)
 from pytrace.runtime.attach import attachments, iterator
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load import features
@@ -69,7 +82,7 @@ def test_uprobes_count_and_have_cookies(programs: Path, multi: str, disabled: fr
     spec = program(
         "count_multi" if multi else "count_kprobe",
         "uprobe",
-        *(target(10 + n, path=str(calls), offset=offsets[name], symbol=name) for n, name in enumerate(names)),
+        *(target(UserTarget(str(calls), offsets[name], symbol=name), 10 + n) for n, name in enumerate(names)),
         multi=multi,
     )
     with ExitStack() as stack:
@@ -90,7 +103,7 @@ def test_uprobes_count_and_have_cookies(programs: Path, multi: str, disabled: fr
 def test_uretprobe(programs: Path, multi: str, disabled: frozenset[str]) -> None:
     need("uprobe_multi" if multi else "uprobe")
     calls = programs / "calls"
-    place = target(3, path=str(calls), offset=symbols(calls)["negative"], symbol="negative")
+    place = target(UserTarget(str(calls), symbols(calls)["negative"], symbol="negative"), 3)
     symbol = "count_multi" if multi else "count_return"
     with ExitStack() as stack:
         loaded = Loaded(stack, program(symbol, "uretprobe", place, multi=multi), disabled=disabled)
@@ -103,7 +116,7 @@ def test_uretprobe(programs: Path, multi: str, disabled: frozenset[str]) -> None
 def test_uprobe_of_one_process(programs: Path, multi: str, disabled: frozenset[str]) -> None:
     need("uprobe_multi" if multi else "uprobe")
     calls = programs / "calls"
-    place = target(3, path=str(calls), offset=symbols(calls)["add"], symbol="add")
+    place = target(UserTarget(str(calls), symbols(calls)["add"], symbol="add"), 3)
     symbol = "count_multi" if multi else "count_kprobe"
     with ExitStack() as stack:
         loaded = Loaded(stack, program(symbol, "uprobe", place, multi=multi), disabled=disabled)
@@ -125,7 +138,7 @@ def test_usdt_semaphore_is_raised(programs: Path, multi: str, disabled: frozense
         "count_multi" if multi else "count_kprobe",
         "usdt",
         *(
-            target(n, path=str(usdt), provider="sample", name=name, offset=offset, semaphore_offset=semaphore)
+            target(StaticProbeTarget(str(usdt), offset, provider="sample", name=name, semaphore_offset=semaphore), n)
             for n, (name, offset, semaphore) in enumerate(probes)
             if name in {"guarded", "one"}
         ),
@@ -145,7 +158,7 @@ def test_usdt_semaphore_by_hand(programs: Path) -> None:
     need("usdt")
     usdt = programs / "usdt"
     place = next(
-        target(1, path=str(usdt), provider="sample", name=name, offset=offset, semaphore_offset=semaphore)
+        target(StaticProbeTarget(str(usdt), offset, provider="sample", name=name, semaphore_offset=semaphore), 1)
         for name, offset, semaphore in _usdt_probes(usdt)
         if name == "guarded"
     )
@@ -173,7 +186,7 @@ def test_one_bad_offset_among_many(programs: Path) -> None:
     need("uprobe_multi")
     calls = programs / "calls"
     good = sorted(symbols(calls).values())[:5]
-    places = [target(n, f"uprobe:{n}", path=str(calls), offset=offset) for n, offset in enumerate([*good, 1 << 40])]
+    places = [target(UserTarget(str(calls), offset), n, f"uprobe:{n}") for n, offset in enumerate([*good, 1 << 40])]
     spec = program("count_multi", "uprobe", *places, multi="uprobe_multi")
     with ExitStack() as stack:
         loaded = Loaded(stack, spec)
@@ -188,7 +201,7 @@ def test_one_bad_offset_among_many(programs: Path) -> None:
 def test_missing_file(multi: str, disabled: frozenset[str]) -> None:
     need("uprobe_multi" if multi else "uprobe")
     spec = program("count_multi" if multi else "count_kprobe", "uprobe",
-                   target(path="/nonexistent/file", offset=64), multi=multi)  # fmt: skip
+                   target(UserTarget("/nonexistent/file", 64)), multi=multi)  # fmt: skip
     with ExitStack() as stack, pytest.raises(TraceError, match="no such file"):
         attach_to(Loaded(stack, spec, disabled=disabled), stack, disabled=disabled)
 
@@ -198,8 +211,8 @@ def test_files_that_went_since_a_pattern_found_them(programs: Path, multi: str, 
     """A process ended, for example, through whose mounts its program was to be reached."""
     need("uprobe_multi" if multi else "uprobe")
     calls = programs / "calls"
-    gone = target(0, path="/proc/0/root/program", offset=64, by_pattern=True)
-    there = target(1, path=str(calls), offset=symbols(calls)["add"], by_pattern=True)
+    gone = target(UserTarget("/proc/0/root/program", 64, by_pattern=True), 0)
+    there = target(UserTarget(str(calls), symbols(calls)["add"], by_pattern=True), 1)
     name = "count_multi" if multi else "count_kprobe"
     with ExitStack() as stack:
         loaded = Loaded(stack, program(name, "uprobe", gone, there, multi=multi), disabled=disabled)
@@ -215,7 +228,7 @@ def test_one_uprobe_takes_the_multi_link_too(programs: Path) -> None:
     """Perf's single uprobes are slow to detach."""
     need("uprobe_multi")
     calls = programs / "calls"
-    spec = program("count_kprobe", "uprobe", target(9, path=str(calls), offset=symbols(calls)["add"]))
+    spec = program("count_kprobe", "uprobe", target(UserTarget(str(calls), symbols(calls)["add"]), 9))
     with ExitStack() as stack:
         loaded = Loaded(stack, spec)
         assert loaded.loaded.multi("count_kprobe") == "uprobe_multi"
@@ -228,9 +241,9 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
     """The kernel runs the uprobe that came last first, so the last block has to be attached first."""
     need("uprobe")
     calls = programs / "calls"
-    place = {"path": str(calls), "offset": symbols(calls)["add"]}
-    first = program("event_kprobe", "uprobe", target(100, **place), index=0)
-    second = program("count_kprobe", "uprobe", target(200, **place), index=1)
+    place = UserTarget(str(calls), symbols(calls)["add"])
+    first = program("event_kprobe", "uprobe", target(place, 100), index=0)
+    second = program("count_kprobe", "uprobe", target(place, 200), index=1)
     with ExitStack() as stack:
         loaded = Loaded(stack, first, second)
         attach_to(loaded, stack)
@@ -256,7 +269,7 @@ def test_ten_thousand_uprobes(tmp_path: Path) -> None:
     found = symbols(tmp_path / "many")
     offsets = [found[f"f{n}"] for n in range(10000)]
     assert len(offsets) == 10000
-    places = [target(n, path=str(tmp_path / "many"), offset=offset) for n, offset in enumerate(offsets)]
+    places = [target(UserTarget(str(tmp_path / "many"), offset), n) for n, offset in enumerate(offsets)]
     with ExitStack() as outer:
         loaded = Loaded(outer, program("count_multi", "uprobe", *places, multi="uprobe_multi"))
         with ExitStack() as stack:
@@ -278,9 +291,9 @@ def open_links() -> list[str]:
 def test_programs_that_went_since_a_pattern_found_them() -> None:
     """Another tracer ended, for example."""
     need("tracepoint")
-    details = {"function": "hit_tracing", "program_id": 2**31 - 1}
-    gone = program("hit_tracing", "fentry", target(0, "fentry:bpf:gone", **details, by_pattern=True))
-    there = program("count_tracepoint", "tracepoint", target(1, category="sched", event="sched_switch"), index=1)
+    place = TypedFunctionTarget("hit_tracing", program_id=2**31 - 1)
+    gone = program("hit_tracing", "fentry", target(replace(place, by_pattern=True), 0, "fentry:bpf:gone"))
+    there = program("count_tracepoint", "tracepoint", target(TracepointTarget("sched", "sched_switch"), 1), index=1)
     with ExitStack() as stack:
         done = attach_to(Loaded(stack, gone, there), stack)
         assert [item.spec for item in done.attached] == [there]
@@ -288,7 +301,7 @@ def test_programs_that_went_since_a_pattern_found_them() -> None:
     with ExitStack() as stack, pytest.raises(TraceError, match="fentry:bpf:gone: there is no such program any more"):
         attach_to(Loaded(stack, gone), stack)
     with ExitStack() as stack, pytest.raises(TraceError, match="no type information"):
-        Loaded(stack, program("hit_tracing", "fentry", target(0, "fentry:bpf:gone", **details)))
+        Loaded(stack, program("hit_tracing", "fentry", target(place, 0, "fentry:bpf:gone")))
 
 
 # ---------------------------------------------------------------------------------------------- tracepoints
@@ -300,8 +313,8 @@ def test_tracepoints(programs: Path, disabled: frozenset[str]) -> None:
     spec = program(
         "count_tracepoint",
         "tracepoint",
-        target(1, category="syscalls", event="sys_enter_getppid"),
-        target(2, category="syscalls", event="sys_enter_lseek"),
+        target(TracepointTarget("syscalls", "sys_enter_getppid"), 1),
+        target(TracepointTarget("syscalls", "sys_enter_lseek"), 2),
     )
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
@@ -314,7 +327,7 @@ def test_tracepoints(programs: Path, disabled: frozenset[str]) -> None:
 
 def test_unknown_tracepoint() -> None:
     need("tracepoint")
-    spec = program("count_tracepoint", "tracepoint", target(0, "tracepoint:a:b", category="a", event="b"))
+    spec = program("count_tracepoint", "tracepoint", target(TracepointTarget("a", "b"), 0, "tracepoint:a:b"))
     with ExitStack() as stack, pytest.raises(TraceError, match=r"cannot attach tracepoint:a:b: .*no tracepoint a:b"):
         attach_to(Loaded(stack, spec), stack)
 
@@ -322,7 +335,7 @@ def test_unknown_tracepoint() -> None:
 @pytest.mark.parametrize("cookie", [0, 5])
 def test_raw_tracepoint(programs: Path, cookie: int) -> None:
     need("rawtracepoint")
-    spec = program("hit_tracing", "rawtracepoint", target(cookie, event="sys_enter", module=""))
+    spec = program("hit_tracing", "rawtracepoint", target(RawTracepointTarget("sys_enter", ""), cookie))
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
         loaded = Loaded(stack, spec, pid=process.pid)
@@ -342,12 +355,12 @@ def busy_until(condition: Callable[[], bool]) -> None:
         assert time.process_time() < end
 
 
-@pytest.mark.parametrize("details", [{"frequency": 1000}, {"period_ns": 1_000_000}], ids=["hz", "ns"])
+@pytest.mark.parametrize("place", [TimerTarget(frequency=1000), TimerTarget(period_ns=1_000_000)], ids=["hz", "ns"])
 @pytest.mark.parametrize("mine", [False, True], ids=["all", "pid"])
-def test_profile(details: dict[str, int], mine: bool) -> None:
+def test_profile(place: TimerTarget, mine: bool) -> None:
     need("perf_events")
     with ExitStack() as stack:
-        loaded = Loaded(stack, program("count_perf", "profile", target(4, **details)), pid=os.getpid())
+        loaded = Loaded(stack, program("count_perf", "profile", target(place, 4)), pid=os.getpid())
         attach_to(loaded, stack, pid=os.getpid() if mine else None)
         busy_until(lambda: loaded.hits > 20)
         assert set(loaded.counts) == {4}
@@ -358,7 +371,7 @@ def test_profile_covers_threads_that_start_later(programs: Path) -> None:
     need("perf_events")
     with ExitStack() as stack:
         process = child.start(f"{programs / 'flood'} 3000000 3", stack)
-        loaded = Loaded(stack, program("count_perf", "profile", target(4, frequency=2000)))
+        loaded = Loaded(stack, program("count_perf", "profile", target(TimerTarget(frequency=2000), 4)))
         attach_to(loaded, stack, pid=process.pid)
         process.release()
         os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
@@ -371,7 +384,7 @@ def test_interval() -> None:
     need("perf_events")
     period = 10_000_000
     with ExitStack() as stack:
-        loaded = Loaded(stack, program("count_perf", "interval", target(4, period_ns=period)))
+        loaded = Loaded(stack, program("count_perf", "interval", target(TimerTarget(period_ns=period), 4)))
         start = time.monotonic_ns()
         attach_to(loaded, stack)
         until(lambda: loaded.hits >= 20)
@@ -383,7 +396,7 @@ def test_software_event() -> None:
     need("perf_events")
     page_faults = 2
     with ExitStack() as stack:
-        spec = program("count_perf", "software", target(1, event="page-faults", config=page_faults, period=1))
+        spec = program("count_perf", "software", target(CountedEventTarget("page-faults", page_faults, 1), 1))
         loaded = Loaded(stack, spec)
         attach_to(loaded, stack, pid=os.getpid())
         block = bytearray(4 << 20)
@@ -394,7 +407,7 @@ def test_software_event() -> None:
 def test_hardware_event() -> None:
     need("pmu")
     with ExitStack() as stack:
-        spec = program("count_perf", "hardware", target(1, event="cycles", config=0, period=100_000))
+        spec = program("count_perf", "hardware", target(CountedEventTarget("cycles", 0, 100_000), 1))
         loaded = Loaded(stack, spec)
         attach_to(loaded, stack, pid=os.getpid())
         busy_until(lambda: loaded.hits > 20)
@@ -406,7 +419,7 @@ def test_watchpoint() -> None:
         pytest.skip("no hardware breakpoints")
     word = ctypes.c_uint64(0)
     with ExitStack() as stack:
-        spec = program("count_perf", "watchpoint", target(1, address=ctypes.addressof(word), length=8, mode="w"))
+        spec = program("count_perf", "watchpoint", target(WatchpointTarget(ctypes.addressof(word), 8, "w"), 1))
         loaded = Loaded(stack, spec)
         attach_to(loaded, stack, pid=os.getpid())
         for value in range(5):
@@ -420,7 +433,7 @@ def test_watchpoint() -> None:
 def test_iterator_runs_when_read() -> None:
     need("iter")
     with ExitStack() as stack:
-        loaded = Loaded(stack, program("hit_iter", "iter", target(iterator="task", pin="")))
+        loaded = Loaded(stack, program("hit_iter", "iter", target(IteratorTarget("task"))))
         done = attach_to(loaded, stack)
         assert loaded.hits == 0
         link = done.attached[0].iterator
@@ -451,7 +464,7 @@ def test_iterator_pin(tmp_path: Path) -> None:
         stack.callback(subprocess.run, ["umount", folder], check=True)
         pin = folder / "tasks"
         with ExitStack() as session:
-            loaded = Loaded(session, program("hit_iter", "iter", target(iterator="task", pin=str(pin))))
+            loaded = Loaded(session, program("hit_iter", "iter", target(IteratorTarget("task", str(pin)))))
             done = attach_to(loaded, session)
             assert str(pin) in done.attached[0].note
             assert done.attached[0].iterator is None
@@ -464,7 +477,7 @@ def test_iterator_pin(tmp_path: Path) -> None:
 
 def test_iterator_pin_outside_bpffs(tmp_path: Path) -> None:
     need("iter")
-    spec = program("hit_iter", "iter", target(iterator="task", pin=str(tmp_path / "x")))
+    spec = program("hit_iter", "iter", target(IteratorTarget("task", str(tmp_path / "x"))))
     with ExitStack() as stack, pytest.raises(TraceError, match="bpffs"):
         attach_to(Loaded(stack, spec), stack)
 
@@ -486,7 +499,7 @@ def test_kprobe(programs: Path, kind: str, multi: str, disabled: frozenset[str])
     need(multi or "kprobe")
     if multi and not features.has("kprobe_multi"):
         pytest.skip("kprobe_multi: the kernel was built without CONFIG_FPROBE")
-    place = target(6, function="__x64_sys_getppid", module="", offset=0)
+    place = target(KernelFunctionTarget("__x64_sys_getppid"), 6)
     symbol = {"kprobe": "count_kprobe", "kretprobe": "count_return"}[kind]
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
@@ -502,20 +515,17 @@ def behind_the_hook() -> int:
     return 9 if kernel_config().get("X86_KERNEL_IBT") == "y" else 5
 
 
-@pytest.mark.parametrize(
-    "details", [{"function": "__x64_sys_getppid", "offset": -1}, {"address": 0}], ids=["offset", "address"]
-)
-def test_kprobe_places(programs: Path, details: dict[str, int]) -> None:
+@pytest.mark.parametrize("by_address", [False, True], ids=["offset", "address"])
+def test_kprobe_places(programs: Path, by_address: bool) -> None:
     need("kprobe")
-    if "offset" in details:
-        details = {**details, "offset": behind_the_hook()}
-    if "address" in details:
+    place = KernelFunctionTarget("__x64_sys_getppid", offset=behind_the_hook())
+    if by_address:
         from pytrace.runtime.host.kallsyms import Kallsyms
 
-        details = {"address": Kallsyms().address("__x64_sys_getppid") or 0}
+        place = KernelFunctionTarget(address=Kallsyms().address("__x64_sys_getppid") or 0)
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
-        loaded = Loaded(stack, program("count_kprobe", "kprobe", target(1, **details)), pid=process.pid)
+        loaded = Loaded(stack, program("count_kprobe", "kprobe", target(place, 1)), pid=process.pid)
         attach_to(loaded, stack)
         process.release()
         os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
@@ -524,14 +534,14 @@ def test_kprobe_places(programs: Path, details: dict[str, int]) -> None:
 
 def test_kprobe_on_nothing() -> None:
     need("kprobe")
-    spec = program("count_kprobe", "kprobe", target(0, "kprobe:nothing", function="nothing_like_that", module=""))
+    spec = program("count_kprobe", "kprobe", target(KernelFunctionTarget("nothing_like_that"), 0, "kprobe:nothing"))
     with ExitStack() as stack, pytest.raises(TraceError, match=r"cannot attach kprobe:nothing: .*no function"):
         attach_to(Loaded(stack, spec), stack)
 
 
 def test_kernel_without_kprobes_says_so() -> None:
     """What a kernel without the feature gives, shown with the feature switched off."""
-    spec = program("count_kprobe", "kprobe", target(0, "kprobe:vfs_read", function="vfs_read", module=""))
+    spec = program("count_kprobe", "kprobe", target(KernelFunctionTarget("vfs_read"), 0, "kprobe:vfs_read"))
     with ExitStack() as stack, pytest.raises(TraceError, match="no kprobes") as raised:
         attach_to(Loaded(stack, spec), stack, feature=lambda name: False)
     assert any("tracepoint" in hint for hint in raised.value.hints)
@@ -541,7 +551,7 @@ def test_kernel_without_kprobes_says_so() -> None:
 def test_fentry(programs: Path, kind: str) -> None:
     need("fentry")
     # System call entries have no type information, the functions behind them do.
-    spec = program("hit_tracing", kind, target(0, function="vfs_write", module=""))
+    spec = program("hit_tracing", kind, target(TypedFunctionTarget("vfs_write")))
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
         loaded = Loaded(stack, spec, pid=process.pid)

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from pytrace.core.probes.targets import TimerTarget, TracepointTarget
 from pytrace.runtime.attach import attachments, closing
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.host import tracefs
@@ -34,8 +35,8 @@ with ExitStack() as stack:
 def session(stack: ExitStack) -> Loaded:
     """A loaded script with a tracepoint and a timer attached."""
     specs = (
-        program("count_tracepoint", "tracepoint", target(1, category="syscalls", event="sys_enter_getppid")),
-        program("count_perf", "profile", target(2, frequency=99)),
+        program("count_tracepoint", "tracepoint", target(TracepointTarget("syscalls", "sys_enter_getppid"), 1)),
+        program("count_perf", "profile", target(TimerTarget(frequency=99), 2)),
     )
     loaded = Loaded(stack, *specs, pid=os.getpid())
     attachments.attach_all(loaded.loaded, specs, AttachOptions(), stack)
@@ -69,7 +70,7 @@ def test_many_tracepoints_end_without_waiting_for_each(monkeypatch: pytest.Monke
     with os.scandir(f"{tracefs.root()}/events/syscalls") as folder:
         names = sorted(item.name for item in folder if item.name.startswith("sys_enter_"))
     wanted = {"sys_enter_getppid", *names[: closing.FEW + 4]}
-    targets = [target(index, category="syscalls", event=name) for index, name in enumerate(sorted(wanted))]
+    targets = [target(TracepointTarget("syscalls", name), index) for index, name in enumerate(sorted(wanted))]
     specs = (program("count_tracepoint", "tracepoint", *targets),)
     closed: list[int] = []
     monkeypatch.setattr(closing, "close_all", closed.extend)

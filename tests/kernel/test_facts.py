@@ -371,6 +371,6 @@ def test_unknown_provider(kernel: LiveKernel) -> None:
 
 
 def test_every_probe_kind_can_be_listed() -> None:
-    from pytrace.core.probes import PROBE_KINDS
+    from pytrace.core.probes.kinds import PROBE_KINDS
 
     assert set(probes.ROWS) == {row.name for row in PROBE_KINDS}

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.targets import NoTarget
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.load import features, loader
 from pytrace.runtime.load.map_reader import MapReader
@@ -14,7 +15,7 @@ from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script,
 from tests.support.machine import kernel_version
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-BEGIN = program("begin_0", "begin", target(probe="begin"))
+BEGIN = program("begin_0", "begin", target(NoTarget(), probe="begin"))
 
 
 def test_run_and_section() -> None:
@@ -32,7 +33,7 @@ def test_run_and_section() -> None:
 
 def test_refused_program_is_named_with_reason_and_place() -> None:
     with ExitStack() as stack, pytest.raises(loader.LoadError) as raised:
-        Loaded(stack, BEGIN, program("bad", "kprobe", target(probe="kprobe:bad")))
+        Loaded(stack, BEGIN, program("bad", "kprobe", target(NoTarget(), probe="kprobe:bad")))
     # Verifier logs name places since 6.10.
     place = " (probes.c:" if kernel_version() >= (6, 10) else ""
     assert f"refused kprobe:bad: R1 invalid mem access 'scalar'{place}" in raised.value.message

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.targets import TracepointTarget
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load.counters import CounterReader
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 def flood(stack: ExitStack, programs: Path, times: int, **config: int) -> tuple[Loaded, child.Child]:
     process = child.start(f"{programs / 'flood'} {times}", stack)
-    spec = program("event_tracepoint", "tracepoint", target(77, category="syscalls", event="sys_enter_getppid"))
+    spec = program("event_tracepoint", "tracepoint", target(TracepointTarget("syscalls", "sys_enter_getppid"), 77))
     loaded = Loaded(stack, spec, pid=process.pid, **config)
     attachments.attach_all(loaded.loaded, [spec], AttachOptions(), stack)
     return loaded, process

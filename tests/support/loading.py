@@ -10,6 +10,7 @@ from typing import Any
 
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
+from pytrace.core.probes.targets import ProbeTarget
 from pytrace.core.types import UINT64
 from pytrace.runtime.load import loader
 from pytrace.runtime.load.map_reader import MapReader
@@ -34,9 +35,9 @@ def elf() -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def target(cookie: int = 0, probe: str = "test:probe", **details: Any) -> Target:
-    """A target with its details by name."""
-    return Target(probe, cookie, details)
+def target(place: ProbeTarget, cookie: int = 0, probe: str = "test:probe") -> Target:
+    """A target of a program."""
+    return Target(probe, cookie, place)
 
 
 def program(symbol: str, kind: str, *targets: Target, multi: str = "", index: int = 0) -> ProgramSpec:

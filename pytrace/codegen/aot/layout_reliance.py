@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.core.probes.targets import (
+    IteratorTarget,
+    KernelFunctionTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    StaticProbeTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+)
 from pytrace.core.types import Enum, Pointer, Struct, Type, parts
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import (
@@ -114,33 +124,37 @@ def _unit(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
     for argument in used:
         if isinstance(argument.place, ContextField | DataLoc):
             for target in unit.targets:
-                _field(target.details, argument, ahead)
+                _field(target.place, argument, ahead)
     slots = any(isinstance(argument.place, Slot) for argument in used) or _positional(unit)
     if not (slots or used):
         return
     for target in unit.targets:
-        _prototype(target.details, ahead)
+        _prototype(target.place, ahead)
 
 
 def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
     """How the places of a unit are found again in a binary that was changed."""
     arguments = [item.place for item in _used(checked, unit)]
     for target in unit.targets:
-        details = target.details
-        path, symbol = str(details["path"]), str(details.get("symbol", ""))
-        if "provider" in details:
-            for item in ahead.kernel.usdt_probes(path, details["provider"], details["name"]):
-                ahead.binaries["usdt", path, item.provider, item.name, str(item.offset), item.arguments] = None
+        if isinstance(target.place, StaticProbeTarget):
+            _static_probe(target.place, ahead)
             continue
+        place = target.of(UserTarget)
+        path, symbol = place.path, place.symbol
         found = next((item for item in ahead.kernel.user_symbols(path, symbol) if item.name == symbol), None)
         if found is None:
             ahead.exact(path, "the probe is on an address")
             continue
         ahead.binaries["symbol", path, symbol, str(found.offset)] = None
-        if int(details["offset"]) != found.offset:
+        if place.offset != found.offset:
             ahead.exact(path, "the probe is inside a function")
         if any(isinstance(place, RegisterLocation) for place in arguments):
             ahead.exact(path, "the code takes arguments from where its debug information says")
+
+
+def _static_probe(place: StaticProbeTarget, ahead: Ahead) -> None:
+    for item in ahead.kernel.usdt_probes(place.path, place.provider, place.name):
+        ahead.binaries["usdt", place.path, item.provider, item.name, str(item.offset), item.arguments] = None
 
 
 def _call(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
@@ -193,30 +207,37 @@ def _positional(unit: ProbeUnit) -> bool:
     )
 
 
-def _field(details: dict[str, Any], argument: ProbeArgument, ahead: Ahead) -> None:
+def _field(place: ProbeTarget, argument: ProbeArgument, ahead: Ahead) -> None:
     """A field of a tracepoint's record, or of the context of an iterator."""
-    if "category" in details:
-        for known in ahead.kernel.tracepoint_fields(details["category"], details["event"]) or ():
+    if isinstance(place, TracepointTarget):
+        for known in ahead.kernel.tracepoint_fields(place.category, place.event) or ():
             if known.name == argument.name:
                 row = (known.offset, known.size, known.declaration)
-                ahead.rely("tracepoint", details["category"], details["event"], known.name, *row)
-    elif "iterator" in details:
-        context = ahead.kernel.iterators().get(details["iterator"])
+                ahead.rely("tracepoint", place.category, place.event, known.name, *row)
+    elif isinstance(place, IteratorTarget):
+        context = ahead.kernel.iterators().get(place.iterator)
         found = context.find(argument.name) if context is not None else None
         if context is not None and found is not None:
             ahead.rely_on_member(context, found)
 
 
-def _prototype(details: dict[str, Any], ahead: Ahead) -> None:
+def _prototype(place: ProbeTarget, ahead: Ahead) -> None:
     """The types of a function or raw tracepoint."""
-    if "function" in details and "program_id" not in details:
-        found = ahead.kernel.function(details["function"], details.get("module", ""))
+    if isinstance(place, RawTracepointTarget):
+        found = ahead.kernel.raw_tracepoint_prototype(place.event)
         if found is not None:
-            ahead.rely("function", found.name, details.get("module", ""), found.text)
-    elif "event" in details and "category" not in details:
-        found = ahead.kernel.raw_tracepoint_prototype(details["event"])
+            ahead.rely("rawtracepoint", place.event, found.text)
+    elif _has_prototype(place):
+        found = ahead.kernel.function(place.function, place.module)
         if found is not None:
-            ahead.rely("rawtracepoint", details["event"], found.text)
+            ahead.rely("function", found.name, place.module, found.text)
+
+
+def _has_prototype(place: ProbeTarget) -> TypeGuard[KernelFunctionTarget | TypedFunctionTarget]:
+    """Whether a place is in a function of the kernel that is known by name."""
+    if isinstance(place, TypedFunctionTarget):
+        return place.program_id is None
+    return isinstance(place, KernelFunctionTarget) and place.address is None
 
 
 _RULES: dict[type[nodes.Node], Callable[[CheckedProgram, Any, Ahead], None]] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.ir.builder import INLINE_BYTES, Value
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes import Context
+from pytrace.core.probes.kinds import Context
 from pytrace.core.types import (
     AddressSpace,
     Array,

@@ -21,7 +21,8 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes import known_kind
+from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
@@ -83,13 +84,13 @@ def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter,
         raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
     if script.ahead is not None:
         script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
-    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, {"category": CATEGORY, "event": event})
+    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
     # 0 would keep the event from other users of the tracepoint.
     return _service(script, f"follow_{event}", target, "1", lambda e: change(e, number.offset))
 
 
 def _lister(script: Script) -> ProgramSpec:
-    target = Target("iter:task", 0, {"iterator": "task", "pin": ""})
+    target = Target("iter:task", 0, IteratorTarget("task"))
     return _service(script, "follow_tasks", target, "0", _list)
 
 

@@ -10,7 +10,7 @@ iterators) may interrupt each other but never themselves, so each has an area of
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.core.probes import ProbeKind
+from pytrace.core.probes.kinds import ProbeKind
 
 COPIES = 4
 """Copies of the area of preemptible programs: how many of them can be under way on one CPU."""

@@ -101,7 +101,8 @@ from pytrace.core.builtin_row import Builtin
 from pytrace.core.diagnostics import cut_line
 from pytrace.core.event_layout import EventSpec, Location
 from pytrace.core.manifest import Target
-from pytrace.core.probes import ProbeKind
+from pytrace.core.probes.kinds import ProbeKind
+from pytrace.core.probes.targets import IteratorTarget
 from pytrace.core.source import Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
 from pytrace.frontend.ast import nodes
@@ -231,7 +232,7 @@ class ProbeUnit:
     @property
     def pinned(self) -> bool:
         """Whether the program is an iterator that others read, and not the tracer."""
-        return any(target.details.get("pin") for target in self.targets)
+        return any(isinstance(target.place, IteratorTarget) and target.place.pin for target in self.targets)
 
 
 # ---------------------------------------------------------------------------------------------- resources

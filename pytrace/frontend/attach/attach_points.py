@@ -14,7 +14,8 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
-from pytrace.core.probes import PROBE_KINDS, ProbeKind, known_kind, probe_kind
+from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind, known_kind, probe_kind
+from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
@@ -245,7 +246,7 @@ def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
     for point in probe.attach_points:
         kind = probe_kind(point.text.partition(":")[0].strip())
         if kind is not None:
-            target = Target(point.text, 0, {})
+            target = Target(point.text, 0, NoTarget())
             return [ProbeUnit("", index, kind, (target,), ProbeContext(), programs.body_of(probe), probe.head)]
     return []
 

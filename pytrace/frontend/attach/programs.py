@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterator
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.manifest import Target
-from pytrace.core.probes import PidFilter, ProbeKind
+from pytrace.core.probes.kinds import PidFilter, ProbeKind
+from pytrace.core.probes.targets import ProbeTarget
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -34,7 +35,7 @@ def build(
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
         kind = group.matches[0].kind
-        targets = tuple(Target(item.probe, at, dict(item.details)) for at, item in enumerate(group.matches))
+        targets = tuple(Target(item.probe, at, item.place) for at, item in enumerate(group.matches))
         units.append(
             ProbeUnit(
                 symbol=_symbol(group.matches, first + len(units)),
@@ -70,9 +71,9 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
 
 def _distinct(matches: list[Match]) -> Iterator[Match]:
     """Each place once, unless it was written twice without a pattern."""
-    seen: set[str] = set()
+    seen: set[tuple[str, ProbeTarget]] = set()
     for match in matches:
-        key = f"{match.probe} {sorted(match.details.items())}"
+        key = (match.probe, match.place)
         if key in seen and match.wild:
             continue
         seen.add(key)

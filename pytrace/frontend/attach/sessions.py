@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
 from pytrace.frontend.attach.providers.table import Scope
 
@@ -52,8 +53,8 @@ def _by_functions(units: list[ProbeUnit], kind: str) -> dict[Hashable, list[Prob
     for unit in units:
         if unit.kind.name != kind:
             continue
-        if all("function" in target.details and not target.details["offset"] for target in unit.targets):
+        places = tuple(target.of(KernelFunctionTarget) for target in unit.targets)
+        if all(place.whole for place in places):
             # In order, as the places of a program are told apart by their numbers.
-            places = tuple((target.details["module"], target.details["function"]) for target in unit.targets)
             found.setdefault(places, []).append(unit)
     return found

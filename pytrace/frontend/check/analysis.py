@@ -13,6 +13,7 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.probes.targets import FileTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
@@ -48,8 +49,8 @@ def analyse(
     diagnostics: Diagnostics,
 ) -> CheckedProgram:
     """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
-    traced = (target.details.get("path") for unit in units if unit.kind.user for target in unit.targets)
-    definitions.binaries = tuple(dict.fromkeys(path for path in traced if isinstance(path, str)))
+    places = (target.place for unit in units for target in unit.targets)
+    definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
     checker = Checker(RULES, options, kernel, definitions, config, diagnostics)
     return run_deep(lambda: _analyse(checker, units, program), checker.program, diagnostics, program.span)
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, ProgramSpec, Target
+from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.runtime.elf.file import attach_path
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
-    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.kernel_info import KernelInfo, UsdtProbe
 
 Row = Sequence[str]
 _AGAIN = ("compile the script again on this machine",)
@@ -56,25 +57,30 @@ def check_programs(manifest: Manifest, kernel: KernelInfo) -> None:
     """
     for spec in manifest.programs:
         for target in spec.targets:
-            number, name = target.details.get("program_id"), str(target.details.get("function", ""))
-            if number is not None and (int(number), name) not in kernel.bpf_programs(name):
-                raise TraceError(f"{target.probe}: the BPF program with id {number} is gone", hints=_AGAIN)
+            place = target.place
+            if not isinstance(place, TypedFunctionTarget) or place.program_id is None:
+                continue
+            if (place.program_id, place.function) not in kernel.bpf_programs(place.function):
+                raise TraceError(f"{target.probe}: the BPF program with id {place.program_id} is gone", hints=_AGAIN)
 
 
-def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[tuple[str, int], Any]) -> Target:
-    details = target.details
-    path = str(details.get("path", ""))
-    shift = shifts.get((path, str(details.get("symbol", ""))))
-    if shift is not None:
-        return replace(target, details={**details, "offset": int(details["offset"]) + shift})
-    place = locations.get((path, int(details.get("offset", 0))))
-    return target if place is None else replace(target, details={**details, **place})
+def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[tuple[str, int], UsdtProbe]) -> Target:
+    place = target.place
+    if isinstance(place, UserTarget):
+        shift = shifts.get((place.path, place.symbol), 0)
+        return replace(target, place=replace(place, offset=place.offset + shift)) if shift else target
+    if isinstance(place, StaticProbeTarget):
+        found = locations.get((place.path, place.offset))
+        if found is not None:
+            place = replace(place, offset=found.offset, semaphore_offset=found.semaphore_offset)
+            return replace(target, place=place)
+    return target
 
 
 def _gone(manifest: Manifest) -> set[str]:
     """Files that a pattern found and that are no longer there: nothing is attached to them."""
-    details = (target.details for spec in manifest.programs for target in spec.targets)
-    found = {str(item["path"]) for item in details if "by_pattern" in item}
+    places = (target.place for spec in manifest.programs for target in spec.targets)
+    found = {place.path for place in places if isinstance(place, FileTarget) and place.by_pattern}
     return {path for path in found if not os.path.exists(attach_path(path))}
 
 
@@ -100,16 +106,16 @@ def _shifts(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, str], in
     return found
 
 
-def _locations(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, int], dict[str, int]]:
+def _locations(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, int], UsdtProbe]:
     """The present place of each static probe location, by path and former offset."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row[1], row[2], row[3]), []).append(row)
-    found: dict[tuple[str, int], dict[str, int]] = {}
+    found: dict[tuple[str, int], UsdtProbe] = {}
     for (path, provider, name), former in groups.items():
         present = kernel.usdt_probes(path, provider, name)
         if [item.arguments for item in present] != [row[5] for row in former]:
             raise TraceError(f"the arguments of usdt:{path}:{provider}:{name} are not what they were", hints=_AGAIN)
         for row, item in zip(former, present, strict=True):
-            found[path, int(row[4])] = {"offset": item.offset, "semaphore_offset": item.semaphore_offset}
+            found[path, int(row[4])] = item
     return found

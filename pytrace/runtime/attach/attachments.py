@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.probes import known_kind
+from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes import known_kind
+from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load import features

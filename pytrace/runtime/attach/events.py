@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from pytrace.core.manifest import Target
+from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
     Attached,
@@ -29,17 +30,18 @@ _REASONS = {
 
 
 def _timer(target: Target) -> perf.EventAttr:
-    """A clock event: *frequency* in Hz, or *period_ns* (the cpu-clock event counts nanoseconds)."""
-    frequency = target.details.get("frequency")
-    if frequency is not None:
+    """A clock event: by frequency, or by period (the cpu-clock event counts nanoseconds)."""
+    timer = target.of(TimerTarget)
+    if timer.frequency:
         return perf.EventAttr(
-            perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=int(frequency), frequency=True
+            perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=timer.frequency, frequency=True
         )
-    return perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=int(target.details["period_ns"]))
+    return perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=timer.period_ns)
 
 
 def _counter(kind: perf.EventType, target: Target) -> perf.EventAttr:
-    return perf.EventAttr(kind, int(target.details["config"]), period=int(target.details["period"]))
+    event = target.of(CountedEventTarget)
+    return perf.EventAttr(kind, event.config, period=event.period)
 
 
 def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, child: int | None = None) -> Attached:
@@ -54,7 +56,8 @@ def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, 
 def _refusal(target: Target, error: OSError) -> CannotAttachError:
     """What a refusal means; the kernel limits how often may be sampled."""
     most = perf.max_sample_rate()
-    if error.errno == errno.EINVAL and int(target.details.get("frequency") or 0) > most:
+    frequency = target.place.frequency if isinstance(target.place, TimerTarget) else 0
+    if error.errno == errno.EINVAL and frequency > most:
         hint = f"sysctl kernel.perf_event_max_sample_rate allows {most} now; the kernel also lowers it under load"
         return CannotAttachError(f"the kernel samples at most {most} times a second", hints=(hint,), limit=True)
     reason = _REASONS.get(error.errno or 0, str(error.strerror))
@@ -82,11 +85,10 @@ def _attach_hardware(job: Job, target: Target, opened: Opened) -> Attached:
 
 
 def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
-    details = target.details
-    address = int(details["address"])
-    attr = perf.breakpoint_attr(address, int(details["length"]), str(details["mode"]))
+    place = target.of(WatchpointTarget)
+    attr = perf.breakpoint_attr(place.address, place.length, place.mode)
     # An address means something in one process only.
-    return _everywhere(job, target, attr, opened.watchpoint(address), job.options.child)
+    return _everywhere(job, target, attr, opened.watchpoint(place.address), job.options.child)
 
 
 attach_profile = one_by_one(_attach_profile)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from pytrace.core.manifest import Target
+from pytrace.core.probes.targets import IteratorTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
@@ -23,7 +24,7 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
             raise CannotAttachError(reason) from None
         raise
     opened.links.append(link)
-    pin = str(target.details.get("pin", ""))
+    pin = target.of(IteratorTarget).pin
     if not pin:
         return Attached(job.spec, target, iterator=link)
     path = pin if pin.startswith("/") else f"{BPFFS}/{pin}"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from pytrace.core.manifest import Target
+from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import string_memory
 from pytrace.runtime.attach.base import (
@@ -38,15 +39,20 @@ def attach(job: Job, opened: Opened) -> list[Outcome]:
     if not job.multi:
         return [attempt(_attach_single, job, target, opened) for target in job.spec.targets]
     targets = job.spec.targets
-    if all(target.details.get("function") and not target.details.get("module") for target in targets):
+    if all(_by_name(target.of(KernelFunctionTarget)) for target in targets):
         return in_one_link(job, targets, lambda some: _link_symbols(job, some), _explain, opened)
     return _attach_addresses(job, opened)
+
+
+def _by_name(place: KernelFunctionTarget) -> bool:
+    """Whether the kernel finds a function by its name alone."""
+    return place.address is None and not place.module
 
 
 def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
     return bpf.link_kprobe_multi(
         job.program,
-        symbols=[str(target.details["function"]) for target in targets],
+        symbols=[target.of(KernelFunctionTarget).function for target in targets],
         cookies=[target.cookie for target in targets],
         returns=job.returns,
         session=job.multi == "kprobe_session",
@@ -60,7 +66,7 @@ def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
     known: list[Target] = []
     for target in job.spec.targets:
         try:
-            found[target.cookie] = _address(target)
+            found[target.cookie] = _address(target.of(KernelFunctionTarget))
             known.append(target)
         except CannotAttachError as error:
             outcomes.append(Failure(target, error.reason))
@@ -77,13 +83,11 @@ def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
     return outcomes + (in_one_link(job, known, link, _explain, opened) if known else [])
 
 
-def _address(target: Target) -> int:
-    details = target.details
-    if "address" in details:
-        return int(details["address"])
-    name, module = str(details["function"]), str(details.get("module", ""))
-    tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
-    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(name)}{tail}$"
+def _address(place: KernelFunctionTarget) -> int:
+    if place.address is not None:
+        return place.address
+    tail = "" if place.module in {"", "vmlinux"} else rf"\t\[{re.escape(place.module)}\]"
+    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(place.function)}{tail}$"
     found = re.search(line.encode(), _symbols().text)
     address = int(found.group(1), 16) if found else 0
     if not address:
@@ -105,13 +109,14 @@ def _reason(error: OSError) -> str:
 
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
+    place = target.of(KernelFunctionTarget)
     try:
         if job.options.has("perf_kprobe") and not (job.returns and _misses_untold(job)):
-            event = _open(job, target)
+            event = _open(job, place)
         elif job.options.has("kprobe"):
             from pytrace.runtime.attach import legacy
 
-            event = legacy.open_kprobe(_place(target), returns=job.returns, opened=opened, symbol=job.spec.symbol)
+            event = legacy.open_kprobe(_text(place), returns=job.returns, opened=opened, symbol=job.spec.symbol)
         else:
             raise CannotAttachError(
                 "this kernel has no kprobes (CONFIG_KPROBES)",
@@ -128,12 +133,10 @@ def _misses_untold(job: Job) -> bool:
     return job.options.has("kprobe") and not job.options.has("link_missed")
 
 
-def _open(job: Job, target: Target) -> int:
-    details = target.details
-    name = string_memory(str(details.get("function", "")))
-    offset = int(details.get("offset", 0))
-    by_address = "address" in details or bool(details.get("module"))
-    config2 = _address(target) + offset if by_address else offset
+def _open(job: Job, place: KernelFunctionTarget) -> int:
+    name = string_memory(place.function)
+    by_address = not _by_name(place)
+    config2 = _address(place) + place.offset if by_address else place.offset
     kind = perf.pmu_type("kprobe")
     if kind is None:
         raise CannotAttachError("this kernel has no perf kprobes")
@@ -146,11 +149,9 @@ def _open(job: Job, target: Target) -> int:
     return perf.open_event(attr, cpu=perf.online_cpus()[0])
 
 
-def _place(target: Target) -> str:
+def _text(place: KernelFunctionTarget) -> str:
     """The probe's place as ``kprobe_events`` writes it."""
-    details = target.details
-    if "address" in details:
-        return hex(int(details["address"]))
-    module = f"{details['module']}:" if details.get("module") else ""
-    offset = int(details.get("offset", 0))
-    return f"{module}{details['function']}" + (f"+{offset}" if offset else "")
+    if place.address is not None:
+        return hex(place.address)
+    module = f"{place.module}:" if place.module else ""
+    return f"{module}{place.function}" + (f"+{place.offset}" if place.offset else "")

@@ -6,7 +6,7 @@ import errno
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import Target
-from pytrace.core.probes import known_kind
+from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.abi.syscalls import ENOTSUPP
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Sequence
 
 from pytrace.core.manifest import Target
+from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import ENOTSUPP, string_memory
 from pytrace.runtime.attach.base import (
@@ -49,16 +50,21 @@ def attach(job: Job, opened: Opened) -> list[Outcome]:
 
 def _file(target: Target) -> str:
     """The file that the kernel knows: the archive, for a library in one (``ARCHIVE!/MEMBER``)."""
-    return str(target.details["path"]).partition("!/")[0]
+    return target.of(FileTarget).path.partition("!/")[0]
+
+
+def _semaphore(target: Target) -> int:
+    """Where the counter of a static probe lies in the file; 0 without one."""
+    return target.place.semaphore_offset if isinstance(target.place, StaticProbeTarget) else 0
 
 
 def _linker(job: Job, path: str) -> Linker:
     def link(targets: Sequence[Target]) -> int:
-        counters = [int(target.details.get("semaphore_offset", 0)) for target in targets]
+        counters = [_semaphore(target) for target in targets]
         return bpf.link_uprobe_multi(
             job.program,
             path,
-            [int(target.details["offset"]) for target in targets],
+            [target.of(FileTarget).offset for target in targets],
             cookies=[target.cookie for target in targets],
             semaphores=counters if any(counters) else (),
             pid=job.options.uprobe_pid or 0,
@@ -75,7 +81,7 @@ def _explain(target: Target, error: OSError) -> Failure:
 
 def _gone(target: Target, error: OSError) -> bool:
     """Whether a file that a pattern found has gone since: its process ended, or it was deleted."""
-    return "by_pattern" in target.details and error.errno in (errno.ENOENT, errno.ESRCH)
+    return target.of(FileTarget).by_pattern and error.errno in (errno.ENOENT, errno.ESRCH)
 
 
 def _reason(error: OSError) -> str:
@@ -84,8 +90,8 @@ def _reason(error: OSError) -> str:
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     options = job.options
-    path, offset = _file(target), int(target.details["offset"])
-    semaphore = int(target.details.get("semaphore_offset", 0))
+    path, offset = _file(target), target.of(FileTarget).offset
+    semaphore = _semaphore(target)
     counted = semaphore if options.has("semaphores") else 0
     try:
         if options.has("perf_uprobe"):

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from pytrace.core.probes.targets import (
+    IteratorTarget,
+    KernelFunctionTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+)
 from pytrace.runtime.btf import c_text
 from pytrace.runtime.btf.reader import Kind
 from pytrace.runtime.btf.value_types import TypeReader
@@ -18,10 +27,10 @@ _COMMON_FIELDS_END = 8
 _TYPE_KINDS = {"struct": (Kind.STRUCT,), "union": (Kind.UNION,), "enum": (Kind.ENUM, Kind.ENUM64)}
 
 
-def of(kernel: LiveKernel, kind: str, details: Mapping[str, Any]) -> list[str]:
-    """``type name`` of each argument of a place; *details* as in :class:`pytrace.core.manifest.Target`."""
+def of(kernel: LiveKernel, kind: str, place: ProbeTarget) -> list[str]:
+    """``type name`` of each argument that a probe kind has at a place."""
     row = _ROWS.get(kind)
-    return row(kernel, details) if row is not None else []
+    return row(kernel, place) if row is not None else []
 
 
 def definition(kernel: LiveKernel, word: str, name: str) -> list[str]:
@@ -30,16 +39,20 @@ def definition(kernel: LiveKernel, word: str, name: str) -> list[str]:
     return c_text.definition(*found) if found else []
 
 
-def _tracepoint(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
-    fields = kernel.tracepoint_fields(details["category"], details["event"]) or ()
+def _tracepoint(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if not isinstance(place, TracepointTarget):
+        return []
+    fields = kernel.tracepoint_fields(place.category, place.event) or ()
     return [item.declaration for item in fields if item.offset >= _COMMON_FIELDS_END]
 
 
-def _prototype(kernel: LiveKernel, details: Mapping[str, Any]) -> tuple[TypeReader, int] | None:
+def _prototype(kernel: LiveKernel, place: ProbeTarget) -> tuple[TypeReader, int] | None:
     """The ``FUNC_PROTO`` of a function, with who defines it."""
-    if kernel.types is None or "program_id" in details:
+    if kernel.types is None or not isinstance(place, KernelFunctionTarget | TypedFunctionTarget):
         return None
-    found = kernel.types.find(details["function"], Kind.FUNC, module=details["module"] or "vmlinux")
+    if isinstance(place, TypedFunctionTarget) and place.program_id is not None:
+        return None
+    found = kernel.types.find(place.function, Kind.FUNC, module=place.module or "vmlinux")
     if found is None:
         return None
     reader, type_id = found
@@ -55,13 +68,13 @@ def _parameters(reader: TypeReader, proto_id: int, skip: int = 0) -> list[str]:
     ]
 
 
-def _entry(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
-    found = _prototype(kernel, details)
+def _entry(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    found = _prototype(kernel, place)
     return _parameters(*found) if found else []
 
 
-def _exit(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
-    found = _prototype(kernel, details)
+def _exit(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    found = _prototype(kernel, place)
     if found is None:
         return []
     reader, proto_id = found
@@ -70,8 +83,10 @@ def _exit(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
     return [*_parameters(reader, proto_id), *result]
 
 
-def _raw_tracepoint(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
-    found = kernel.types.raw_tracepoint(details["event"]) if kernel.types else None
+def _raw_tracepoint(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if kernel.types is None or not isinstance(place, RawTracepointTarget):
+        return []
+    found = kernel.types.raw_tracepoint(place.event)
     if found is None:
         return []
     reader, proto_id, names = found
@@ -79,8 +94,10 @@ def _raw_tracepoint(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]
     return [c_text.argument(reader, type_id, name) for name, (_, type_id) in zip(names, pairs, strict=True)]
 
 
-def _iterator(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
-    found = kernel.types.find(f"bpf_iter__{details['iterator']}", Kind.STRUCT) if kernel.types else None
+def _iterator(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if kernel.types is None or not isinstance(place, IteratorTarget):
+        return []
+    found = kernel.types.find(f"bpf_iter__{place.iterator}", Kind.STRUCT)
     if found is None:
         return []
     reader, type_id = found
@@ -92,14 +109,14 @@ def _iterator(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _user_function(kernel: LiveKernel, details: Mapping[str, Any]) -> list[str]:
-    if not details.get("symbol"):
+def _user_function(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if not isinstance(place, UserTarget) or not place.symbol:
         return []
-    parameters = kernel.user_parameters(details["path"], details["symbol"]) or ()
+    parameters = kernel.user_parameters(place.path, place.symbol) or ()
     return [f"{item.declaration} {item.name}" for item in parameters]
 
 
-_ROWS: dict[str, Callable[[LiveKernel, Mapping[str, Any]], list[str]]] = {
+_ROWS: dict[str, Callable[[LiveKernel, ProbeTarget], list[str]]] = {
     "tracepoint": _tracepoint,
     "rawtracepoint": _raw_tracepoint,
     "fentry": _entry,

@@ -9,13 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core import perf_events
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.manifest import Target
-from pytrace.core.probes import probe_kind, probe_names
+from pytrace.core.probes import perf_events
+from pytrace.core.probes.kinds import probe_kind, probe_names
+from pytrace.core.probes.targets import (
+    IteratorTarget,
+    KernelFunctionTarget,
+    NoTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    SignalTarget,
+    StaticProbeTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+)
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.name_patterns import matching
 from pytrace.runtime.listing import arguments
@@ -41,14 +53,13 @@ class Question:
     verbose: bool = False
 
 
-Place = tuple[str, Mapping[str, Any]]
-"""One line of a listing: the probe's name, and the details of :class:`pytrace.core.manifest.Target` (only with
-``-v``)."""
+Place = tuple[str, ProbeTarget]
+"""One line of a listing: the probe's name, and what of its place is known (for ``-v``: not where in a file it is)."""
 
 Group = tuple[str, str]
 """Lines of a listing: what all of them begin with, and how they go on; no line is there twice."""
 
-_NO_DETAILS: Mapping[str, Any] = {}
+_NOWHERE = NoTarget()
 _END = "\n"
 
 
@@ -93,7 +104,7 @@ def targets(kernel: LiveKernel, found: Iterable[tuple[str, Target]], *, verbose:
     """The text of ``-l`` for the places of a script: kind and target of each."""
     if not verbose:
         return _text(dict.fromkeys(target.probe for _, target in found))
-    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.details)) for kind, target in found))
+    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.place)) for kind, target in found))
 
 
 def _text(lines: Mapping[str, None]) -> str:
@@ -101,8 +112,8 @@ def _text(lines: Mapping[str, None]) -> str:
 
 
 def _entry(kernel: LiveKernel, kind: str, place: Place) -> str:
-    probe, details = place
-    return "\n".join([probe, *(f"    {line}" for line in arguments.of(kernel, kind, details))])
+    probe, where = place
+    return "\n".join([probe, *(f"    {line}" for line in arguments.of(kernel, kind, where))])
 
 
 # ---------------------------------------------------------------------------------------------- patterns
@@ -172,7 +183,7 @@ def _kernel_functions(question: Question) -> Iterator[Place]:
     for owner, names in question.kernel.kernel_function_lists(name.partition("+")[0], module).items():
         prefix = _prefix(owner) if module else ""
         for function in names:
-            yield f"{question.kind}:{prefix}{function}", {"function": function, "module": owner}
+            yield f"{question.kind}:{prefix}{function}", KernelFunctionTarget(function, owner)
 
 
 def _kernel_function_groups(question: Question) -> Iterator[Group]:
@@ -197,7 +208,7 @@ def _trampolines(question: Question) -> Iterator[Place]:
         yield from _program_functions(question)
     for owner, names in _trampoline_lists(question):
         for function in names:
-            yield f"{question.kind}:{owner}:{function}", {"function": function, "module": owner}
+            yield f"{question.kind}:{owner}:{function}", TypedFunctionTarget(function, owner)
 
 
 def _trampoline_groups(question: Question) -> Iterator[Group]:
@@ -224,46 +235,46 @@ def _program_functions(question: Question) -> Iterator[Place]:
     wanted = parts[0] if len(parts) > 1 else "*"
     for number, function in question.kernel.bpf_programs(parts[-1]):
         if matching(wanted, [str(number)]):
-            yield f"{question.kind}:bpf:{number}:{function}", {"program_id": number, "function": function}
+            yield f"{question.kind}:bpf:{number}:{function}", TypedFunctionTarget(function, program_id=number)
 
 
 def _tracepoints(question: Question) -> Iterator[Place]:
     category, event = _owner_and_name(question)
     for group, name in question.kernel.tracepoints(category or "*", event):
-        yield f"tracepoint:{group}:{name}", {"category": group, "event": name}
+        yield f"tracepoint:{group}:{name}", TracepointTarget(group, name)
 
 
 def _raw_tracepoints(question: Question) -> Iterator[Place]:
     module, event = _owner_and_name(question)
     for owner, name in question.kernel.raw_tracepoints(event):
         if not module or matching(module, [owner]):
-            yield f"rawtracepoint:{owner}:{name}", {"event": name, "module": owner}
+            yield f"rawtracepoint:{owner}:{name}", RawTracepointTarget(name, owner)
 
 
 def _iterators(question: Question) -> Iterator[Place]:
     for name in matching((question.parts or ("*",))[0] or "*", question.kernel.iterator_names()):
-        yield f"iter:{name}", {"iterator": name}
+        yield f"iter:{name}", IteratorTarget(name)
 
 
 def _events(question: Question) -> Iterator[Place]:
     table = perf_events.SOFTWARE if question.kind == "software" else perf_events.HARDWARE
     for name in matching((question.parts or ("*",))[0] or "*", perf_events.names(table)):
-        yield f"{question.kind}:{name}:", {"event": name}
+        yield f"{question.kind}:{name}:", _NOWHERE
 
 
 def _timers(question: Question) -> Iterator[Place]:
     for unit in matching((question.parts or ("*",))[0] or "*", _UNITS):
-        yield f"{question.kind}:{unit}:", _NO_DETAILS
+        yield f"{question.kind}:{unit}:", _NOWHERE
 
 
 def _special(question: Question) -> Iterator[Place]:
-    yield question.kind, _NO_DETAILS
+    yield question.kind, _NOWHERE
 
 
 def _signals(question: Question) -> Iterator[Place]:
     kind, name = ([part or "*" for part in question.parts] + ["*", "*"])[:2]
     if matching(kind, ["signal"]) and matching(name, ["SIGUSR1"]):
-        yield "self:signal:SIGUSR1", {"signal": "SIGUSR1"}
+        yield "self:signal:SIGUSR1", SignalTarget("SIGUSR1")
 
 
 def _nothing(_question: Question) -> Iterator[Place]:
@@ -288,10 +299,10 @@ def _functions(question: Question) -> Iterator[Place]:
     for path in _programs(question, target):
         if cpp:
             for symbol, name in question.kernel.cpp_symbols(path, pattern):
-                yield f'{question.kind}:{path}:cpp:"{name}"', {"path": path, "symbol": symbol.name}
+                yield f'{question.kind}:{path}:cpp:"{name}"', UserTarget(path, symbol.offset, symbol=symbol.name)
         else:
             for name in filter(None, question.kernel.user_symbol_lines(path, pattern).split(_END)):
-                yield f"{question.kind}:{path}:{name}", {"path": path, "symbol": name}
+                yield f"{question.kind}:{path}:{name}", UserTarget(path, 0, symbol=name)
 
 
 def _function_groups(question: Question) -> Iterator[Group]:
@@ -337,7 +348,7 @@ def _static_probes(question: Question) -> Iterator[Place]:
             text = f"usdt:{path}:{probe.provider}:{probe.name}"
             if text not in seen:
                 seen.add(text)
-                yield text, {"path": path, "provider": probe.provider, "name": probe.name}
+                yield text, StaticProbeTarget(path, probe.offset, provider=probe.provider, name=probe.name)
 
 
 # ---------------------------------------------------------------------------------------------- types

@@ -15,7 +15,8 @@ from contextlib import ExitStack
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
-from pytrace.core.probes import ProbeKind, known_kind
+from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.targets import IteratorTarget, ProbeTarget, RawTracepointTarget, TypedFunctionTarget
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load import features
@@ -306,23 +307,24 @@ def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: s
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
-    return kind.program_type != "tracing" or _set_target(lib, item, kind, spec, targets)
+    return kind.program_type != "tracing" or _set_target(lib, item, spec, targets)
 
 
-def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSpec, targets: ExitStack) -> bool:
+def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:
     target = spec.targets[0]
-    name = target_name(kind, target.details)
-    number = target.details.get("program_id")
+    name = target_name(target.place)
+    function = target.place if isinstance(target.place, TypedFunctionTarget) else None
+    number = function.program_id if function is not None else None
     try:
         descriptor = 0
         if number is not None:
-            descriptor = bpf.open_by_id("prog", int(number))
+            descriptor = bpf.open_by_id("prog", number)
             # libbpf keeps the number, not the file, so it stays open until the load is done.
             targets.callback(os.close, descriptor)
         lib.bpf_program__set_attach_target(item, descriptor, name.encode())
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESRCH):
-            if number is not None and "by_pattern" in target.details:
+            if function is not None and function.by_pattern:
                 return False
             raise LoadError(f"{target.probe}: the kernel has no type information for {name!r}", program=spec) from None
         # Programs and modules are found by the numbers of what is loaded, which only CAP_SYS_ADMIN may read.
@@ -331,11 +333,13 @@ def _set_target(lib: libbpf.Library, item: int, kind: ProbeKind, spec: ProgramSp
     return True
 
 
-def target_name(kind: ProbeKind, details: dict[str, object]) -> str:
+def target_name(place: ProbeTarget) -> str:
     """The BTF name of what a tracing program attaches to."""
-    if kind.attach_type == "trace_raw_tp":
-        return str(details["event"])
-    if kind.attach_type == "trace_iter":
-        return str(details["iterator"])
-    return str(details["function"])
+    if isinstance(place, RawTracepointTarget):
+        return place.event
+    if isinstance(place, IteratorTarget):
+        return place.iterator
+    if isinstance(place, TypedFunctionTarget):
+        return place.function
+    raise InternalError(f"no tracing program attaches to {place!r}")
 

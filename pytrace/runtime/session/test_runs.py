@@ -12,6 +12,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec
+from pytrace.core.probes.targets import NamedRunTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.output.render import json
 
@@ -74,7 +75,7 @@ def _tests(live: LiveSession, programs: list[ProgramSpec]) -> int:
 
 
 def _test(live: LiveSession, program: ProgramSpec) -> TestResult:
-    name = str(program.targets[0].details["name"])
+    name = program.targets[0].of(NamedRunTarget).name
     _head(live, b"[ RUN      ]", name)
     state = live.renderer.state
     errors = state.errors
@@ -151,7 +152,7 @@ def _benchmark(live: LiveSession, program: ProgramSpec) -> BenchResult | None:
 
     The kernel's own run-time statistics are used, so the system call around each run is not counted.
     """
-    name = str(program.targets[0].details["name"])
+    name = program.targets[0].of(NamedRunTarget).name
     descriptor = live.loaded.program_fd(program.symbol)
     returned = live.loaded.run(program.symbol)
     live.drain()

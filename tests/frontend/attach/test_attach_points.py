@@ -4,7 +4,7 @@ import pytest
 
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
-from pytrace.core.probes import PROBE_KINDS
+from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.frontend.ast import visitor
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.providers.table import PROVIDERS

@@ -30,7 +30,7 @@ def test_one_entry_and_one_return(what: str) -> None:
     entry, leaving = Expanded(text, SESSIONS).units
     assert (entry.multi, entry.part_of) == ("kprobe_session", "")
     assert (leaving.multi, leaving.part_of) == ("kprobe_session", entry.symbol)
-    assert [item.details for item in entry.targets] == [item.details for item in leaving.targets]
+    assert [item.place for item in entry.targets] == [item.place for item in leaving.targets]
 
 
 def test_the_order_of_the_blocks_does_not_matter() -> None:

@@ -11,6 +11,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
 from pytrace.core.manifest import Manifest, ProgramSpec, Target
+from pytrace.core.probes.targets import ProbeTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.runtime.aot import moved_probes
 from pytrace.runtime.host import fingerprints
 from tests.support.facts import RecordedKernel
@@ -25,8 +26,8 @@ def binary(tmp_path: Path) -> str:
     return str(path)
 
 
-def manifest(path: str, *details: dict[str, object]) -> Manifest:
-    targets = tuple(Target("p", at, {"path": path, **item}) for at, item in enumerate(details))
+def manifest(path: str, *places: ProbeTarget) -> Manifest:
+    targets = tuple(Target("p", at, place) for at, place in enumerate(places))
     program = ProgramSpec("p", "uprobe", 0, targets, PLACE)
     return Manifest((program,), (), (), (), {}, facts=(fingerprints.file_fact(path),))
 
@@ -40,24 +41,27 @@ def change(path: str) -> None:
     Path(path).write_bytes(b"another build")
 
 
-SYMBOL = {"offset": 0x1004, "symbol": "work"}
+def work(path: str) -> UserTarget:
+    """Four bytes into a function."""
+    return UserTarget(path, 0x1004, symbol="work")
 
 
 def test_nothing_moves_in_the_same_file(binary: str) -> None:
-    found = manifest(binary, SYMBOL)
+    found = manifest(binary, work(binary))
     assert moved_probes.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x9000)) is found.programs
 
 
 def test_functions_are_found_again(binary: str) -> None:
-    found = manifest(binary, SYMBOL, {"offset": 0x50, "symbol": ""})
+    found = manifest(binary, work(binary), UserTarget(binary, 0x50))
     change(binary)
     (program,) = moved_probes.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x2000))
-    assert [target.details["offset"] for target in program.targets] == [0x2004, 0x50]
+    assert [target.of(UserTarget).offset for target in program.targets] == [0x2004, 0x50]
 
 
 def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) -> None:
     rows = [["symbol", binary, "work", "4096"]]
-    by_pattern, by_name = manifest(binary, SYMBOL | {"by_pattern": True}), manifest(binary, SYMBOL)
+    by_name = manifest(binary, work(binary))
+    by_pattern = manifest(binary, replace(work(binary), by_pattern=True))
     Path(binary).unlink()
     assert moved_probes.moved(by_pattern, rows, RecordedKernel(symbols={})) is by_pattern.programs
     with pytest.raises(TraceError, match="has no function 'work' any more"):
@@ -65,25 +69,25 @@ def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) 
 
 
 def test_functions_that_are_gone_are_refused(binary: str) -> None:
-    found = manifest(binary, SYMBOL)
+    found = manifest(binary, work(binary))
     change(binary)
     with pytest.raises(TraceError, match="has no function 'work' any more"):
         moved_probes.moved(found, [["symbol", binary, "work", "4096"]], RecordedKernel(symbols={}))
 
 
 def test_static_tracepoints_are_found_again(binary: str) -> None:
-    found = manifest(binary, {"provider": "one", "name": "start", "offset": 0x1010, "semaphore_offset": 0})
+    found = manifest(binary, StaticProbeTarget(binary, 0x1010, provider="one", name="start"))
     row = ["usdt", binary, "one", "start", str(0x1010), "4@%eax"]
     change(binary)
     (program,) = moved_probes.moved(found, [row], kernel(binary, 0x2000))
-    assert program.targets[0].details["offset"] == 0x2010
-    assert program.targets[0].details["semaphore_offset"] == 0x3000
+    place = program.targets[0].of(StaticProbeTarget)
+    assert (place.offset, place.semaphore_offset) == (0x2010, 0x3000)
     with pytest.raises(TraceError, match="arguments of usdt"):
         moved_probes.moved(found, [row], kernel(binary, arguments="8@%rdi"))
 
 
 def test_code_for_one_file_only(binary: str) -> None:
-    found = manifest(binary, SYMBOL)
+    found = manifest(binary, work(binary))
     row = ["exact", binary, "the probe is on an address"]
     assert moved_probes.moved(found, [row], kernel(binary)) == found.programs
     inode = replace(found, facts=((*found.facts[0][:4], "1"),))
@@ -99,7 +103,7 @@ def test_code_for_one_file_only(binary: str) -> None:
 
 
 def test_programs_that_are_gone(binary: str) -> None:
-    found = manifest(binary, {"program_id": 7, "function": "other"})
+    found = manifest(binary, TypedFunctionTarget("other", program_id=7))
     moved_probes.check_programs(found, RecordedKernel(programs=[(7, "other")]))
     with pytest.raises(TraceError, match="BPF program with id 7 is gone"):
         moved_probes.check_programs(found, RecordedKernel(programs=[(8, "other")]))

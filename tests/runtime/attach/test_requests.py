@@ -14,7 +14,8 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.perf_events import HARDWARE
+from pytrace.core.probes.perf_events import HARDWARE
+from pytrace.core.probes.targets import CountedEventTarget, KernelFunctionTarget, TracepointTarget, WatchpointTarget
 from pytrace.runtime.abi import bpf, perf, syscalls
 from pytrace.runtime.abi.bpf import AttachType, Command
 from pytrace.runtime.attach import attachments
@@ -92,7 +93,7 @@ def attached(*specs: ProgramSpec, **options: Any) -> attachments.Attachments:
 
 def functions(kind: str, *names: str) -> tuple[Target, ...]:
     return tuple(
-        Target(f"{kind}:{name}", at, {"function": name, "module": "", "offset": 0}) for at, name in enumerate(names)
+        Target(f"{kind}:{name}", at, KernelFunctionTarget(name)) for at, name in enumerate(names)
     )
 
 
@@ -138,8 +139,8 @@ def test_a_session_is_one_link_for_both(requests: Requests) -> None:
 
 def test_processor_events_are_counted_on_each_cpu(requests: Requests) -> None:
     row = next(item for item in HARDWARE if item.name == "cache-misses")
-    details = {"event": "cache-misses", "config": row.config, "period": 5000}
-    attached(spec("h", "hardware", (Target("hardware:cache-misses:5000", 0, details),)))
+    place = CountedEventTarget("cache-misses", row.config, 5000)
+    attached(spec("h", "hardware", (Target("hardware:cache-misses:5000", 0, place),)))
     assert [(pid, cpu) for _, pid, cpu in requests.events] == [(-1, cpu) for cpu in perf.online_cpus()]
     kind, _size, config, period = struct.unpack_from("=IIQQ", requests.events[0][0])
     assert (kind, config, period) == (perf.EventType.HARDWARE, 3, 5000)
@@ -152,8 +153,7 @@ def tasks() -> set[int]:
 
 @pytest.mark.parametrize(("follow", "threads_only"), [(False, True), (True, False)])
 def test_events_of_a_process_are_inherited(requests: Requests, follow: bool, threads_only: bool) -> None:
-    details = {"event": "instructions", "config": 1, "period": 1000}
-    target = Target("hardware:instructions:1000", 0, details)
+    target = Target("hardware:instructions:1000", 0, CountedEventTarget("instructions", 1, 1000))
     before = tasks()
     attached(spec("h", "hardware", (target,)), pid=os.getpid(), child=os.getpid() if follow else None, follow=follow)
     assert before & tasks() <= {pid for _, pid, _ in requests.events} <= before
@@ -164,15 +164,14 @@ def test_events_of_a_process_are_inherited(requests: Requests, follow: bool, thr
 
 def test_programs_look_for_the_descendants_of_a_running_process(requests: Requests) -> None:
     """Which of them have inherited an event cannot be told, and each must be counted once."""
-    details = {"event": "instructions", "config": 1, "period": 1000}
-    target = Target("hardware:instructions:1000", 0, details)
+    target = Target("hardware:instructions:1000", 0, CountedEventTarget("instructions", 1, 1000))
     attached(spec("h", "hardware", (target,)), pid=os.getpid(), follow=True)
     assert [(pid, cpu) for _, pid, cpu in requests.events] == [(-1, cpu) for cpu in perf.online_cpus()]
     assert not struct.unpack_from("=Q", requests.events[0][0], 40)[0] & perf.FLAG_INHERIT
 
 
 def test_watchpoints_ask_for_a_breakpoint(requests: Requests) -> None:
-    target = Target("watchpoint:0x1000:8:rw", 0, {"address": 0x1000, "length": 8, "mode": "rw"})
+    target = Target("watchpoint:0x1000:8:rw", 0, WatchpointTarget(0x1000, 8, "rw"))
     before = tasks()
     attached(spec("w", "watchpoint", (target,)), child=os.getpid())
     head = requests.events[0][0]
@@ -189,7 +188,7 @@ def test_services_attach_first_and_are_not_counted(requests: Requests, monkeypat
         return [attachments.Attached(job.spec, target) for target in job.spec.targets]
 
     monkeypatch.setattr(attachments, "_attacher", lambda _kind: note)
-    event = (Target("tracepoint:sched:x", 0, {"category": "sched", "event": "x"}),)
+    event = (Target("tracepoint:sched:x", 0, TracepointTarget("sched", "x")),)
     done = attached(spec("script", "tracepoint", event), spec("fork", "tracepoint", event, service=True))
     assert order == ["fork", "script"]
     assert [item.spec.symbol for item in done.attached] == ["script"]

@@ -6,14 +6,13 @@ import pytest
 
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site, Target
+from pytrace.core.probes.targets import TimerTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.output import messages
 
 PLACE = Location("x.bt", 3, 7)
-PROGRAMS = tuple(
-    ProgramSpec(f"p{at}", "interval", at, tuple(Target(f"interval:s:{n}", n, {}) for n in range(1, at + 2)), PLACE)
-    for at in range(14)
-)
+TARGETS = tuple(Target(f"interval:s:{n}", n, TimerTarget(period_ns=n * 10**9)) for n in range(1, 15))
+PROGRAMS = tuple(ProgramSpec(f"p{at}", "interval", at, TARGETS[: at + 1], PLACE) for at in range(14))
 MAPS = (
     MapSpec("@a", "a", "hash", INT64, INT64, 10),
     MapSpec("@b", "b", "hash", INT64, INT64, 20),

@@ -13,6 +13,7 @@ import pytest
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
+from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
@@ -269,8 +270,8 @@ def test_packets_are_kept_when_the_output_is_full(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- notices and losses
 
 PROGRAMS = (
-    ProgramSpec("p0", "tracepoint", 0, (Target("tracepoint:a:b", 0, {}),), PLACE),
-    ProgramSpec("p1", "kprobe", 1, (Target("kprobe:x", 0, {}), Target("kprobe:y", 1, {})), PLACE),
+    ProgramSpec("p0", "tracepoint", 0, (Target("tracepoint:a:b", 0, NoTarget()),), PLACE),
+    ProgramSpec("p1", "kprobe", 1, (Target("kprobe:x", 0, NoTarget()), Target("kprobe:y", 1, NoTarget())), PLACE),
 )
 MAPS = (MapSpec("@m", "m", "hash", INT64, Count(), 4096),)
 

@@ -10,6 +10,7 @@ from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.codegen.lower.builtins.context_family import user_symbol, word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, AddressSpace, KSym, USym
 from pytrace.frontend.ast import nodes
 
@@ -80,7 +81,7 @@ def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
     """
     facts = e.checked.static[node]
     (target,) = e.program.unit.targets
-    path, offset = str(facts["path"]), int(target.details["offset"])
+    path, offset = str(facts["path"]), target.of(FileTarget).offset
     place = e.script.kernel.user_address_at(path, offset)
     if place is None:
         raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.probes import ProbeKind
+from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 

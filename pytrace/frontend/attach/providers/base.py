@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, similar
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.probes import ProbeKind
+from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
+from pytrace.core.probes.kinds import ProbeKind
+from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -75,24 +76,41 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of a binary that is entered (*inside* False), or inside of which a probe is."""
+
+    path: str
+    symbol: str
+    inside: bool = False
+
+
+Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """One place that an attach point stands for.
 
-    *probe* is the full name, *details* as in :class:`pytrace.core.manifest.Target`. *subject* is what the provider
-    needs to build the context (a prototype, a USDT location); *wild* says that a pattern found it.
+    *probe* is the full name, *place* what is attached to. *subject* is what the provider needs beside it to build the
+    context; *wild* says that a pattern found it.
     """
 
     kind: ProbeKind
     probe: str
-    details: Mapping[str, Any]
+    place: ProbeTarget
     span: Span
-    subject: Any = None
+    subject: Subject | None = None
     wild: bool = False
 
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:
     """Places in files or BPF programs that a pattern found, and that may go before they are attached to."""
-    return [replace(match, details={**match.details, "by_pattern": True}) for match in matches]
+    found = []
+    for match in matches:
+        place = match.place
+        assert isinstance(place, FileTarget | TypedFunctionTarget), f"{match.probe} is found by no pattern of files"
+        found.append(replace(match, place=replace(place, by_pattern=True)))
+    return found
 
 
 class Provider:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from pytrace.core.numbers import parse_integer
-from pytrace.core.perf_events import PerfEvent
+from pytrace.core.probes.perf_events import PerfEvent
+from pytrace.core.probes.targets import CountedEventTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -30,8 +33,8 @@ class Counter(Provider):
         parts = point.parts
         if scope.listing and parts:
             return [
-                Match(point.kind, f"{point.kind.name}:{name}:", {}, point.span)
-                for name in sorted(self.names)
+                Match(point.kind, f"{point.kind.name}:{name}:", _place(row, row.period), point.span)
+                for name, row in sorted(self.names.items(), key=itemgetter(0))
                 if matches_pattern(parts[0].text, name)
             ]
         if not 1 <= len(parts) <= 2 or not parts[0].text:
@@ -63,9 +66,13 @@ class Counter(Provider):
         if scope.options.mode == "list":
             # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
             behind = ":"
-        details = {"event": event.name, "config": event.config, "period": period}
-        return [Match(point.kind, f"{point.kind.name}:{point.parts[0].text}{behind}", details, point.span)]
+        name = f"{point.kind.name}:{point.parts[0].text}{behind}"
+        return [Match(point.kind, name, _place(event, period), point.span)]
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del match
         return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
+
+
+def _place(event: PerfEvent, period: int) -> CountedEventTarget:
+    return CountedEventTarget(event.name, event.config, period)

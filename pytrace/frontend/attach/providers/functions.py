@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 from pytrace.base.lazy_regex import late
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
 from pytrace.core.numbers import parse_integer
+from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -155,7 +155,7 @@ class KernelProbe(Provider):
                 f"a {point.kind.name} at an address cannot be checked", part.span, ["--unsafe allows it all the same"]
             )
             return []
-        return [Match(point.kind, f"{point.kind.name}:{address}", {"address": address}, point.span)]
+        return [Match(point.kind, f"{point.kind.name}:{address}", KernelFunctionTarget(address=address), point.span)]
 
     def _pattern(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         if "+" in part.text:
@@ -222,13 +222,9 @@ class KernelProbe(Provider):
         owner = (item.module or "vmlinux") if module is not None else ""
         where = f"{owner}:" if owner else ""
         behind = f"+{offset}" if offset else ""
-        details: dict[str, Any] = {
-            "function": item.name,
-            "module": "" if item.module == "vmlinux" else item.module,
-            "offset": offset,
-        }
+        place = KernelFunctionTarget(item.name, "" if item.module == "vmlinux" else item.module, offset)
         name = f"{point.kind.name}:{where}{item.name}{behind}"
-        return Match(point.kind, name, details, point.span, item, wild or (module is not None and module.wild))
+        return Match(point.kind, name, place, point.span, item, wild or (module is not None and module.wild))
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         prototype = None
@@ -236,7 +232,7 @@ class KernelProbe(Provider):
             prototype = _prototype(match.subject, scope)
         if match.kind.returns:
             return contexts.returning(prototype, scope.kernel)
-        if match.details.get("offset"):
+        if _place(match).offset:
             # Past the first instruction the arguments may be anywhere.
             prototype = None
         return contexts.entry(match.probe, prototype, scope.kernel)
@@ -244,17 +240,17 @@ class KernelProbe(Provider):
     def apart(self, match: Match) -> Hashable:
         # What a multi link cannot take (offsets) or takes by address (functions of named modules) must not keep the
         # others from sharing one.
-        return (_whole(match), match.details.get("module", ""))
+        return (_place(match).whole, _place(match).module)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         if len(matches) < 2 or not scope.feature("kprobe_multi"):
             return ""
-        return "kprobe_multi" if all(_whole(item) for item in matches) else ""
+        return "kprobe_multi" if all(_place(item).whole for item in matches) else ""
 
 
-def _whole(match: Match) -> bool:
-    """Whether a match is the start of a named function."""
-    return "function" in match.details and not match.details["offset"]
+def _place(match: Match) -> KernelFunctionTarget:
+    assert isinstance(match.place, KernelFunctionTarget), match.place
+    return match.place
 
 
 _SYSCALL = late(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")

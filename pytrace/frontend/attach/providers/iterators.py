@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from pytrace.core.probes.targets import IteratorTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -29,7 +30,7 @@ class Iterator(Provider):
         name = point.parts[0]
         if scope.listing:
             return [
-                Match(point.kind, f"{point.kind.name}:{item}", {"iterator": item, "pin": ""}, point.span, item)
+                Match(point.kind, f"{point.kind.name}:{item}", IteratorTarget(item), point.span)
                 for item in sorted(known)
                 if matches_pattern(name.text, item)
             ]
@@ -45,9 +46,10 @@ class Iterator(Provider):
             return []
         pin = point.parts[1].text if len(point.parts) == 2 else ""
         behind = f":{pin}" if pin else ""
-        details = {"iterator": name.text, "pin": posixpath.join(BPF_FILE_SYSTEM, pin) if pin else ""}
-        return [Match(point.kind, f"{point.kind.name}:{name.text}{behind}", details, point.span, name.text)]
+        place = IteratorTarget(name.text, posixpath.join(BPF_FILE_SYSTEM, pin) if pin else "")
+        return [Match(point.kind, f"{point.kind.name}:{name.text}{behind}", place, point.span)]
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses
-        return contexts.iterator(scope.kernel.iterators()[match.subject])
+        assert isinstance(match.place, IteratorTarget), match.place
+        return contexts.iterator(scope.kernel.iterators()[match.place.iterator])

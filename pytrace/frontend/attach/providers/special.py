@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.diagnostics import Note
+from pytrace.core.probes.targets import NamedRunTarget, NoTarget, SignalTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
@@ -31,7 +32,7 @@ class Plain(_Special):
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if point.parts and not scope.listing:
             return self.bad_shape(point, scope)
-        return [Match(point.kind, point.kind.name, {}, point.span)]
+        return [Match(point.kind, point.kind.name, NoTarget(), point.span)]
 
 
 class Self(_Special):
@@ -46,7 +47,7 @@ class Self(_Special):
         if scope.listing:
             pattern = point.parts[-1].text if point.parts else "*"
             return [
-                Match(point.kind, f"self:signal:{name}", {"signal": name}, point.span)
+                Match(point.kind, f"self:signal:{name}", SignalTarget(name), point.span)
                 for name in SIGNALS
                 if matches_pattern(pattern, name)
             ]
@@ -59,7 +60,7 @@ class Self(_Special):
             )
             return []
         name = signal.text.upper()
-        return [Match(point.kind, f"self:signal:{name}", {"signal": name}, point.span)]
+        return [Match(point.kind, f"self:signal:{name}", SignalTarget(name), point.span)]
 
 
 class Named(_Special):
@@ -81,4 +82,4 @@ class Named(_Special):
                 f"there is a {point.kind.name} named {name!r} already", point.parts[0].span, notes=[note]
             )
             return []
-        return [Match(point.kind, point.name, {"name": name}, point.span)]
+        return [Match(point.kind, point.name, NamedRunTarget(name), point.span)]

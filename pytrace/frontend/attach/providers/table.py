@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.core.perf_events import HARDWARE, SOFTWARE
-from pytrace.core.probes import PROBE_KINDS
+from pytrace.core.probes.kinds import PROBE_KINDS
+from pytrace.core.probes.perf_events import HARDWARE, SOFTWARE
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope
 from pytrace.frontend.attach.providers.counters import Counter
 from pytrace.frontend.attach.providers.functions import KernelProbe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.numbers import DURATIONS, parse_integer
+from pytrace.core.probes.targets import TimerTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -39,7 +40,7 @@ class Timer(Provider):
     def _list(self, point: Point) -> list[Match]:
         pattern = point.parts[0].text if point.parts else "*"
         return [
-            Match(point.kind, f"{point.kind.name}:{unit}:", {}, point.span)
+            Match(point.kind, f"{point.kind.name}:{unit}:", TimerTarget(), point.span)
             for unit in UNITS
             if matches_pattern(pattern, unit)
         ]
@@ -58,7 +59,7 @@ class Timer(Provider):
             scope.error("the period is too long", part.span)
             return []
         micros = period // 1000
-        return [Match(point.kind, f"{point.kind.name}:us:{micros}", {"period_ns": micros * 1000}, point.span)]
+        return [Match(point.kind, f"{point.kind.name}:us:{micros}", TimerTarget(period_ns=micros * 1000), point.span)]
 
     def _unit(self, point: Point, unit: Part, count: Part, scope: Scope) -> list[Match]:
         name = unit.text.lower()
@@ -72,5 +73,5 @@ class Timer(Provider):
         if number < 1 or number * DURATIONS.get(name, 1) > MOST_PERIOD:
             scope.error(f"{count.text} {name} is out of range", count.span)
             return []
-        details = {"frequency": number} if name == "hz" else {"period_ns": number * DURATIONS[name]}
-        return [Match(point.kind, f"{point.kind.name}:{name}:{number}", details, point.span)]
+        place = TimerTarget(frequency=number) if name == "hz" else TimerTarget(period_ns=number * DURATIONS[name])
+        return [Match(point.kind, f"{point.kind.name}:{name}:{number}", place, point.span)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytrace.core.probes.targets import RawTracepointTarget, TracepointTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
@@ -34,10 +35,9 @@ class Tracepoint(Provider):
             Match(
                 point.kind,
                 f"{point.kind.name}:{group}:{name}",
-                {"category": group, "event": name},
+                TracepointTarget(group, name),
                 point.span,
-                (group, name),
-                wild,
+                wild=wild,
             )
             for group, name in found
         ]
@@ -75,11 +75,12 @@ class Tracepoint(Provider):
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         if not uses.args:
             return ProbeContext()
-        fields = scope.kernel.tracepoint_fields(*match.subject)
+        assert isinstance(match.place, TracepointTarget), match.place
+        category, event = match.place.category, match.place.event
+        fields = scope.kernel.tracepoint_fields(category, event)
         if fields is None:
             scope.error(f"the format of {match.probe} cannot be read, so args is not known", match.span)
             return ProbeContext()
-        category, event = match.subject
         return contexts.tracepoint(category, event, fields, scope.config.max_strlen)
 
 
@@ -129,10 +130,9 @@ class RawTracepoint(Provider):
             Match(
                 point.kind,
                 f"{point.kind.name}:{owner}:{name}",
-                {"event": name, "module": owner},
+                RawTracepointTarget(name, owner),
                 point.span,
-                name,
-                event.wild or "*" in module,
+                wild=event.wild or "*" in module,
             )
             for owner, name in found
         ]
@@ -156,8 +156,10 @@ class RawTracepoint(Provider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses
-        prototype = scope.kernel.raw_tracepoint_prototype(match.subject)
+        assert isinstance(match.place, RawTracepointTarget), match.place
+        event = match.place.event
+        prototype = scope.kernel.raw_tracepoint_prototype(event)
         if prototype is None:
             scope.missing(f"BTF does not describe the arguments of {match.probe}", match.span)
             return ProbeContext()
-        return contexts.slots(match.probe, prototype, returns=False, known=match.subject in NEVER_NULL)
+        return contexts.slots(match.probe, prototype, returns=False, known=event in NEVER_NULL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.numbers import parse_integer
+from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import Struct
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
@@ -124,9 +125,9 @@ class Trampoline(Provider):
         scope.missing(message, point.span, hints)
 
     def _match(self, point: Point, item: FunctionPrototype, *, wild: bool = False) -> Match:
-        details = {"function": item.name, "module": item.module}
+        place = TypedFunctionTarget(item.name, item.module)
         name = f"{point.kind.name}:{item.module}:{item.name}"
-        return Match(point.kind, name, details, point.span, item, wild)
+        return Match(point.kind, name, place, point.span, item, wild)
 
     def _programs(self, point: Point, scope: Scope) -> list[Match]:
         name = point.parts[-1]
@@ -147,7 +148,7 @@ class Trampoline(Provider):
             Match(
                 point.kind,
                 f"{point.kind.name}:bpf:{number}:{function}",
-                {"program_id": number, "function": function},
+                TypedFunctionTarget(function, program_id=number),
                 point.span,
                 None,
                 name.wild,

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.numbers import parse_integer
+from pytrace.core.probes.targets import UserTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts, instruction_starts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
+from pytrace.frontend.attach.providers.base import (
+    Match,
+    Provider,
+    Scope,
+    UserFunction,
+    by_pattern,
+    nearest,
+    number_of,
+)
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
 
 LONGEST = 16
 """Bytes that surely hold an instruction."""
 LINES_NEAR = 10
 """How far from a source line without code one with code is looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a match is about, for its context: a function of a binary, entered (offset 0) or not."""
-
-    path: str
-    symbol: str
-    offset: int = 0
 
 
 class UserProbe(Provider):
@@ -192,8 +191,9 @@ class UserProbe(Provider):
         return [self._at_offset(point, path, address, offset)]
 
     def _at_offset(self, point: Point, path: str, address: int, offset: int | None = None) -> Match:
-        details = {"path": path, "offset": address if offset is None else offset, "symbol": ""}
-        return Match(point.kind, f"{point.kind.name}:{path}:{address}", details, point.span, Place(path, "", 1))
+        place = UserTarget(path, address if offset is None else offset)
+        name = f"{point.kind.name}:{path}:{address}"
+        return Match(point.kind, name, place, point.span, UserFunction(path, "", inside=True))
 
     def _line(self, point: Point, scope: Scope) -> list[Match]:
         """``BINARY@FILE:LINE[:COLUMN]``; with ``-p`` BINARY may be empty."""
@@ -219,31 +219,33 @@ class UserProbe(Provider):
                 scope.missing(f"{path} has no code of {where}", point.span, hints)
             name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
             for symbol in symbols:
-                details = {"path": path, "offset": symbol.offset, "symbol": ""}
-                found.append(Match(point.kind, name, details, point.span, Place(path, symbol.name, 1)))
+                subject = UserFunction(path, symbol.name, inside=True)
+                found.append(Match(point.kind, name, UserTarget(path, symbol.offset), point.span, subject))
         return found
 
     def _match(
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
     ) -> Match:
-        details = {"path": path, "offset": symbol.offset + offset, "symbol": symbol.name}
-        return Match(point.kind, name, details, point.span, Place(path, symbol.name, offset), wild)
+        place = UserTarget(path, symbol.offset + offset, symbol=symbol.name)
+        return Match(point.kind, name, place, point.span, UserFunction(path, symbol.name, offset > 0), wild)
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        place = match.subject
+        function = match.subject
+        assert isinstance(function, UserFunction), function
         if match.kind.returns and "retval" in uses:
-            result = scope.kernel.user_result(place.path, place.symbol)
+            result = scope.kernel.user_result(function.path, function.symbol)
             if result is None:
-                for problem in scope.kernel.user_debug_problems(place.path):
+                for problem in scope.kernel.user_debug_problems(function.path):
                     scope.diagnostics.warn(f"{problem}, so the type of retval is not known", match.span)
             return contexts.user_returning(result, scope.kernel)
-        if match.kind.returns or place.offset or not uses.args:
+        if match.kind.returns or function.inside or not uses.args:
             return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
-        parameters = scope.kernel.user_parameters(place.path, place.symbol)
+        parameters = scope.kernel.user_parameters(function.path, function.symbol)
         missing: list[str] = []
         if parameters is None:
-            missing = scope.kernel.user_debug_problems(place.path) or [
-                f"{place.path} has no debug information about {place.symbol} (gcc -g; --debuginfo for separate files)"
+            what = f"{function.path} has no debug information about {function.symbol}"
+            missing = scope.kernel.user_debug_problems(function.path) or [
+                f"{what} (gcc -g; --debuginfo for separate files)"
             ]
         return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.kernel_info import UsdtProbe
+from pytrace.core.probes.targets import StaticProbeTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts, usdt_arguments
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -65,19 +66,19 @@ class Usdt(Provider):
         report(f"there is no USDT probe {wanted!r} in {where}", point.span, hints)
 
     def _match(self, point: Point, item: UsdtProbe, *, wild: bool) -> Match:
-        details = {
-            "path": item.path,
-            "provider": item.provider,
-            "name": item.name,
-            "offset": item.offset,
-            "semaphore_offset": item.semaphore_offset,
-        }
-        return Match(
-            point.kind, f"{point.kind.name}:{item.path}:{item.provider}:{item.name}", details, point.span, item, wild
+        place = StaticProbeTarget(
+            item.path,
+            item.offset,
+            provider=item.provider,
+            name=item.name,
+            semaphore_offset=item.semaphore_offset,
         )
+        name = f"{point.kind.name}:{item.path}:{item.provider}:{item.name}"
+        return Match(point.kind, name, place, point.span, item, wild)
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        item: UsdtProbe = match.subject
+        item = match.subject
+        assert isinstance(item, UsdtProbe), item
         ctx = contexts.registers(scope.kernel) if "ctx" in uses else None
         if not uses.positional:
             return ProbeContext(ctx_type=ctx)

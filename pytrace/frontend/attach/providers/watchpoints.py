@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.numbers import parse_integer
+from pytrace.core.probes.targets import WatchpointTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
@@ -49,8 +50,8 @@ class Watchpoint(Provider):
         if scope.attaching and not scope.feature("watchpoint"):
             scope.missing("watchpoint is not possible: this machine has no hardware breakpoints for perf", point.span)
             return []
-        details = {"address": address, "length": length, "mode": mode}
-        return [Match(point.kind, f"{point.kind.name}:{address}:{length}:{mode}", details, point.span)]
+        place = WatchpointTarget(address, length, mode)
+        return [Match(point.kind, f"{point.kind.name}:{address}:{length}:{mode}", place, point.span)]
 
     def _mode(self, part: Part, scope: Scope) -> str | None:
         letters = part.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.core.probes import PROBE_KINDS
+from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.types import (
     BOOL,
     INT32,

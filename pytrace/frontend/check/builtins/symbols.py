@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, Type, USym
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
@@ -69,9 +70,10 @@ def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``uaddr("symbol")``: a pointer to an unsigned integer of the symbol's size."""
     name = checker.constant_text(arguments[0], "the symbol of uaddr()")
-    if name is None or checker.unit is None or "path" not in checker.unit.targets[0].details:
+    place = None if checker.unit is None else checker.unit.targets[0].place
+    if name is None or not isinstance(place, FileTarget):
         return UNKNOWN
-    binary = str(checker.unit.targets[0].details["path"])
+    binary = place.path
     text = name.decode(errors="replace")
     function = next((item for item in checker.kernel.user_symbols(binary, text) if item.name == text), None)
     address = function.address if function is not None else checker.kernel.user_address(binary, text)

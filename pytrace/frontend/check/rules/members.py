@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.probes.targets import TracepointTarget
 from pytrace.core.types import INT8, UINT8, AddressSpace, Array, Pointer, Record, String, Struct, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FieldPath
@@ -74,7 +75,8 @@ def argument_type(checker: Checker, found: ProbeArgument) -> Type:
     kind = found.type
     unit = checker.unit
     if isinstance(kind, Pointer) and kind.space is AddressSpace.NONE and unit is not None and unit.targets:
-        if unit.targets[0].details.get("category") == "syscalls":
+        place = unit.targets[0].place
+        if isinstance(place, TracepointTarget) and place.category == "syscalls":
             return replace(kind, space=AddressSpace.USER)
     return kind
 

@@ -45,7 +45,7 @@ class AttachPointScan:
         """Whether the slash at offset *slash* belongs to a path of the attach point."""
         if self.part == 1:
             return False
-        from pytrace.core.probes import probe_kind  # not needed by most scripts, and not quick to import
+        from pytrace.core.probes.kinds import probe_kind  # not needed by most scripts, and not quick to import
 
         kind = probe_kind(self.provider)
         if kind is not None and kind.name == "iter":

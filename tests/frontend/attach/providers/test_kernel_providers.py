@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import KernelFunction
+from pytrace.core.probes.targets import IteratorTarget, KernelFunctionTarget, RawTracepointTarget, TypedFunctionTarget
 from pytrace.core.types import INT32, INT64, AddressSpace, Pointer, String
 from pytrace.frontend.ast.typed_program import Argument, ContextField, DataLoc, ReturnValue, Slot
 from tests.frontend.expanding import Expanded
@@ -16,16 +17,16 @@ MULTI = RecordedKernel(features=FEATURES | {"kprobe_multi"})
 def test_kprobe_details() -> None:
     unit = Expanded("kprobe:vfs_read { }").unit
     (target,) = unit.targets
-    assert (target.probe, target.details) == ("kprobe:vfs_read", {"function": "vfs_read", "module": "", "offset": 0})
+    assert (target.probe, target.place) == ("kprobe:vfs_read", KernelFunctionTarget("vfs_read"))
     assert unit.multi == ""
 
 
 def test_kprobe_of_a_module() -> None:
     (target,) = Expanded("kprobe:mod_a:helper { }").unit.targets
     assert target.probe == "kprobe:mod_a:helper"
-    assert target.details["module"] == "mod_a"
+    assert target.of(KernelFunctionTarget).module == "mod_a"
     (target,) = Expanded("kprobe:vmlinux:vfs_read { }").unit.targets
-    assert target.details["module"] == ""
+    assert target.of(KernelFunctionTarget).module == ""
 
 
 def test_function_of_several_modules_must_be_told_apart() -> None:
@@ -42,7 +43,7 @@ def test_module_must_be_loaded() -> None:
 
 def test_kprobe_offsets() -> None:
     (target,) = Expanded("kprobe:vfs_read+0x10 { }").unit.targets
-    assert (target.probe, target.details["offset"]) == ("kprobe:vfs_read+16", 16)
+    assert (target.probe, target.of(KernelFunctionTarget).offset) == ("kprobe:vfs_read+16", 16)
     assert "128 bytes" in Expanded("kprobe:vfs_read+4096 { }").errors[0]
     assert not Expanded("kprobe:vfs_read+4096 { }", unsafe=True).errors
     assert "no offset" in Expanded("kretprobe:vfs_read+4 { }").errors[0]
@@ -53,7 +54,7 @@ def test_kprobe_addresses_are_unsafe() -> None:
     found = Expanded("kprobe:0xffffffff81000000 { }")
     assert "--unsafe" in found.hints[0]
     (target,) = Expanded("kprobe:0xffffffff81000000 { }", unsafe=True).unit.targets
-    assert target.details == {"address": 0xFFFFFFFF81000000}
+    assert target.place == KernelFunctionTarget(address=0xFFFFFFFF81000000)
 
 
 def test_misspelt_function_suggests() -> None:
@@ -128,9 +129,9 @@ def test_kretprobe_returns_typed_numbers() -> None:
 def test_fentry_details_and_context() -> None:
     unit = Expanded("fentry:vfs_read { print(args.file) }").unit
     (target,) = unit.targets
-    assert (target.probe, target.details) == (
+    assert (target.probe, target.place) == (
         "fentry:vmlinux:vfs_read",
-        {"function": "vfs_read", "module": "vmlinux"},
+        TypedFunctionTarget("vfs_read", "vmlinux"),
     )
     assert [item.place for item in unit.context.arguments] == [Slot(0), Slot(1)]
     file = unit.context.arguments[0].type
@@ -166,9 +167,9 @@ def test_fentry_of_bpf_programs() -> None:
         "fentry:bpf:13:count_calls",
     ]
     (target,) = Expanded("fentry:bpf:13:count_calls { }", kernel).unit.targets
-    assert target.details == {"program_id": 13, "function": "count_calls"}
+    assert target.place == TypedFunctionTarget("count_calls", program_id=13)
     (target,) = Expanded("fentry:bpf:*:other { }", kernel).unit.targets
-    assert target.details == {"program_id": 14, "function": "other", "by_pattern": True}
+    assert target.place == TypedFunctionTarget("other", program_id=14, by_pattern=True)
     assert "fentry:bpf:other" in Expanded("fentry:bpf:othr { }", kernel).hints[0]
     assert "number" in Expanded("fentry:bpf:x1:other { }", kernel).errors[0]
 
@@ -212,7 +213,7 @@ def test_tracepoint_suggestions() -> None:
 def test_raw_tracepoint() -> None:
     unit = Expanded("rt:sched_switch { print(args.prev.comm) }").unit
     assert unit.targets[0].probe == "rawtracepoint:vmlinux:sched_switch"
-    assert unit.targets[0].details == {"event": "sched_switch", "module": "vmlinux"}
+    assert unit.targets[0].place == RawTracepointTarget("sched_switch", "vmlinux")
     previous = unit.context.argument("prev")
     assert previous is not None
     assert (previous.type, previous.place) == (Pointer(TASK, AddressSpace.KERNEL, trusted=True), Slot(1))
@@ -236,13 +237,13 @@ def test_raw_tracepoint_errors() -> None:
 
 def test_iterator() -> None:
     unit = Expanded("iter:task { }").unit
-    assert unit.targets[0].details == {"iterator": "task", "pin": ""}
+    assert unit.targets[0].place == IteratorTarget("task")
     assert str(unit.context.ctx_type) == "struct bpf_iter__task *"
 
 
 @pytest.mark.parametrize(("pin", "path"), [("list", "/sys/fs/bpf/list"), ("/sys/fs/bpf/x/y", "/sys/fs/bpf/x/y")])
 def test_iterator_pins(pin: str, path: str) -> None:
-    assert Expanded(f"iter:task:{pin} {{ }}").unit.targets[0].details["pin"] == path
+    assert Expanded(f"iter:task:{pin} {{ }}").unit.targets[0].of(IteratorTarget).pin == path
 
 
 def test_iterator_errors() -> None:

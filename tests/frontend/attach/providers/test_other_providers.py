@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.probes.targets import (
+    CountedEventTarget,
+    NoTarget,
+    ProbeTarget,
+    SignalTarget,
+    TimerTarget,
+    WatchpointTarget,
+)
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 
 
 @pytest.mark.parametrize(
-    ("text", "probe", "details"),
+    ("text", "probe", "target"),
     [
-        ("interval:s:1", "interval:s:1", {"period_ns": 10**9}),
-        ("interval:ms:10", "interval:ms:10", {"period_ns": 10**7}),
-        ("profile:us:100", "profile:us:100", {"period_ns": 10**5}),
-        ("profile:hz:99", "profile:hz:99", {"frequency": 99}),
-        ("profile:HZ:0x10", "profile:hz:16", {"frequency": 16}),
-        ("interval:5s", "interval:us:5000000", {"period_ns": 5 * 10**9}),
-        ("interval:1500", "interval:us:1", {"period_ns": 1000}),
-        ("interval:1e6", "interval:us:1000", {"period_ns": 10**6}),
-        ("software:page-faults", "software:page-faults", {"event": "page-faults", "config": 2, "period": 100}),
-        ("s:faults:5", "software:faults:5", {"event": "page-faults", "config": 2, "period": 5}),
-        ("software:cs", "software:cs", {"event": "context-switches", "config": 3, "period": 1000}),
-        ("watchpoint:0x1000:8:wr", "watchpoint:4096:8:rw", {"address": 4096, "length": 8, "mode": "rw"}),
-        ("w:4096:1:x", "watchpoint:4096:1:x", {"address": 4096, "length": 1, "mode": "x"}),
-        ("self:signal:SIGUSR1", "self:signal:SIGUSR1", {"signal": "SIGUSR1"}),
-        ("begin", "begin", {}),
-        ("END", "end", {}),
+        ("interval:s:1", "interval:s:1", TimerTarget(period_ns=10**9)),
+        ("interval:ms:10", "interval:ms:10", TimerTarget(period_ns=10**7)),
+        ("profile:us:100", "profile:us:100", TimerTarget(period_ns=10**5)),
+        ("profile:hz:99", "profile:hz:99", TimerTarget(frequency=99)),
+        ("profile:HZ:0x10", "profile:hz:16", TimerTarget(frequency=16)),
+        ("interval:5s", "interval:us:5000000", TimerTarget(period_ns=5 * 10**9)),
+        ("interval:1500", "interval:us:1", TimerTarget(period_ns=1000)),
+        ("interval:1e6", "interval:us:1000", TimerTarget(period_ns=10**6)),
+        ("software:page-faults", "software:page-faults", CountedEventTarget("page-faults", 2, 100)),
+        ("s:faults:5", "software:faults:5", CountedEventTarget("page-faults", 2, 5)),
+        ("software:cs", "software:cs", CountedEventTarget("context-switches", 3, 1000)),
+        ("watchpoint:0x1000:8:wr", "watchpoint:4096:8:rw", WatchpointTarget(4096, 8, "rw")),
+        ("w:4096:1:x", "watchpoint:4096:1:x", WatchpointTarget(4096, 1, "x")),
+        ("self:signal:SIGUSR1", "self:signal:SIGUSR1", SignalTarget("SIGUSR1")),
+        ("begin", "begin", NoTarget()),
+        ("END", "end", NoTarget()),
     ],
 )
-def test_places(text: str, probe: str, details: dict[str, object]) -> None:
-    (target,) = Expanded(f"{text} {{ }}").unit.targets
-    assert (target.probe, target.details) == (probe, details)
+def test_places(text: str, probe: str, target: ProbeTarget) -> None:
+    (found,) = Expanded(f"{text} {{ }}").unit.targets
+    assert (found.probe, found.place) == (probe, target)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +89,7 @@ def test_hardware_needs_counters() -> None:
     assert "counters" in Expanded("hardware:cycles { }").errors[0]
     kernel = RecordedKernel(features=FEATURES | {"perf_hardware"})
     (target,) = Expanded("hardware:cycles:100 { }", kernel).unit.targets
-    assert (target.probe, target.details) == (
-        "hardware:cycles:100",
-        {"event": "cpu-cycles", "config": 0, "period": 100},
-    )
+    assert (target.probe, target.place) == ("hardware:cycles:100", CountedEventTarget("cpu-cycles", 0, 100))
 
 
 def test_watchpoint_reads_on_other_machines() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.probes.targets import StaticProbeTarget, UserTarget
 from pytrace.core.types import INT32, INT64
 from pytrace.frontend.ast.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded
@@ -34,7 +35,7 @@ CPP = RecordedKernel(
 def test_places(text: str, probe: str, offset: int, symbol: str) -> None:
     (target,) = Expanded(f"{text} {{ }}").unit.targets
     assert target.probe == probe
-    assert target.details == {"path": "/bin/app", "offset": offset, "symbol": symbol}
+    assert target.place == UserTarget("/bin/app", offset, symbol=symbol)
 
 
 def test_binary_of_a_process() -> None:
@@ -57,7 +58,7 @@ def test_glob_takes_all_that_fit() -> None:
     kernel = RecordedKernel(files={"/*/app": ["/a/app", "/b/app", "/c/app", "/d.txt"]}, symbols=symbols)
     found = Expanded("uprobe:/*/app:work { }", kernel)
     assert found.names == ["uprobe:/a/app:work", "uprobe:/b/app:work"]
-    assert all(target.details["by_pattern"] for target in found.unit.targets)
+    assert all(target.of(UserTarget).by_pattern for target in found.unit.targets)
     assert "none of the binaries" in Expanded("uprobe:/*/app:nope { }", kernel).errors[0]
 
 
@@ -73,7 +74,7 @@ def test_cpp_names() -> None:
     found = Expanded('uprobe:/bin/app:cpp:"a::run" { }', CPP)
     assert found.names == ['uprobe:/bin/app:cpp:"a::run(int)"', 'uprobe:/bin/app:cpp:"a::run(double)"']
     found = Expanded('uprobe:/bin/app:cpp:"a::run(double)" { }', CPP)
-    assert found.unit.targets[0].details["symbol"] == "_ZN1a3runEd"
+    assert found.unit.targets[0].of(UserTarget).symbol == "_ZN1a3runEd"
     assert "a::run" in Expanded('uprobe:/bin/app:cpp:"a::runn" { }', CPP).hints[0]
 
 
@@ -85,7 +86,7 @@ def test_cpp_is_suggested() -> None:
 def test_source_lines() -> None:
     kernel = RecordedKernel(lines={("app.c", 12): [UserSymbol("work", 0x401048, 0x1048, 0)]})
     (target,) = Expanded("uprobe:/bin/app@app.c:12 { }", kernel).unit.targets
-    assert (target.probe, target.details["offset"]) == ("uprobe:/bin/app@app.c:12", 0x1048)
+    assert (target.probe, target.of(UserTarget).offset) == ("uprobe:/bin/app@app.c:12", 0x1048)
     assert Expanded("uprobe:/bin/app@app.c:12:3 { }", kernel).names == ["uprobe:/bin/app@app.c:12:3"]
     assert "app.c:13" in Expanded("uprobe:/bin/app@app.c:13 { }", kernel).errors[0]
     assert "pattern" in Expanded("uprobe:/bin/*@app.c:12 { }", kernel).errors[0]
@@ -145,8 +146,8 @@ def test_files_that_are_no_programs() -> None:
 
 
 def test_unsafe_skips_the_checks() -> None:
-    assert Expanded("uprobe:/bin/app:work+400 { }", unsafe=True).unit.targets[0].details["offset"] == 0x1040 + 400
-    assert Expanded("uprobe:/bin/app:0x999 { }", unsafe=True).unit.targets[0].details["offset"] == 0x999
+    assert Expanded("uprobe:/bin/app:work+400 { }", unsafe=True).unit.targets[0].of(UserTarget).offset == 0x1040 + 400
+    assert Expanded("uprobe:/bin/app:0x999 { }", unsafe=True).unit.targets[0].of(UserTarget).offset == 0x999
 
 
 def test_offsets_must_be_at_an_instruction() -> None:
@@ -175,13 +176,9 @@ def test_arguments_from_dwarf() -> None:
 def test_usdt_details() -> None:
     (target,) = Expanded("usdt:/bin/app:one:stop { }").unit.targets
     assert target.probe == "usdt:/bin/app:one:stop"
-    assert target.details == {
-        "path": "/bin/app",
-        "provider": "one",
-        "name": "stop",
-        "offset": 0x1020,
-        "semaphore_offset": 0x3000,
-    }
+    assert target.place == StaticProbeTarget(
+        "/bin/app", 0x1020, provider="one", name="stop", semaphore_offset=0x3000
+    )
 
 
 def test_usdt_provider_may_be_left_out_when_unique() -> None:

@@ -1,6 +1,7 @@
 """The probe table: one row for each kind of probe.
 
-A row says how the kind is named, which BPF program type carries it, what its context is, and how ``-p`` filters it.
+A row says how the kind is named, which BPF program type carries it, what its context is, how ``-p`` filters it, and
+which class describes what it attaches to.
 What needs code (parsing an attach point, expanding it, attaching it, listing it) is found by the row's name in
 ``frontend.attach.attach_points``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a completeness test
 checks that each has it.
@@ -11,7 +12,22 @@ from __future__ import annotations
 from enum import Enum
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.targets import (
+    CountedEventTarget,
+    IteratorTarget,
+    KernelFunctionTarget,
+    NamedRunTarget,
+    NoTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    SignalTarget,
+    StaticProbeTarget,
+    TimerTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+    WatchpointTarget,
+)
 from pytrace.core.types import AddressSpace
 
 
@@ -58,6 +74,7 @@ class ProbeKind:
     context: Context
     space: AddressSpace
     pid_filter: PidFilter
+    target: type[ProbeTarget]
     doc: str
     attach_type: str = ""
     wildcards: bool = False
@@ -73,46 +90,55 @@ class ProbeKind:
 _K, _U = AddressSpace.KERNEL, AddressSpace.USER
 
 PROBE_KINDS: tuple[ProbeKind, ...] = (
-    ProbeKind("begin", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+    ProbeKind("begin", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NoTarget,
               "before anything is attached", special=True),
-    ProbeKind("end", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+    ProbeKind("end", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NoTarget,
               "after everything is detached", special=True),
-    ProbeKind("self", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+    ProbeKind("self", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, SignalTarget,
               "a signal to the tracer itself", special=True),
-    ProbeKind("test", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+    ProbeKind("test", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NamedRunTarget,
               "a test of --test", special=True),
-    ProbeKind("bench", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE,
+    ProbeKind("bench", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NamedRunTarget,
               "a benchmark of --bench", special=True),
-    ProbeKind("kprobe", ("k",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, "kernel function entry or offset",
+    ProbeKind("kprobe", ("k",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, KernelFunctionTarget,
+              "kernel function entry or offset",
               wildcards=True, backwards=True),
-    ProbeKind("kretprobe", ("kr",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, "kernel function return",
+    ProbeKind("kretprobe", ("kr",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, KernelFunctionTarget,
+              "kernel function return",
               wildcards=True, returns=True),
-    ProbeKind("uprobe", ("u",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, "user function entry or offset",
+    ProbeKind("uprobe", ("u",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, UserTarget,
+              "user function entry or offset",
               wildcards=True, backwards=True, user=True),
-    ProbeKind("uretprobe", ("ur",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, "user function return",
+    ProbeKind("uretprobe", ("ur",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, UserTarget,
+              "user function return",
               wildcards=True, backwards=True, user=True, returns=True),
-    ProbeKind("usdt", ("U",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, "user static tracepoint",
+    ProbeKind("usdt", ("U",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, StaticProbeTarget,
+              "user static tracepoint",
               wildcards=True, backwards=True, user=True),
-    ProbeKind("tracepoint", ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED,
+    ProbeKind("tracepoint", ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED, TracepointTarget,
               "kernel static tracepoint",
               wildcards=True),
-    ProbeKind("rawtracepoint", ("rt",), "tracing", Context.SLOTS, _K, PidFilter.INJECTED,
+    ProbeKind("rawtracepoint", ("rt",), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, RawTracepointTarget,
               "kernel static tracepoint, raw arguments", attach_type="trace_raw_tp", wildcards=True),
-    ProbeKind("fentry", ("f", "kfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED,
+    ProbeKind("fentry", ("f", "kfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, TypedFunctionTarget,
               "kernel function entry with typed arguments", attach_type="trace_fentry", wildcards=True, backwards=True),
-    ProbeKind("fexit", ("fr", "kretfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED,
+    ProbeKind("fexit", ("fr", "kretfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, TypedFunctionTarget,
               "kernel function return with typed arguments", attach_type="trace_fexit", wildcards=True, backwards=True,
               returns=True),
-    ProbeKind("profile", ("p",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, "timed sampling on every CPU"),
-    ProbeKind("interval", ("i",), "perf_event", Context.PERF_EVENT, _K, PidFilter.NONE, "timer on one CPU"),
-    ProbeKind("software", ("s",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, "kernel software event"),
-    ProbeKind("hardware", ("h",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, "processor event"),
-    ProbeKind("watchpoint", ("w",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, "memory watchpoint"),
-    ProbeKind("iter", ("it",), "tracing", Context.ITERATOR, _K, PidFilter.NONE, "iterator over kernel objects",
+    ProbeKind("profile", ("p",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, TimerTarget,
+              "timed sampling on every CPU"),
+    ProbeKind("interval", ("i",), "perf_event", Context.PERF_EVENT, _K, PidFilter.NONE, TimerTarget,
+              "timer on one CPU"),
+    ProbeKind("software", ("s",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, CountedEventTarget,
+              "kernel software event"),
+    ProbeKind("hardware", ("h",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, CountedEventTarget,
+              "processor event"),
+    ProbeKind("watchpoint", ("w",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, WatchpointTarget,
+              "memory watchpoint"),
+    ProbeKind("iter", ("it",), "tracing", Context.ITERATOR, _K, PidFilter.NONE, IteratorTarget,
+              "iterator over kernel objects",
               attach_type="trace_iter", backwards=True),
 )  # fmt: skip
-
-
 
 
 def _index() -> dict[str, ProbeKind]:
@@ -137,15 +163,12 @@ def probe_kind(name: str) -> ProbeKind | None:
 
 
 def known_kind(name: str) -> ProbeKind:
-    """The row of a name that comes from the table itself, as those of a manifest do.
+    """The row of a full name that comes from the table itself, as those of a manifest do.
 
     Raises:
-        InternalError: there is none.
+        KeyError: there is none.
     """
-    found = probe_kind(name)
-    if found is None:
-        raise InternalError(f"unknown probe kind {name!r}")
-    return found
+    return _INDEX[name]
 
 
 def probe_names() -> list[str]:

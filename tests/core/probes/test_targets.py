@@ -1,0 +1,71 @@
+"""What probes attach to: each class is made again from its values, and each kind has one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrace.core.probes.kinds import PROBE_KINDS
+from pytrace.core.probes.targets import (
+    CountedEventTarget,
+    IteratorTarget,
+    KernelFunctionTarget,
+    NamedRunTarget,
+    NoTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    SignalTarget,
+    StaticProbeTarget,
+    TimerTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+    WatchpointTarget,
+)
+
+EACH = (
+    NoTarget(),
+    SignalTarget("SIGUSR1"),
+    NamedRunTarget("a"),
+    KernelFunctionTarget("vfs_read", "ext4", 4),
+    KernelFunctionTarget(address=2**63),
+    TypedFunctionTarget("vfs_read", "vmlinux"),
+    TypedFunctionTarget("hit", program_id=7, by_pattern=True),
+    UserTarget("/bin/a", 0x40, symbol="main"),
+    UserTarget("/bin/a", 0x40, by_pattern=True),
+    StaticProbeTarget("/bin/a", 0x40, provider="p", name="n", semaphore_offset=8),
+    TracepointTarget("sched", "sched_switch"),
+    RawTracepointTarget("sched_switch", "vmlinux"),
+    TimerTarget(frequency=99),
+    TimerTarget(period_ns=10**9),
+    CountedEventTarget("page-faults", 2, 100),
+    WatchpointTarget(4096, 8, "rw"),
+    IteratorTarget("task", "/sys/fs/bpf/list"),
+)
+
+
+@pytest.mark.parametrize("place", EACH, ids=repr)
+def test_values_make_the_place_again(place: ProbeTarget) -> None:
+    assert type(place)(*json.loads(json.dumps(place.values()))) == place
+
+
+def test_each_kind_names_a_class_that_is_tested_here() -> None:
+    assert {row.target for row in PROBE_KINDS} == {type(place) for place in EACH}
+
+
+def test_places_that_differ_are_not_equal() -> None:
+    assert len(set(EACH)) == len(EACH)
+
+
+@pytest.mark.parametrize(
+    ("place", "whole"),
+    [
+        (KernelFunctionTarget("f"), True),
+        (KernelFunctionTarget("f", "m"), True),
+        (KernelFunctionTarget("f", offset=1), False),
+        (KernelFunctionTarget(address=0), False),
+    ],
+)
+def test_start_of_a_function(place: KernelFunctionTarget, whole: bool) -> None:
+    assert place.whole == whole

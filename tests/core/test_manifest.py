@@ -1,0 +1,97 @@
+"""The manifest: what is written is read again, and what is damaged is told."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import (
+    FORMAT,
+    MAGIC,
+    CompiledScript,
+    Counters,
+    GlobalSlot,
+    Manifest,
+    MapSpec,
+    ProgramSpec,
+    Site,
+    Target,
+)
+from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
+from pytrace.core.types import INT64, Count, String
+
+PLACE = Location("x.bt", 3, 7)
+FUNCTIONS = tuple(Target(f"kprobe:f{at}", at, KernelFunctionTarget(f"f{at}")) for at in range(3))
+TIMER = Target("interval:s:1", 0, TimerTarget(period_ns=10**9))
+SCRIPT = CompiledScript(
+    b"ELF",
+    Manifest(
+        programs=(
+            ProgramSpec("begin_0", "begin", 0, (Target("begin", 0, NoTarget()),), PLACE),
+            ProgramSpec("kprobe_1", "kprobe", 1, FUNCTIONS, PLACE, "kprobe_multi"),
+            ProgramSpec("timer", "interval", 1, (TIMER,), PLACE, "", "x", service=True),
+        ),
+        maps=(
+            MapSpec("@a", "map_a", "hash", String(16), Count(), 4096, inner=(1, 2, 3), location=PLACE),
+            MapSpec("@b", "", "global", None, INT64, 1, GlobalSlot(".data.slots", 8, 4, 64)),
+        ),
+        events=(),
+        strings=("%H",),
+        config={"max_strlen": 64},
+        counters=Counters(".data.counters", 0, 4, 64, (("lost", 0),), (Site("probe_read", PLACE),)),
+        warnings=("WARNING: x",),
+        facts=(("kernel", "a", "b"),),
+    ),
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert CompiledScript.from_bytes(SCRIPT.to_bytes()) == SCRIPT
+    assert CompiledScript.from_bytes(SCRIPT.to_bytes(executable=True)) == SCRIPT
+
+
+def test_places_are_of_the_class_of_their_kind() -> None:
+    target = Target("uprobe:/bin/a:main", 0, UserTarget("/bin/a", 64, symbol="main"))
+    assert target.of(UserTarget) is target.of(FileTarget) is target.place
+    with pytest.raises(InternalError, match="uprobe:/bin/a:main: TimerTarget expected, not UserTarget"):
+        target.of(TimerTarget)
+
+
+def damaged(change: Callable[[dict[str, Any]], None]) -> bytes:
+    data = json.loads(json.dumps(SCRIPT.manifest.to_data()))
+    change(data)
+    head = json.dumps(data).encode()
+    return MAGIC + struct.pack("<II", FORMAT, len(head)) + head + b"ELF"
+
+
+def test_an_unchanged_copy_is_not_damaged() -> None:
+    assert CompiledScript.from_bytes(damaged(lambda data: None)) == SCRIPT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["programs"][0].update(kind="nothing"),
+        lambda data: data["programs"][0].update(targets=[["begin", 0, ["too", "many"]]]),
+        lambda data: data["programs"][0].update(targets=[["begin"]]),
+        lambda data: data.pop("maps"),
+    ],
+)
+def test_damage_is_told(change: Callable[[dict[str, Any]], None]) -> None:
+    with pytest.raises(TraceError, match="is damaged, or another version"):
+        CompiledScript.from_bytes(damaged(change))
+
+
+def test_other_formats_are_told() -> None:
+    data = bytearray(SCRIPT.to_bytes())
+    struct.pack_into("<I", data, len(MAGIC), FORMAT - 1)
+    with pytest.raises(TraceError, match=f"format {FORMAT - 1}, this one reads {FORMAT}"):
+        CompiledScript.from_bytes(bytes(data))
+    with pytest.raises(TraceError, match="not a compiled"):
+        CompiledScript.from_bytes(b"x")
