@@ -16,6 +16,7 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, InternalError, PlacedError, render
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.manifest_sections import AheadOfTime
 from pytrace.core.source import Source
 
 RECURSION = 60_000
@@ -170,18 +171,19 @@ def finish(compilation: Compilation) -> CompiledScript:
     found = compilation.diagnostics
     warnings = tuple(render(item) for item in (*found.warnings, *found.notes))
     facts = compilation.kernel.dependencies()
-    extra = script.manifest.extra
-    if "ahead" in extra:
-        extra = {**extra, "ahead": {**extra["ahead"], **_ahead(compilation)}}
-    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts, extra=extra))
+    ahead = script.manifest.ahead
+    if ahead is not None:
+        ahead = _completed(ahead, compilation)
+    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts, ahead=ahead))
 
 
-def _ahead(compilation: Compilation) -> dict[str, Any]:
-    """What an ahead-of-time file keeps beside what its code has: parameters, and what the kernel must be able to do."""
+def _completed(ahead: AheadOfTime, compilation: Compilation) -> AheadOfTime:
+    """What an ahead-of-time file keeps, with parameters, and what the kernel must be able to do."""
     from pytrace.frontend.expand import parameters
 
-    return {
-        "parameters": parameters.describe(compilation["merged"], compilation.options),
-        "follow": compilation.options.follow,
-        "features": sorted(getattr(compilation.kernel, "features_used", ())),
-    }
+    return replace(
+        ahead,
+        parameters=parameters.describe(compilation["merged"], compilation.options),
+        follow=compilation.options.follow,
+        features=tuple(sorted(getattr(compilation.kernel, "features_used", ()))),
+    )

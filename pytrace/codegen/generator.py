@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.analysis import parts, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
@@ -15,7 +12,7 @@ from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter, Lowering, Program, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder, Value
-from pytrace.codegen.ir.module import RING, SHARED_SECTION, Module
+from pytrace.codegen.ir.module import RING, Module
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
@@ -225,23 +222,12 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         config=dict(checked.config),
         ring=RING,
         counters=script.layout.manifest_counters(),
-        extra=_extra(script),
+        session=SESSION if script.uses_session else None,
+        unwind=unwind_tables.MAPS if script.unwinds else None,
+        follow_map=process_following.MAP if process_following.wanted(checked) else "",
+        objects=tuple(checked.objects),
+        ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
     )
-
-
-def _extra(script: Script) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if script.uses_session:
-        found["session"] = {"section": SHARED_SECTION, **SESSION}
-    if script.unwinds:
-        found["unwind"] = unwind_tables.to_data()
-    if script.checked.objects:
-        found["objects"] = [base64.b64encode(item).decode() for item in script.checked.objects]
-    if process_following.wanted(script.checked):
-        found["follow"] = {"map": process_following.MAP}
-    if script.ahead is not None:
-        found["ahead"] = {**script.ahead.to_data(), "copies": script.layout.copies}
-    return found
 
 
 def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> CompiledScript:

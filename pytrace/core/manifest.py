@@ -10,9 +10,10 @@ import json
 import struct
 from typing import Any, TypeVar
 
-from pytrace.base.fast_dataclass import asdict, dataclass, field
+from pytrace.base.fast_dataclass import asdict, dataclass
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.manifest_sections import AheadOfTime, SessionData, UnwindMaps
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import ProbeTarget
 from pytrace.core.types import Type, from_data, to_data
@@ -164,7 +165,16 @@ class Manifest:
     """Rendered warnings of the compilation, repeated on a cached start."""
     facts: tuple[tuple[str, ...], ...] = ()
     """What about the machine the result depends on; checked before a cached script is used."""
-    extra: dict[str, Any] = field(default_factory=dict)
+    session: SessionData | None = None
+    """Set when a program asks for what only the running session knows."""
+    unwind: UnwindMaps | None = None
+    """Set when user stacks are unwound by tables."""
+    follow_map: str = ""
+    """Symbol of the map of followed processes (``--follow``)."""
+    objects: tuple[bytes, ...] = ()
+    """Imported object files."""
+    ahead: AheadOfTime | None = None
+    """Set in ahead-of-time files."""
 
     def to_data(self) -> dict[str, Any]:
         """JSON form."""
@@ -191,7 +201,11 @@ class Manifest:
             "counters": None if self.counters is None else asdict(self.counters),
             "warnings": list(self.warnings),
             "facts": [list(item) for item in self.facts],
-            "extra": self.extra,
+            "session": None if self.session is None else asdict(self.session),
+            "unwind": None if self.unwind is None else asdict(self.unwind),
+            "follow_map": self.follow_map,
+            "objects": _encoded(self.objects),
+            "ahead": None if self.ahead is None else asdict(self.ahead),
         }
 
     @classmethod
@@ -207,8 +221,28 @@ class Manifest:
             counters=_counters_from_data(data["counters"]),
             warnings=tuple(data["warnings"]),
             facts=tuple(tuple(item) for item in data["facts"]),
-            extra=data["extra"],
+            session=None if data["session"] is None else SessionData(**data["session"]),
+            unwind=None if data["unwind"] is None else UnwindMaps(**data["unwind"]),
+            follow_map=data["follow_map"],
+            objects=_decoded(data["objects"]),
+            ahead=None if data["ahead"] is None else AheadOfTime.from_data(data["ahead"]),
         )
+
+
+def _encoded(objects: tuple[bytes, ...]) -> list[str]:
+    if not objects:
+        return []
+    import base64  # few scripts import object files
+
+    return [base64.b64encode(item).decode() for item in objects]
+
+
+def _decoded(texts: list[str]) -> tuple[bytes, ...]:
+    if not texts:
+        return ()
+    import base64
+
+    return tuple(base64.b64decode(item, validate=True) for item in texts)
 
 
 def _program_from_data(item: dict[str, Any]) -> ProgramSpec:

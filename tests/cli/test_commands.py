@@ -15,6 +15,7 @@ from pytrace.cli.options import read
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
+from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.probes.targets import NoTarget, TimerTarget
 from pytrace.core.run_options import RunOptions
 
@@ -88,10 +89,9 @@ def test_stages_stay_out_of_json() -> None:
     assert commands._shown_on(RunOptions(format="json")) is sys.stderr
 
 
-def compiled(tmp_path: Path, **ahead: object) -> str:
-    help_text = {"help": "  --x\n", "named": [{"name": "x"}], "positional": [], "fixed": {}, "most": 0}
-    extra = {"ahead": {"parameters": help_text, **ahead}}
-    script = CompiledScript(b"ELF", Manifest((), (), (), (), {}, extra=extra))
+def compiled(tmp_path: Path) -> str:
+    ahead = AheadOfTime(1, parameters=Parameters(names=("x",), help="  --x\n"))
+    script = CompiledScript(b"ELF", Manifest((), (), (), (), {}, ahead=ahead))
     path = tmp_path / "tool"
     path.write_bytes(script.to_bytes(executable=True))
     return str(path)

@@ -75,7 +75,7 @@ def test_following_brings_its_own_programs(probe: str) -> None:
     forks = ["tracepoint:sched:sched_process_fork", "tracepoint:sched:sched_process_free"]
     assert services == [*forks, "iter:task"]
     assert len(programs(script)) == 4
-    assert script.manifest.extra["follow"] == {"map": "followed"}
+    assert script.manifest.follow_map == "followed"
 
 
 def test_a_child_has_not_forked_before() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import (
@@ -23,6 +24,7 @@ from pytrace.core.manifest import (
     Site,
     Target,
 )
+from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Parameters, SessionData, UnwindMaps
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
 from pytrace.core.types import INT64, Count, String
 
@@ -47,6 +49,19 @@ SCRIPT = CompiledScript(
         counters=Counters(".data.counters", 0, 4, 64, (("lost", 0),), (Site("probe_read", PLACE),)),
         warnings=("WARNING: x",),
         facts=(("kernel", "a", "b"),),
+        session=SessionData(".bss.maps", 0, 8, 16, 24, 32, 40),
+        unwind=UnwindMaps("spaces", "ranges", "rows", 4096),
+        follow_map="followed",
+        objects=(b"\x7fELF\0\xff", b""),
+        ahead=AheadOfTime(
+            4,
+            values=(OpenValue("parameter", ("1", "number", "0", "0"), 8, 8),),
+            relies=(("size", "struct", "task_struct", "64"),),
+            binaries=(("exact", "/bin/a", "why"),),
+            parameters=Parameters(("1",), (("x", None), ("y", "2")), ("x", "y"), "  --x\n", 2),
+            follow=True,
+            features=("kprobe",),
+        ),
     ),
 )
 
@@ -54,6 +69,12 @@ SCRIPT = CompiledScript(
 def test_what_is_written_is_read_again() -> None:
     assert CompiledScript.from_bytes(SCRIPT.to_bytes()) == SCRIPT
     assert CompiledScript.from_bytes(SCRIPT.to_bytes(executable=True)) == SCRIPT
+
+
+def test_sections_may_be_missing() -> None:
+    manifest = replace(SCRIPT.manifest, session=None, unwind=None, follow_map="", objects=(), ahead=None)
+    plain = CompiledScript(b"", manifest)
+    assert CompiledScript.from_bytes(plain.to_bytes()) == plain
 
 
 def test_places_are_of_the_class_of_their_kind() -> None:
@@ -81,6 +102,10 @@ def test_an_unchanged_copy_is_not_damaged() -> None:
         lambda data: data["programs"][0].update(targets=[["begin", 0, ["too", "many"]]]),
         lambda data: data["programs"][0].update(targets=[["begin"]]),
         lambda data: data.pop("maps"),
+        lambda data: data.pop("unwind"),
+        lambda data: data["session"].pop("tai"),
+        lambda data: data["ahead"]["parameters"].pop("help"),
+        lambda data: data.update(objects=["?"]),
     ],
 )
 def test_damage_is_told(change: Callable[[dict[str, Any]], None]) -> None:

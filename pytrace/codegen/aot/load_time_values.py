@@ -11,11 +11,12 @@ What cannot be moved in this way is written down (*relies*) and checked when the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 SECTION = ".rodata.load"
 SYMBOL = "load_time"
 
-Row = tuple[str, ...]
-
 
 @dataclass(slots=True)
 class Ahead:
@@ -36,7 +35,7 @@ class Ahead:
 
     kernel: KernelInfo
     data: bytearray = field(default_factory=bytearray)
-    values: list[dict[str, Any]] = field(default_factory=list)
+    values: list[OpenValue] = field(default_factory=list)
     relies: dict[Row, None] = field(default_factory=dict)
     binaries: dict[Row, None] = field(default_factory=dict)
     """Where the probes of user binaries are, as ``pytrace.runtime.aot.moved_probes`` reads it."""
@@ -47,17 +46,13 @@ class Ahead:
         key = (what, parts, len(initial))
         if key not in self._places:
             self._places[key] = len(self.data)
-            self.values.append({"what": what, "parts": list(parts), "offset": len(self.data), "size": len(initial)})
+            self.values.append(OpenValue(what, parts, len(self.data), len(initial)))
             self.data += initial + bytes(-len(initial) % 8)
         return f"getelementptr (i8, ptr @{SYMBOL}, i64 {self._places[key]})"
 
-    def to_data(self) -> dict[str, Any]:
-        """What the manifest keeps of it."""
-        return {
-            "values": self.values,
-            "relies": [list(row) for row in self.relies],
-            "binaries": [list(row) for row in self.binaries],
-        }
+    def section(self, copies: int) -> AheadOfTime:
+        """What the manifest keeps of code that has room for *copies* processors."""
+        return AheadOfTime(copies, tuple(self.values), tuple(self.relies), tuple(self.binaries))
 
     def rely(self, *row: object) -> None:
         """Note that the code is right only where *row* holds (see ``pytrace.runtime.aot.layouts``)."""

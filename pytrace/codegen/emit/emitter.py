@@ -17,7 +17,7 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.ir.builder import Block, Builder, FunctionText, Value
 from pytrace.codegen.ir.module import PERCPU, SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.storage.data_sections import SESSION, Layout
+from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA, Scratch, area_name
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.compile_options import CompileOptions
@@ -409,10 +409,10 @@ class Emitter:
             self._cell = self.b.alloca(8)
         return self._cell
 
-    def session(self, name: str) -> Value:
-        """Place of a number that the session writes before programs run (``start``, ``cpid``, ``tai``)."""
+    def session(self, offset: int) -> Value:
+        """Place of a number of the running session; *offset* is one of ``data_sections.SESSION``."""
         self.script.uses_session = True
-        return self.b.offset(f"@{SHARED}", SESSION[name])
+        return self.b.offset(f"@{SHARED}", offset)
 
     def launder(self, value: Value) -> Value:
         """The same number, without what the verifier knows about it: a pointer becomes an integer to compute with."""

@@ -13,7 +13,7 @@ from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import map_access
-from pytrace.codegen.storage.data_sections import FLAG
+from pytrace.codegen.storage.data_sections import FLAG, SESSION
 from pytrace.codegen.storage.scratch_memory import USER_AREA, area_name
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
@@ -205,7 +205,7 @@ def linear_bucket(e: Emitter, kind: LHist, n: Value, signed: bool) -> Value:
 
 def _series_bucket(e: Emitter, kind: TSeries) -> tuple[Value, Value, Value]:
     """Ring position, epoch mark and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
-    now = e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("wall")))
+    now = e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.wall)))
     number = e.b.op("udiv", now, str(kind.interval))
     return e.b.op("urem", number, str(kind.count)), e.b.add(number, "1"), now
 

@@ -16,7 +16,7 @@ from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter, Program, Script
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import HASH, Module
-from pytrace.codegen.storage.data_sections import UNFOLLOWED
+from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
@@ -54,7 +54,7 @@ def declare(module: Module) -> None:
 
 def check(e: Emitter) -> Value:
     """``i1``: the current process is the one of ``-p`` or ``-c``, or descends from it."""
-    itself = e.b.icmp("eq", process_ids(e, "tracer")[0], e.b.load(e.session("root")))
+    itself = e.b.icmp("eq", process_ids(e, "tracer")[0], e.b.load(e.session(SESSION.root)))
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)

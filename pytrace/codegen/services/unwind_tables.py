@@ -11,10 +11,10 @@ The session fills the maps (``pytrace.runtime.unwind.unwinder``):
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from pytrace.codegen.ir.builder import Block, Builder, Value
 from pytrace.codegen.ir.module import HASH, LRU_HASH, Module
+from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.core.unwind_format import RANGE_SIZE
 
 SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"
@@ -38,9 +38,8 @@ _RANGE_STEPS, _ROW_STEPS = 13, 26
 RULE_FUNCTION = "unwind_rule"
 
 
-def to_data() -> dict[str, Any]:
-    """What the session must know: the symbols of the maps, and for how many rows there is room at least."""
-    return {"spaces": SPACES, "ranges": RANGES, "rows": ROWS, "room": ROW_ENTRIES}
+MAPS = UnwindMaps(SPACES, RANGES, ROWS, ROW_ENTRIES)
+"""What the session must know."""
 
 
 def declare(module: Module) -> None:

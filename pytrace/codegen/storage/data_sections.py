@@ -8,6 +8,7 @@ from pytrace.codegen.storage.double_buffering import snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Counters, GlobalSlot, Site
+from pytrace.core.manifest_sections import SessionData
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
@@ -15,10 +16,8 @@ FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 
-SESSION = {"start": 0, "cpid": 8, "tai": 16, "wall": 24, "root": 32, "exit": 40}
-"""Numbers at the start of the shared section that the session writes: boot time of the start, process id of the child,
-what to add to the boot clock for atomic time and for wall time, and the process that ``--follow`` starts from; and one
-that it reads: 1 more than the status of an ``exit()`` for whose event there was no room."""
+SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
+"""Numbers at the start of the shared section."""
 
 
 UNFOLLOWED = ("unfollowed", 0)

@@ -11,7 +11,7 @@ from typing import Any
 from pytrace.base.fast_dataclass import dataclass, fields
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbeTarget:
     """A place that a program attaches to."""
 
@@ -20,26 +20,26 @@ class ProbeTarget:
         return [getattr(self, item.name) for item in fields(self)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NoTarget(ProbeTarget):
     """begin and end, which are run and not attached; and any kind whose place is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SignalTarget(ProbeTarget):
     """self: a signal that the tracer gets."""
 
     signal: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NamedRunTarget(ProbeTarget):
     """test and bench: what the script calls it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelFunctionTarget(ProbeTarget):
     """kprobe and kretprobe: *offset* bytes into a function, or an *address* without a function.
 
@@ -57,7 +57,7 @@ class KernelFunctionTarget(ProbeTarget):
         return self.address is None and not self.offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TypedFunctionTarget(ProbeTarget):
     """fentry and fexit: a function of the kernel (*module* ``vmlinux``), of a module, or of a loaded BPF program.
 
@@ -70,7 +70,7 @@ class TypedFunctionTarget(ProbeTarget):
     by_pattern: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileTarget(ProbeTarget):
     """A place at *offset* in a user binary; *by_pattern* where a pattern found the file, which may go."""
 
@@ -79,14 +79,14 @@ class FileTarget(ProbeTarget):
     by_pattern: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserTarget(FileTarget):
     """uprobe and uretprobe: *symbol* is the function that was named, empty for addresses and source lines."""
 
     symbol: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StaticProbeTarget(FileTarget):
     """usdt: one location of a probe; *semaphore_offset* is where its counter lies in the file, 0 without one."""
 
@@ -95,7 +95,7 @@ class StaticProbeTarget(FileTarget):
     semaphore_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TracepointTarget(ProbeTarget):
     """tracepoint."""
 
@@ -103,7 +103,7 @@ class TracepointTarget(ProbeTarget):
     event: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RawTracepointTarget(ProbeTarget):
     """rawtracepoint; *module* is ``vmlinux`` for the kernel proper."""
 
@@ -111,7 +111,7 @@ class RawTracepointTarget(ProbeTarget):
     module: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimerTarget(ProbeTarget):
     """profile and interval: *frequency* in Hz, or if that is 0 a period in nanoseconds."""
 
@@ -119,7 +119,7 @@ class TimerTarget(ProbeTarget):
     period_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountedEventTarget(ProbeTarget):
     """software and hardware: each *period* events; *config* is the event's number (``PERF_COUNT_…``)."""
 
@@ -128,7 +128,7 @@ class CountedEventTarget(ProbeTarget):
     period: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WatchpointTarget(ProbeTarget):
     """watchpoint: *length* bytes at *address*; *mode* is made of ``r``, ``w`` and ``x``."""
 
@@ -137,7 +137,7 @@ class WatchpointTarget(ProbeTarget):
     mode: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IteratorTarget(ProbeTarget):
     """iter: *pin* is the path of the file that runs it when read, empty when the tracer reads it."""
 

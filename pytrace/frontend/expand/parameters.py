@@ -8,6 +8,7 @@ from typing import Any
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, Note, similar
+from pytrace.core.manifest_sections import Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
@@ -69,19 +70,17 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     return result
 
 
-def describe(program: nodes.Program, options: CompileOptions) -> dict[str, Any]:
+def describe(program: nodes.Program, options: CompileOptions) -> Parameters:
     """The parameters as an ahead-of-time file keeps them: those that are fixed in it, and all declarations."""
     numbers = [node.number for node in visitor.walk(program) if isinstance(node, nodes.PositionalParam)]
-    return {
-        "positional": list(options.positional),
-        "fixed": dict(options.named),
-        "named": [
-            {"name": item.name, "form": form(item.default), "default": _text(item.default), "text": item.description}
-            for item in usage(program)
-        ],
-        "help": help_lines(usage(program)),
-        "most": max(numbers, default=0),
-    }
+    known = usage(program)
+    return Parameters(
+        options.positional,
+        options.named,
+        tuple(item.name for item in known),
+        help_lines(known),
+        max(numbers, default=0),
+    )
 
 
 class _Substitution:

@@ -50,7 +50,10 @@ def renamed(manifest: Manifest, kernel: KernelInfo, rows: Iterable[Row]) -> Mani
     """*manifest* with the names that enumerations have on this kernel."""
     names = {row[1] for row in rows if row[0] == "names"}
     present = {name: to_data(found) for name in names if (found := kernel.enum(name)) is not None}
-    return Manifest.from_data(_replaced(manifest.to_data(), present)) if present else manifest
+    if not present:
+        return manifest
+    data = manifest.to_data()
+    return Manifest.from_data({**data, **{part: _replaced(data[part], present) for part in ("maps", "events")}})
 
 
 def _replaced(data: Any, enums: dict[str, list[Any]]) -> Any:

@@ -7,12 +7,13 @@ was compiled for. The rest of a run is that of any compiled script.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.run_options import RunOptions
 from pytrace.runtime.aot import layouts, moved_probes
@@ -46,14 +47,13 @@ class Prepared:
 
 def usage(script: CompiledScript, name: str) -> str:
     """What ``pytrace FILE -- --help`` prints."""
-    parameters = _ahead(script).get("parameters", {})
-    known = [item["name"] for item in parameters.get("named", ())]
-    lines: list[str] = [f"parameters of {name}:\n{parameters['help']}"] if known else []
-    count = parameters.get("most", 0)
+    parameters = _ahead(script.manifest).parameters
+    lines = [f"parameters of {name}:\n{parameters.help}"] if parameters.names else []
+    count = parameters.most
     if count:
         lines.append(f"{name} takes {count} positional parameter{'' if count == 1 else 's'}\n")
-    fixed = [f"${at + 1}={text}" for at, text in enumerate(parameters.get("positional", ()))]
-    fixed += [f"--{key}" + ("" if text is None else f"={text}") for key, text in parameters.get("fixed", {}).items()]
+    fixed = [f"${at + 1}={text}" for at, text in enumerate(parameters.positional)]
+    fixed += [f"--{key}" + ("" if text is None else f"={text}") for key, text in parameters.fixed]
     if fixed:
         lines.append(f"fixed when it was compiled: {' '.join(fixed)}\n")
     return "".join(lines) or f"{name} has no parameters\n"
@@ -65,55 +65,53 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
     Raises:
         TraceError: a parameter is missing or wrong, or the file does not fit this machine; the message says why.
     """
-    ahead = _ahead(script)
+    ahead = _ahead(script.manifest)
     prepared = Prepared(script)
-    parameters = _Parameters(ahead["parameters"], given, prepared.warnings)
+    parameters = _Parameters(ahead.parameters, given, prepared.warnings)
     parameters.check()
-    _check_machine(script.manifest, kernel)
-    if options.follow != ahead["follow"]:
-        also = ", and to this one" if ahead["follow"] else ""
+    _check_machine(script.manifest, ahead, kernel)
+    if options.follow != ahead.follow:
+        also = ", and to this one" if ahead.follow else ""
         raise TraceError(f"--follow is part of the code: it goes to the call that compiles the file{also}")
     same = fingerprints.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
-    unwanted = sorted(options.disabled.intersection(ahead["features"]))
+    unwanted = sorted(options.disabled.intersection(ahead.features))
     if unwanted:
         found = f"the code of the file uses {', '.join(unwanted)}; --no-feature goes to the call that compiles it"
         raise TraceError(found)
     if not same:
         _check_layout(script.manifest, ahead, kernel)
     moved_probes.check_programs(script.manifest, kernel)
-    manifest = script.manifest if same else layouts.renamed(script.manifest, kernel, ahead["relies"])
-    manifest = replace(manifest, programs=moved_probes.moved(manifest, ahead["binaries"], kernel))
+    manifest = script.manifest if same else layouts.renamed(script.manifest, kernel, ahead.relies)
+    manifest = replace(manifest, programs=moved_probes.moved(manifest, ahead.binaries, kernel))
     filler = _Filler(ahead, parameters, options, kernel, manifest, same)
     prepared.script = CompiledScript(_patched(script.elf, filler.fill()), manifest)
     return prepared
 
 
-def _ahead(script: CompiledScript) -> dict[str, Any]:
-    found: dict[str, Any] | None = script.manifest.extra.get("ahead")
-    if found is None:
+def _ahead(manifest: Manifest) -> AheadOfTime:
+    if manifest.ahead is None:
         raise TraceError("this file is an entry of the compile cache, not one that --aot wrote")
-    return found
+    return manifest.ahead
 
 
 # ---------------------------------------------------------------------------------------------- the machine
 
 
-def _check_machine(manifest: Manifest, kernel: KernelInfo) -> None:
+def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
     machine = manifest.facts[0][2]
     if machine != kernel.arch:
         raise TraceError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
-    copies = int(manifest.extra["ahead"]["copies"])
-    if kernel.possible_cpus > copies:
+    if kernel.possible_cpus > ahead.copies:
         raise TraceError(
-            f"the file was compiled for up to {copies} processors, this machine may have {kernel.possible_cpus}",
+            f"the file was compiled for up to {ahead.copies} processors, this machine may have {kernel.possible_cpus}",
             hints=("compile it again on this machine",),
         )
 
 
-def _check_layout(manifest: Manifest, ahead: Mapping[str, Any], kernel: KernelInfo) -> None:
-    lacking = [name for name in ahead["features"] if not kernel.feature(name)]
+def _check_layout(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
+    lacking = [name for name in ahead.features if not kernel.feature(name)]
     found = [f"this kernel lacks {name}, which the code uses" for name in lacking]
-    found += layouts.differences(kernel, (tuple(row) for row in ahead["relies"]))
+    found += layouts.differences(kernel, ahead.relies)
     if not found:
         return
     more = len(found) - SHOWN
@@ -130,10 +128,10 @@ def _check_layout(manifest: Manifest, ahead: Mapping[str, Any], kernel: KernelIn
 class _Parameters:
     """The values of parameters: those given now, those fixed in the file, or the defaults."""
 
-    def __init__(self, known: Mapping[str, Any], given: Given, warnings: list[str]) -> None:
-        self._declared = {item["name"]: item for item in known["named"]}
-        self._fixed = tuple(known["positional"])
-        self._fixed_named: dict[str, str | None] = known["fixed"]
+    def __init__(self, known: Parameters, given: Given, warnings: list[str]) -> None:
+        self._declared = known.names
+        self._fixed = known.positional
+        self._fixed_named = dict(known.fixed)
         self._positional = given.positional
         self._named = dict(given.named)
         self._warnings = warnings
@@ -210,7 +208,7 @@ class _Filler:
 
     def __init__(
         self,
-        ahead: Mapping[str, Any],
+        ahead: AheadOfTime,
         parameters: _Parameters,
         options: RunOptions,
         kernel: KernelInfo,
@@ -226,10 +224,10 @@ class _Filler:
 
     def fill(self) -> Iterable[tuple[int, bytes]]:
         """Offsets and bytes of the values that differ from those in the file."""
-        for item in self._ahead["values"]:
-            found = self._value(item["what"], tuple(item["parts"]), int(item["size"]))
+        for item in self._ahead.values:
+            found = self._value(item.what, item.parts, item.size)
             if found is not None:
-                yield int(item["offset"]), found.ljust(int(item["size"]), b"\0")
+                yield item.offset, found.ljust(item.size, b"\0")
 
     def _value(self, what: str, parts: tuple[str, ...], size: int) -> bytes | None:
         if what == "parameter":

@@ -207,12 +207,10 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
 
 def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> int:
     data = script.elf
-    if script.manifest.extra.get("objects"):
-        import base64
-
+    if script.manifest.objects:
         from pytrace.runtime.load import linker
 
-        data = linker.link(data, [base64.b64decode(item) for item in script.manifest.extra["objects"]])
+        data = linker.link(data, list(script.manifest.objects))
     try:
         return libbpf.open_memory(data, options.btf_path)
     except OSError as error:

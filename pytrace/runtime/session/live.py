@@ -217,8 +217,8 @@ class LiveSession:
 
     def _follow_descendants(self, done: attachments.Attachments) -> None:
         """With ``-p`` and ``--follow``: the processes that the process forked before."""
-        facts, pid = self.loaded.manifest.extra.get("follow"), self.options.pid
-        if facts is None or pid is None:
+        followed, pid = self.loaded.manifest.follow_map, self.options.pid
+        if not followed or pid is None:
             return
         lister = next((item.iterator for item in done.services if item.iterator is not None), None)
         if lister is None:
@@ -226,7 +226,7 @@ class LiveSession:
             return
         from pytrace.runtime.session import followed_processes
 
-        found, left_out = followed_processes.include(pid, lister, self.loaded.map_fd(facts["map"]))
+        found, left_out = followed_processes.include(pid, lister, self.loaded.map_fd(followed))
         if left_out:
             self._warn(f"{left_out} processes that {pid} has forked before are not followed: they are too many")
         if self._unwinder is not None:
@@ -294,9 +294,9 @@ class LiveSession:
 
     def _look_for_exit(self) -> None:
         """An ``exit()`` in a flood, for whose event there was no room."""
-        place = self.loaded.manifest.extra.get("session")
-        if place is not None:
-            (word,) = struct.unpack_from("=Q", self.loaded.section(place["section"]), place["exit"])
+        data = self.loaded.manifest.session
+        if data is not None:
+            (word,) = struct.unpack_from("=Q", self.loaded.section(data.section), data.exit)
             if word:
                 self.renderer.exit(word - 1)
 

@@ -89,7 +89,7 @@ class Session:
 
     def _unwound(self, traced: Child | None) -> Unwound | None:
         """What ``dw_ustack`` unwinds; the child is then held as the program that it will be."""
-        if "unwind" not in self._manifest.extra:
+        if self._manifest.unwind is None:
             return None
         from pytrace.runtime.unwind.unwinder import Unwound
 
@@ -106,17 +106,17 @@ class Session:
         )
 
     def _fill_session_data(self, loaded: LoadedScript, traced: Child | None) -> None:
-        place = self._manifest.extra.get("session")
-        if place is None:
+        data = self._manifest.session
+        if data is None:
             return
-        memory = loaded.section(place["section"])
-        struct.pack_into("=Q", memory, place["start"], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-        struct.pack_into("=Q", memory, place["cpid"], 0 if traced is None else traced.pid)
+        memory = loaded.section(data.section)
+        struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+        struct.pack_into("=Q", memory, data.cpid, 0 if traced is None else traced.pid)
         atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
-        struct.pack_into("=q", memory, place["tai"], atomic - boot)
-        struct.pack_into("=q", memory, place["wall"], Clock().boot_offset)
+        struct.pack_into("=q", memory, data.tai, atomic - boot)
+        struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
         root = self._options.pid if traced is None else traced.pid
-        struct.pack_into("=Q", memory, place["root"], root or 0)
+        struct.pack_into("=Q", memory, data.root, root or 0)
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""

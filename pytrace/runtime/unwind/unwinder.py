@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import Manifest
+from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
@@ -105,8 +106,8 @@ class Unwound:
             for item in _code(procfs.read_maps(pid)):
                 files[item.device, item.inode] = root + item.path
         rows = sum(_most_rows(path) for path in files.values())
-        place = self._manifest.extra["unwind"]
-        return {place["rows"]: place["room"] + rows} if rows > place["room"] // 2 else {}
+        maps = _maps(self._manifest)
+        return {maps.rows: maps.room + rows} if rows > maps.room // 2 else {}
 
     def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Unwinder:
         """Read the tables."""
@@ -116,6 +117,12 @@ class Unwound:
         for pid in self.pids:
             unwinder.add(pid)
         return unwinder
+
+
+def _maps(manifest: Manifest) -> UnwindMaps:
+    if manifest.unwind is None:
+        raise InternalError("there is nothing to unwind: the script has no maps of unwind tables")
+    return manifest.unwind
 
 
 _ROW_BYTES = 3
@@ -137,10 +144,10 @@ class Unwinder:
     """
 
     def __init__(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> None:
-        names = loaded.manifest.extra["unwind"]
-        self._spaces = loaded.map_fd(names["spaces"])
-        self._ranges = _Array(loaded.map_fd(names["ranges"]), stack)
-        self._rows = _Array(loaded.map_fd(names["rows"]), stack)
+        maps = _maps(loaded.manifest)
+        self._spaces = loaded.map_fd(maps.spaces)
+        self._ranges = _Array(loaded.map_fd(maps.ranges), stack)
+        self._rows = _Array(loaded.map_fd(maps.rows), stack)
         self._slices = _Slices(self._ranges.entries)
         self._message = message
         self._binaries: dict[Identity, _Loaded] = {}

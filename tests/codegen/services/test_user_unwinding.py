@@ -44,12 +44,12 @@ def test_maps_are_there_once() -> None:
     wanted = (unwind_tables.SPACES, unwind_tables.RANGES, unwind_tables.ROWS, unwind_tables.TOLD)
     for name in (*wanted, unwind_tables.RULE_FUNCTION):
         assert names.count(name) == 1
-    assert script.manifest.extra["unwind"] == unwind_tables.to_data()
+    assert script.manifest.unwind == unwind_tables.MAPS
 
 
 def test_nothing_of_it_without_it() -> None:
     script = compiled("kprobe:vfs_read { @[ustack] = count(); }")
-    assert "unwind" not in script.manifest.extra
+    assert script.manifest.unwind is None
     assert unwind_tables.ROWS not in symbols(script)
 
 

@@ -11,6 +11,7 @@ from pytrace.base.fast_dataclass import replace
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.manifest_sections import OpenValue
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, Enum, Field, Int, String, Struct
@@ -48,14 +49,18 @@ def prepare(
     return aot.prepare(script, given, options or RunOptions(), kernel or RecordedKernel())
 
 
+def values(script: CompiledScript) -> tuple[OpenValue, ...]:
+    assert script.manifest.ahead is not None
+    return script.manifest.ahead.values
+
+
 def value(script: CompiledScript, what: str, *parts: str) -> bytes:
     """The bytes of an open value in the ELF file."""
-    items = script.manifest.extra["ahead"]["values"]
-    item = next(item for item in items if item["what"] == what and item["parts"][: len(parts)] == list(parts))
+    item = next(item for item in values(script) if item.what == what and item.parts[: len(parts)] == parts)
     section = ElfFile(script.elf, "").section(aot.SECTION)
     assert section is not None
-    start = section.offset + item["offset"]
-    return script.elf[start : start + item["size"]]
+    start = section.offset + item.offset
+    return script.elf[start : start + item.size]
 
 
 def number(script: CompiledScript, what: str, *parts: str) -> int:
@@ -198,7 +203,7 @@ def test_options_that_are_part_of_the_code_are_refused() -> None:
 
 def test_cache_entries_are_no_ahead_of_time_files() -> None:
     script = compiled("begin { }")
-    plain = replace(script, manifest=replace(script.manifest, extra={}))
+    plain = replace(script, manifest=replace(script.manifest, ahead=None))
     with pytest.raises(TraceError, match="compile cache"):
         prepare(plain)
 
@@ -288,5 +293,5 @@ def test_enumerators_must_have_their_values_and_print_by_todays_names() -> None:
 def test_the_scripts_own_structs_are_no_business_of_the_kernel() -> None:
     text = "struct mine { int a; long b; }\n" + SCHED % "print(((struct mine *)1)->b);"
     script = compiled(text)
-    assert not [item for item in script.manifest.extra["ahead"]["values"] if item["what"] == "member"]
+    assert not [item for item in values(script) if item.what == "member"]
     prepare(script, kernel=RecordedKernel(structs={}))

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from pytrace.core.manifest_sections import SessionData
 from pytrace.runtime.session.session import Session
 
-PLACES = {"start": 0, "cpid": 8, "tai": 16, "wall": 24, "root": 32}
+PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
 
 
@@ -28,7 +29,7 @@ def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, mo
         return CLOCKS[clock] + 100 * number + late
 
     memory = bytearray(40)
-    manifest = SimpleNamespace(programs=(), extra={"session": {"section": "session", **PLACES}})
+    manifest = SimpleNamespace(programs=(), session=PLACES)
     session = Session(cast(Any, SimpleNamespace(manifest=manifest)), cast(Any, SimpleNamespace(pid=None)))
     monkeypatch.setattr(time, "clock_gettime_ns", read)
     session._fill_session_data(cast(Any, SimpleNamespace(section=lambda _: memory)), None)

@@ -8,6 +8,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
 from pytrace.frontend.ast import nodes
@@ -20,7 +21,7 @@ def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     """In a flood there may be no room for the event: the session looks at a word of its own as well."""
     codes = [e.number(item) for item in e.checked.event_arguments.get(node, ())]
     status = e.b.op("and", codes[0], "255") if codes else "0"
-    word = e.session("exit")
+    word = e.session(SESSION.exit)
     operands = [Scalar(code, kind) for code, kind in zip(codes, e.checked.events[node].args, strict=True)]
     events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, "1"), word))
     e.leave(None)

@@ -8,6 +8,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
 from pytrace.frontend.ast import nodes
@@ -103,7 +104,7 @@ def _cpid(e: Emitter, node: Node) -> Operand:
     # An ahead-of-time file may ask has_cpid before; elsewhere code that does so is not there without a child.
     if not any(item.what == "child" for item in e.checked.loaded.values()):
         e.checked.report(node, "runtime_error", error="no_child")
-    return Scalar(e.b.load(e.session("cpid")), e.type(node))
+    return Scalar(e.b.load(e.session(SESSION.cpid)), e.type(node))
 
 
 # ---------------------------------------------------------------------------------------------- other tasks

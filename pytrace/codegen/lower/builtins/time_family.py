@@ -6,6 +6,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT64, Timestamp
 from pytrace.frontend.ast import nodes
@@ -19,12 +20,12 @@ def _nsecs(e: Emitter, node: Node) -> Operand:
     clock = str(e.checked.static.get(node, {}).get("clock", "boot"))
     if clock == "sw_tai":
         # The session writes how far the atomic clock is ahead of the boot clock.
-        return Scalar(e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("tai"))), UINT64)
+        return Scalar(e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.tai))), UINT64)
     return Scalar(e.b.helper(_CLOCKS[clock]), UINT64)
 
 
 def _elapsed(e: Emitter, _node: Node) -> Operand:
-    return Scalar(e.b.sub(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session("start"))), UINT64)
+    return Scalar(e.b.sub(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.start))), UINT64)
 
 
 def _jiffies(e: Emitter, _node: Node) -> Operand:

@@ -1,0 +1,107 @@
+"""Parts of a manifest that some scripts have: what a session fills in, and what an ahead-of-time file leaves open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass
+
+Row = tuple[str, ...]
+"""A fact in words, its kind first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionData:
+    """Where in the data section *section* the numbers of a running session lie (offsets of a ``u64`` each).
+
+    The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
+    and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
+    for ``--follow``). It reads *exit*: 1 more than the status of an ``exit()`` for whose event there was no room.
+    """
+
+    section: str
+    start: int
+    cpid: int
+    tai: int
+    wall: int
+    root: int
+    exit: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnwindMaps:
+    """The maps of unwind tables (``core.unwind_format``), which the session fills.
+
+    *spaces* has for each process where its *ranges* are; *rows* has *room* for so many rows at least, and may be made
+    larger before it is loaded.
+    """
+
+    spaces: str
+    ranges: str
+    rows: str
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenValue:
+    """A value of *size* bytes at *offset* of the section of open values, which is found when the file is loaded.
+
+    *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* say which (``runtime.aot.prepare`` has a row for each).
+    """
+
+    what: str
+    parts: Row
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Parameters of a script: *positional* and *fixed* have their values in the file, *names* may be given.
+
+    *most* is the highest number of a positional parameter, *help* has a line for each name.
+    """
+
+    positional: tuple[str, ...] = ()
+    fixed: tuple[tuple[str, str | None], ...] = ()
+    names: tuple[str, ...] = ()
+    help: str = ""
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AheadOfTime:
+    """What an ahead-of-time file leaves to its load.
+
+    *copies* is for how many processors there is room. *relies* are layouts of the kernel (``runtime.aot.layouts``),
+    *binaries* where the probes of user binaries are (``runtime.aot.moved_probes``), *features* what the kernel must
+    have. *follow*: compiled with ``--follow``.
+    """
+
+    copies: int
+    values: tuple[OpenValue, ...] = ()
+    relies: tuple[Row, ...] = ()
+    binaries: tuple[Row, ...] = ()
+    parameters: Parameters = Parameters()
+    follow: bool = False
+    features: tuple[str, ...] = ()
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> AheadOfTime:
+        """Made again of its JSON form."""
+        known = data["parameters"]
+        return cls(
+            data["copies"],
+            tuple(OpenValue(**{**item, "parts": tuple(item["parts"])}) for item in data["values"]),
+            tuple(map(tuple, data["relies"])),
+            tuple(map(tuple, data["binaries"])),
+            Parameters(
+                tuple(known["positional"]),
+                tuple((name, value) for name, value in known["fixed"]),
+                tuple(known["names"]),
+                known["help"],
+                known["most"],
+            ),
+            data["follow"],
+            tuple(data["features"]),
+        )
