@@ -35,6 +35,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("pid", "p", "pid", "PID", "trace process PID and end with it", "process"),
     Option("command", "c", "cmd", "COMMAND", "run COMMAND, trace it and end with it", "process"),
     Option("follow", "", "follow", "", "with -p or -c: also the children that the process forks", "process"),
+    Option("netns", "", "netns", "NAME",
+           "network namespace of COMMAND and of ifname(): name or path", "process"),
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",
            "raise USDT semaphores in all processes that map the file", "process"),

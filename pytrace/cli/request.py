@@ -76,6 +76,7 @@ def run_options(line: CommandLine) -> RunOptions:
         ),
         traceable_functions=line.text("traceable_functions"),
         dwarf_pids=tuple(_pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
+        netns=line.text("netns"),
     )
 
 

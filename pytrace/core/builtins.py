@@ -61,6 +61,10 @@ VALUES: tuple[Builtin, ...] = (
     Builtin("uid", "process", "uid", "User id of the current process, in the initial namespace.", value=True),
     Builtin("username", "process", "username", "Name of the current user; only for printing.", value=True,
             example='tracepoint:syscalls:sys_enter_execve { printf("%s\\n", username); }'),
+    Builtin("netns", "process", "netns",
+            "Network namespace of the current task: its inode number, which prints as the name in `/run/netns` where "
+            "it has one. `(uint64)netns` is the number.", value=True,
+            example="tracepoint:syscalls:sys_enter_connect { @[netns, comm] = count(); }"),
     Builtin("leader_comm", "process", "leader_comm or leader_comm(struct task_struct *task)",
             "Name of the thread group's leader.", most=1, value=True,
             example="profile:hz:99 { @[leader_comm, comm] = count(); }"),
@@ -228,6 +232,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Value of a processor register.", least=1, most=1, probes=_REGISTER_PROBES, no_loop=True,
             example='uprobe:/bin/bash:readline { printf("%p\\n", reg("sp")); }'),
     # ---- network
+    Builtin("ifname", "network", "ifname(int32 index)",
+            "Index of a network interface that prints as its name, looked up when printed (in the namespace of "
+            "`--netns`, else in the tracer's); an index without a name prints as a number.", least=1, most=1,
+            example="rawtracepoint:net_dev_queue { @[ifname(args.skb.dev.ifindex)] = count(); }"),
     Builtin("macaddr", "network", "macaddr(char[6] address)", "A hardware address.", least=1, most=1,
             example="rawtracepoint:net_dev_queue { print(macaddr(args.skb.dev.dev_addr)); }"),
     Builtin("ntop", "network", "ntop([int family,] address)", "An IPv4 or IPv6 address.", least=1, most=2,

@@ -26,3 +26,5 @@ class RunOptions:
     debuginfo: tuple[str, ...] = ()
     traceable_functions: str | None = None
     dwarf_pids: tuple[int, ...] = ()
+    netns: str | None = None
+    """Name or path of the network namespace of the ``-c`` command and of interface names; None for the tracer's."""

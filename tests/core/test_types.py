@@ -54,6 +54,8 @@ SAMPLES: dict[str, types.Type] = {
     "macaddr_t": types.Mac(),
     "timestamp": types.Timestamp(),
     "username": types.Username(),
+    "ifname_t": types.InterfaceName(),
+    "netns_t": types.NetworkNamespace(),
     "cgroup_path_t": types.CgroupPath(),
     "count": types.Count(),
     "sum": types.Sum(False),

@@ -89,6 +89,8 @@ ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.Mac: lambda _kind, value: value,
     types.Timestamp: lambda _kind, value: struct.pack("=QII", *value),
     types.Username: lambda _kind, value: struct.pack("=Q", value),
+    types.InterfaceName: lambda _kind, value: struct.pack("=Q", value),
+    types.NetworkNamespace: lambda _kind, value: struct.pack("=Q", value),
     types.CgroupPath: lambda _kind, value: struct.pack("=QI", *value),
     types.Count: lambda _kind, value: struct.pack("=Q", value),
     types.Sum: lambda kind, value: struct.pack("=q" if kind.signed else "=Q", value),

@@ -43,10 +43,14 @@ def _task() -> tuple[Field, ...]:
         Field("flag", UINT32, 48, 3, 2),
         Field("bits", Array(UINT64, 4), 56),
         Field("user_buffer", Pointer(INT8, AddressSpace.USER), 88),
+        Field("nsproxy", Pointer(NSPROXY), 96),
     )
 
 
-TASK = Struct("struct", "task_struct", 96, _task, origin="vmlinux")
+NS_COMMON = Struct("struct", "ns_common", 24, (Field("inum", UINT32, 16),), origin="vmlinux")
+NET = Struct("struct", "net", 32, (Field("ns", NS_COMMON, 8),), origin="vmlinux")
+NSPROXY = Struct("struct", "nsproxy", 48, (Field("net_ns", Pointer(NET), 40),), origin="vmlinux")
+TASK = Struct("struct", "task_struct", 104, _task, origin="vmlinux")
 SK_BUFF = Struct("struct", "sk_buff", 8, (Field("len", UINT32, 0),), origin="vmlinux")
 SOCK = Struct("struct", "sock", 8, (Field("port", UINT16, 0),), origin="vmlinux")
 PATH = Struct(
@@ -56,7 +60,8 @@ FILE = Struct("struct", "file", 32, (Field("f_path", PATH, 0), Field("f_flags", 
 ITER_TASK = Struct("struct", "bpf_iter__task", 16, (Field("task", Pointer(TASK), 8),), origin="vmlinux")
 STATE = Enum("task_state", 4, False, (("TASK_RUNNING", 0), ("TASK_STOPPED", 4)))
 
-STRUCTS = {(item.kind, item.name): item for item in (TASK, MM, SK_BUFF, SOCK, PATH, FILE, ITER_TASK)}
+_ALL = (TASK, MM, SK_BUFF, SOCK, PATH, FILE, ITER_TASK, NSPROXY, NET, NS_COMMON)
+STRUCTS = {(item.kind, item.name): item for item in _ALL}
 TYPEDEFS: dict[str, Type] = {"pid_t": INT32, "uint64_t": UINT64, "unsigned int": UINT32, "int": INT32}
 
 COMMON = (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import UINT32, UINT64, AddressSpace, Int
 
 
 def process_ids(e: Emitter, namespace: str) -> tuple[Value, Value]:
@@ -50,7 +52,25 @@ def _any_namespace(e: Emitter) -> tuple[Value, Value]:
 
 def task_field(e: Emitter, name: str) -> Value:
     """Offset of a member of ``struct task_struct``."""
-    struct = e.script.kernel.struct("struct", "task_struct")
+    return kernel_field(e, "task_struct", name)
+
+
+def kernel_field(e: Emitter, owner: str, name: str) -> Value:
+    """Offset of a member of one of the kernel's structs."""
+    struct = e.script.kernel.struct("struct", owner)
     if struct is None or struct.find(name) is None:
-        raise TraceError("this needs the kernel's type information (BTF) of struct task_struct")
+        raise TraceError(f"this needs the kernel's type information (BTF) of struct {owner}")
     return load_time_values.struct_offset(e, struct, name)
+
+
+def network_namespace(e: Emitter) -> Value:
+    """Inode of the current task's network namespace; 0 for a task that has left its namespaces (it exits)."""
+    address = e.b.helper("get_current_task")
+    for owner, name in (("task_struct", "nsproxy"), ("nsproxy", "net_ns")):
+        address = _read(e, e.b.add(address, kernel_field(e, owner, name)), UINT64)
+    address = e.b.add(address, kernel_field(e, "net", "ns"))
+    return _read(e, e.b.add(address, kernel_field(e, "ns_common", "inum")), UINT32)
+
+
+def _read(e: Emitter, address: Value, kind: Int) -> Value:
+    return memory.read_scalar(e, address, kind, AddressSpace.KERNEL).value

@@ -16,11 +16,13 @@ from pytrace.core.types.produced import (
     Count,
     Hist,
     Inet,
+    InterfaceName,
     KSym,
     LHist,
     Mac,
     Max,
     Min,
+    NetworkNamespace,
     Signed,
     Stack,
     StackMode,
@@ -50,9 +52,10 @@ from pytrace.core.types.values import (
 
 __all__ = [
     "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "VOID", "AddressSpace",
-    "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "KSym", "LHist",
-    "Mac", "Max", "Min", "Pointer", "Record", "Signed", "Stack", "StackMode", "Stats", "String", "Struct", "Sum",
-    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "from_data", "parts", "to_data",
+    "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "InterfaceName",
+    "KSym", "LHist", "Mac", "Max", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",
+    "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username",
+    "Void", "from_data", "parts", "to_data",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- common instances
@@ -64,7 +67,8 @@ UINT8, UINT16, UINT32, UINT64 = Int(1, False), Int(2, False), Int(4, False), Int
 
 ALL: tuple[type[Type], ...] = (
     Void, Bool, Int, Enum, Pointer, String, Buffer, Array, Tuple, Record, Struct, Stack, KSym, USym, Inet, Mac,
-    Timestamp, Username, CgroupPath, Count, Sum, Avg, Stats, Min, Max, Hist, LHist, TSeries,
+    Timestamp, Username, InterfaceName, NetworkNamespace, CgroupPath, Count, Sum, Avg, Stats, Min, Max,
+    Hist, LHist, TSeries,
 )
 """Every concrete type; a renderer, decoder or LLVM table that lacks one of them is incomplete."""
 

@@ -122,6 +122,20 @@ class Username(_Fixed):
 
 
 @dataclass(frozen=True, slots=True)
+class InterfaceName(_Fixed):
+    """``u64`` index of a network interface that prints as its name."""
+
+    tag: ClassVar[str] = "ifname_t"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkNamespace(_Fixed):
+    """``u64`` inode of a network namespace that prints as its name."""
+
+    tag: ClassVar[str] = "netns_t"
+
+
+@dataclass(frozen=True, slots=True)
 class CgroupPath(_Fixed):
     """``u64`` cgroup id, ``u32`` index of the filter in the string table, ``u32`` zero; prints as the path."""
 

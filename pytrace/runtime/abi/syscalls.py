@@ -97,6 +97,17 @@ def die_with_parent(signal: int) -> None:
     libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal), 0, 0, 0)
 
 
+def enter_namespace(descriptor: int, kind: int) -> None:
+    """Move this thread to an open namespace of a kind (``CLONE_NEW…``; setns(2), which Python has from 3.12 on).
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    if libc().setns(ctypes.c_int(descriptor), ctypes.c_int(kind)):
+        error = ctypes.get_errno()
+        raise OSError(error, f"setns: {os.strerror(error)}")
+
+
 class Memory:
     """Bytes at a fixed address that a system call reads or fills.
 

@@ -48,10 +48,14 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not)."""
+    """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not).
+
+    *namespace*: the open network namespace that interfaces are in, where that is not the tracer's.
+    """
 
     quiet: bool = False
     warnings: bool = True
+    namespace: int | None = None
 
 
 class Context:
@@ -82,7 +86,7 @@ class Context:
         trailer = str(self.config.get("str_trunc_trailer", ".."))
         longest = int(self.config.get("max_strlen", 1024))
         self.decoders = Decoders(trailer.encode("utf-8", "surrogateescape"), longest)
-        self.texts = TextForms(Names(symbols, clock, manifest.strings))
+        self.texts = TextForms(Names(symbols, clock, manifest.strings, namespace=options.namespace))
         self.writers: dict[str, PcapWriter] = {}
         self._reader = reader
         self._views: dict[str, MapView] = {}

@@ -31,6 +31,8 @@ _RIP = 16 * 8
 """Offset of the program counter in ``struct user`` (x86-64)."""
 _BREAKPOINT = b"\xcc"
 _AT_ENTRY = 9
+_NOT_ENTERED = "namespace "
+"""What comes before the error number when the child could not enter its network namespace."""
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
 _MOST_PATIENCE = 60.0
@@ -166,6 +168,9 @@ class Child:
         os.close(self._report)
         self._report = -1
         if text:
+            if text.startswith(_NOT_ENTERED.encode()):
+                reason = os.strerror(int(text.removeprefix(_NOT_ENTERED.encode())))
+                raise TraceError(f"cannot run {self.command[0]} in the network namespace of --netns: {reason}")
             number = int(text)
             raise TraceError(f"cannot run {self.command[0]}: {os.strerror(number)}")
 
@@ -175,8 +180,10 @@ def _sleeps(pid: int) -> bool:
     return fingerprints.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
 
 
-def start(command: str, stack: ExitStack) -> Child:
+def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child:
     """Fork a child that will run *command* (words as in a shell, without expansions); the stack ends it.
+
+    *namespace* is an open network namespace, which the child enters before it becomes its program.
 
     Raises:
         TraceError: the command is empty, is not well quoted, or names no program.
@@ -189,7 +196,7 @@ def start(command: str, stack: ExitStack) -> Child:
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        _become(path, words, gate_read, report_write, [gate, report])
+        _become(path, words, gate_read, report_write, [gate, report], namespace)
     os.close(gate_read)
     os.close(report_write)
     child = Child(pid, gate, report, words)
@@ -223,7 +230,9 @@ def _program(name: str) -> str:
     raise TraceError(f"cannot run {name}: " + ("no such file" if missing else "it is not executable"))
 
 
-def _become(path: str, words: list[str], gate: int, report: int, others: list[int]) -> NoReturn:
+def _become(
+    path: str, words: list[str], gate: int, report: int, others: list[int], namespace: int | None
+) -> NoReturn:
     """The child's side: wait for the word, then become the program."""
     try:
         for descriptor in others:
@@ -239,12 +248,25 @@ def _become(path: str, words: list[str], gate: int, report: int, others: list[in
         word = os.read(gate, 1)
         if not word:
             os._exit(0)
+        if namespace is not None:
+            _enter(namespace, report)
         if word == b"t":
             syscalls.ptrace(_PTRACE_TRACEME, 0)
         os.execv(path, words)
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())
     finally:
+        os._exit(127)
+
+
+def _enter(namespace: int, report: int) -> None:
+    """Move the child to a network namespace; what the kernel says against it is told apart from a failed exec."""
+    from pytrace.runtime.host.network import CLONE_NEWNET  # in memory since the namespace was opened
+
+    try:
+        syscalls.enter_namespace(namespace, CLONE_NEWNET)
+    except OSError as error:
+        os.write(report, f"{_NOT_ENTERED}{error.errno}".encode())
         os._exit(127)
 
 

@@ -57,6 +57,7 @@ class LiveSession:
         traced: Child | None,
         signals: Signals,
         unwound: Unwound | None = None,
+        namespace: int | None = None,
     ) -> None:
         manifest, options = loaded.manifest, session.options
         self.session = session
@@ -72,7 +73,7 @@ class LiveSession:
         self._ahead = _reading_ahead(loaded, self._symbols)
         signals.instead = self._symbols.give_up_lines
         self._follow_mappings()
-        render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
+        render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=namespace)
         self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
         self.renderer.state.hurry = lambda: signals.ending
         self.renderer.state.requests = lambda: signals.requests

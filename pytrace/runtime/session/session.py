@@ -63,18 +63,29 @@ class Session:
         targets = sum(len(program.targets) for program in manifest.programs)
         privileges.raise_limits(privileges.descriptors_needed(targets, len(manifest.programs), len(manifest.maps)))
         signals = stack.enter_context(Signals())
+        namespace = self._open_namespace(stack)
         output = self._open_output(stack)
-        traced = child.start(options.command, stack) if options.command is not None else None
+        traced = child.start(options.command, stack, namespace) if options.command is not None else None
         unwound = self._unwound(traced)
         loaded = load(self._script, options=self._load_options(unwound), stack=stack)
         self._fill_session_data(loaded, traced)
-        live = LiveSession(self, stack, loaded, output, traced, signals, unwound)
+        live = LiveSession(self, stack, loaded, output, traced, signals, unwound, namespace)
         signals.begin()
         if self._options.mode in ("test", "bench"):
             from pytrace.runtime.session import test_runs
 
             return test_runs.run(live)
         return live.run()
+
+    def _open_namespace(self, stack: ExitStack) -> int | None:
+        """The network namespace of ``--netns``, None without that."""
+        if self._options.netns is None:
+            return None
+        from pytrace.runtime.host.network import open_namespace
+
+        namespace = open_namespace(self._options.netns)
+        stack.callback(os.close, namespace)
+        return namespace
 
     def _open_output(self, stack: ExitStack) -> Output:
         options = self._options

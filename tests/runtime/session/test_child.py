@@ -41,6 +41,14 @@ def test_stands_still_as_the_new_program() -> None:
         assert wait(process) == 0
 
 
+def test_a_namespace_that_cannot_be_entered_is_told_apart_from_a_program_that_cannot_be_run() -> None:
+    with ExitStack() as stack, open("/proc/self/ns/mnt", "rb") as other:
+        process = child.start("sleep 0", stack, other.fileno())
+        with pytest.raises(TraceError, match="cannot run sleep in the network namespace of --netns: Invalid argument"):
+            process.release()
+        assert wait(process) == 127
+
+
 @pytest.mark.parametrize("how", ["held", "stopped", "running", "stubborn"])
 def test_ends_with_the_tracer(how: str) -> None:
     command = "sh -c 'trap \"\" TERM; while :; do sleep 9; done'" if how == "stubborn" else "sleep 99"

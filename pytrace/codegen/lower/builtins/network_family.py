@@ -7,10 +7,11 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.lower import members
+from pytrace.codegen.lower.builtins.context_family import word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT64, AddressSpace, Inet, Mac, Pointer
+from pytrace.core.types import UINT64, AddressSpace, Inet, InterfaceName, Mac, Pointer
 from pytrace.frontend.ast import nodes
 
 AF_INET, AF_INET6 = 2, 10
@@ -44,6 +45,10 @@ def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
         # A number is where the six bytes are.
         source = Remote(source.value, Mac(), memory.resolve_space(e, AddressSpace.NONE))
     return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC))
+
+
+def _ifname(e: Emitter, node: nodes.Call) -> Operand:
+    return word(e, argument(e, node), InterfaceName())
 
 
 def _ntop(e: Emitter, node: nodes.Call) -> Operand:
@@ -87,5 +92,10 @@ def _socket_cookie(e: Emitter, node: nodes.Call) -> Operand:
     return Scalar(e.b.load(result), UINT64)
 
 
-EMIT: dict[str, Emission] = {"macaddr": _macaddr, "ntop": _ntop, "socket_cookie": _socket_cookie}
+EMIT: dict[str, Emission] = {
+    "ifname": _ifname,
+    "macaddr": _macaddr,
+    "ntop": _ntop,
+    "socket_cookie": _socket_cookie,
+}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.current_task import process_ids, task_field
+from pytrace.codegen.emit.current_task import network_namespace, process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
@@ -39,6 +39,11 @@ def _gid(e: Emitter, node: Node) -> Operand:
 def _username(e: Emitter, node: Node) -> Operand:
     uid = e.b.op("and", e.b.helper("get_current_uid_gid"), str(0xFFFFFFFF))
     return Made(e.type(node), lambda pointer, _align: e.b.store(uid, pointer))
+
+
+def _netns(e: Emitter, node: Node) -> Operand:
+    inode = network_namespace(e)
+    return Made(e.type(node), lambda pointer, _align: e.b.store(inode, pointer))
 
 
 def _comm(e: Emitter, node: Node) -> Operand:
@@ -161,6 +166,7 @@ EMIT: dict[str, Emission] = {
     "gid": _gid,
     "leader_comm": _related_comm("group_leader"),
     "leader_tid": _related_number("group_leader", "pid"),
+    "netns": _netns,
     "numaid": _plain("get_numa_node_id"),
     "pcomm": _related_comm("real_parent"),
     "pid": _pid,

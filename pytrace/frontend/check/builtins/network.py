@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from pytrace.core.types import UINT8, UINT64, Array, Inet, Mac, Pointer, String, Struct, Type
+from pytrace.core.types import UINT8, UINT64, Array, Inet, InterfaceName, Mac, Pointer, String, Struct, Type
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
@@ -24,6 +24,12 @@ def macaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if isinstance(kind, Array | String) and kind.size >= MAC_BYTES:
         return Mac()
     return checker.error(f"macaddr() takes an array of {MAC_BYTES} bytes, not {settle(kind)}", node.span)
+
+
+def ifname(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``ifname(index)``."""
+    integer_argument(checker, node, arguments[0], "the interface index of ifname()")
+    return InterfaceName()
 
 
 def ntop(checker: Checker, node: Node, arguments: Arguments) -> Type:

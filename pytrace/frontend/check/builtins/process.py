@@ -12,6 +12,7 @@ from pytrace.core.types import (
     UINT64,
     AddressSpace,
     CgroupPath,
+    NetworkNamespace,
     Pointer,
     String,
     Struct,
@@ -89,6 +90,13 @@ def curtask(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
 def username(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
     """``username``."""
     return Username()
+
+
+def netns(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``netns``."""
+    if any(checker.kernel.struct("struct", name) is None for name in ("task_struct", "nsproxy", "net")):
+        return checker.error("netns needs the kernel's type information (BTF)", node.span)
+    return NetworkNamespace()
 
 
 def process_id(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -12,7 +12,9 @@ from pytrace.core.types import (
     Buffer,
     Enum,
     Int,
+    InterfaceName,
     KSym,
+    NetworkNamespace,
     Pointer,
     String,
     Struct,
@@ -71,7 +73,7 @@ def _to_integer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -
         return target
     if isinstance(given, Array) and given.size == target.width:
         return target
-    if isinstance(given, KSym | USym | Username):
+    if isinstance(given, KSym | USym | Username | InterfaceName | NetworkNamespace):
         return target
     if isinstance(given, String) and checker.constant(node.operand) is None and given.capacity == target.width:
         # Character arrays of structs are strings; their bytes may be wanted as a number.

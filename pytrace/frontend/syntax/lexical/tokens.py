@@ -109,6 +109,8 @@ TYPE_NAMES = (
             "macaddr_t",
             "timestamp",
             "cgroup_path_t",
+            "ifname_t",
+            "netns_t",
             "ksym_t",
             "usym_t",
             "kstack_t",

@@ -12,7 +12,8 @@ buffer                      ``bytes``
 array, tuple, record        ``tuple`` of members
 struct, union               ``tuple`` of named members, anonymous ones flattened
 stack                       ``(process, frames, error)``: no frames and a negative errno when there is no stack
-ksym, username              ``int``
+ksym, username, interface,  ``int``
+network namespace
 usym                        ``(process, address)``
 inet                        ``(family, address bytes)``
 mac                         ``bytes``
@@ -156,6 +157,8 @@ _SCALARS: dict[type[types.Type], Callable[[types.Type], str]] = {
     types.Pointer: _pointer,
     types.KSym: _pointer,
     types.Username: _pointer,
+    types.InterfaceName: _pointer,
+    types.NetworkNamespace: _pointer,
     types.Count: _pointer,
 }
 
@@ -359,6 +362,8 @@ ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = {
     types.Mac: _mac,
     types.Timestamp: _fields("=QII"),
     types.Username: _scalar,
+    types.InterfaceName: _scalar,
+    types.NetworkNamespace: _scalar,
     types.CgroupPath: _fields("=QI"),
     types.Count: _scalar,
     types.Sum: _sum,

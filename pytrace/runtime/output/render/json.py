@@ -256,6 +256,8 @@ ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
     types.Mac: _textual,
     types.Timestamp: _textual,
     types.Username: _textual,
+    types.InterfaceName: _textual,
+    types.NetworkNamespace: _textual,
     types.CgroupPath: _textual,
     types.Count: _always(number),
     types.Sum: _always(number),

@@ -12,6 +12,7 @@ from pytrace.runtime.host.clocks import Clock
 
 if TYPE_CHECKING:
     from pytrace.runtime.host.cgroups import Cgroups
+    from pytrace.runtime.host.network import Interfaces, NetworkNamespaces
 
 
 class Frame(Protocol):
@@ -62,13 +63,26 @@ _KEPT_LINES = 1 << 16
 
 
 class Names:
-    """Resolves what values refer to. *strings* is the manifest's string table."""
+    """Resolves what values refer to. *strings* is the manifest's string table.
 
-    def __init__(self, symbols: Symbols, clock: Clock, strings: Sequence[str], cgroups: Cgroups | None = None) -> None:
+    *namespace* is an open network namespace, that of the interfaces; without one they are those of this process.
+    """
+
+    def __init__(
+        self,
+        symbols: Symbols,
+        clock: Clock,
+        strings: Sequence[str],
+        cgroups: Cgroups | None = None,
+        namespace: int | None = None,
+    ) -> None:
         self._symbols = symbols
         self._clock = clock
         self._strings = strings
         self._cgroups = cgroups
+        self._namespace = namespace
+        self._interfaces: Interfaces | None = None
+        self._namespaces: NetworkNamespaces | None = None
         self._users: dict[int, bytes] = {}
         self._kernel_lines: dict[tuple[int, bool, bool, bytes], bytes] = {}
 
@@ -93,6 +107,24 @@ class Names:
                 found = b"%d" % identity
             self._users[identity] = found
         return found
+
+    def interface(self, index: int) -> bytes:
+        """The name of a network interface; its index where there is none."""
+        if self._interfaces is None:
+            from pytrace.runtime.host.network import Interfaces  # few scripts need it
+
+            self._interfaces = Interfaces(self._namespace)
+        name = self._interfaces.name(index)
+        return b"%d" % (index - (index >> 63 << 64)) if name is None else os.fsencode(name)
+
+    def network_namespace(self, inode: int) -> bytes:
+        """The name of a network namespace; its inode number where it has none."""
+        if self._namespaces is None:
+            from pytrace.runtime.host.network import NetworkNamespaces  # few scripts need it
+
+            self._namespaces = NetworkNamespaces()
+        name = self._namespaces.name(inode)
+        return b"%d" % inode if name is None else os.fsencode(name)
 
     def timestamp(self, value: tuple[int, int, int]) -> bytes:
         """A time by the format that belongs to it."""

@@ -215,6 +215,8 @@ ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Form]] = {
     types.Mac: _always(mac),
     types.Timestamp: lambda forms, _kind: forms.names.timestamp,
     types.Username: lambda forms, _kind: forms.names.user,
+    types.InterfaceName: lambda forms, _kind: forms.names.interface,
+    types.NetworkNamespace: lambda forms, _kind: forms.names.network_namespace,
     types.CgroupPath: lambda forms, _kind: forms.names.cgroup,
     types.Count: _always(_int),
     types.Sum: _always(_int),

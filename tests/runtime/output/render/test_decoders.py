@@ -43,6 +43,8 @@ LEAVES = st.one_of(
     st.tuples(st.just(types.Inet()), st.tuples(st.just(2), st.binary(min_size=4, max_size=4))),
     st.tuples(st.just(types.Inet()), st.tuples(st.just(10), st.binary(min_size=16, max_size=16))),
     st.tuples(st.just(types.Username()), st.integers(0, 2**64 - 1)),
+    st.tuples(st.just(types.InterfaceName()), st.integers(0, 2**64 - 1)),
+    st.tuples(st.just(types.NetworkNamespace()), st.integers(0, 2**64 - 1)),
     st.tuples(
         st.just(types.Stack(False, 5)),
         st.lists(st.integers(0, 2**64 - 1), max_size=5).map(lambda frames: (0, tuple(frames), 0)),

@@ -1,0 +1,125 @@
+"""Network namespaces, virtual links between them, and links that lose packets, for tests. All made by pyroute2.
+
+What is sent stays inside the namespaces: they have no link but those that are made here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from pyroute2 import NetNS, netns
+
+from pytrace.runtime.abi import bpf
+
+_SCHED_CLS = 3
+"""``BPF_PROG_TYPE_SCHED_CLS``."""
+_EGRESS = 0xFFFFFFF3
+"""``TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)``."""
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a link: a namespace with one interface."""
+
+    namespace: str
+    interface: str
+    index: int
+    address: str
+
+    @property
+    def inode(self) -> int:
+        """The inode number of the namespace."""
+        return os.stat(f"/run/netns/{self.namespace}").st_ino
+
+    def udp(self, port: int = 0) -> socket.socket:
+        """A UDP socket in the namespace, bound to the interface's address."""
+        made: socket.socket = netns.create_socket(self.namespace, socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind((self.address, port))
+        made.setblocking(False)
+        return made
+
+
+@contextmanager
+def namespace() -> Iterator[str]:
+    """A network namespace with a name of its own, whose loopback interface is up."""
+    name = f"pytrace-{os.getpid()}-{next(_numbers)}"
+    netns.create(name)
+    try:
+        with NetNS(name, flags=0) as inside:
+            inside.link("set", index=1, state="up")
+        yield name
+    finally:
+        netns.remove(name)
+
+
+@contextmanager
+def link() -> Iterator[tuple[End, End]]:
+    """Two namespaces with a pair of virtual Ethernet interfaces between them, which know each other's address."""
+    with ExitStack() as stack:
+        here, there = stack.enter_context(namespace()), stack.enter_context(namespace())
+        left, right = f"pt{next(_numbers)}left", f"pt{next(_numbers)}right"
+        with NetNS(here, flags=0) as inside:
+            inside.link("add", ifname=left, kind="veth", peer={"ifname": right, "net_ns_fd": there})
+        ends = _start(here, left, "192.0.2.1"), _start(there, right, "192.0.2.2")
+        _introduce(*ends)
+        _introduce(*reversed(ends))
+        yield ends
+
+
+def _start(name: str, interface: str, address: str) -> End:
+    with NetNS(name, flags=0) as inside:
+        (index,) = inside.link_lookup(ifname=interface)
+        inside.addr("add", index=index, address=address, prefixlen=24)
+        inside.link("set", index=index, state="up")
+    return End(name, interface, index, address)
+
+
+def _introduce(end: End, other: End) -> None:
+    """Save *end* asking for the hardware address of the other: a packet then leaves in the context of its sender."""
+    with NetNS(other.namespace, flags=0) as inside:
+        hardware = inside.get_links(other.index)[0].get_attr("IFLA_ADDRESS")
+    with NetNS(end.namespace, flags=0) as inside:
+        inside.neigh("add", dst=other.address, lladdr=hardware, ifindex=end.index, state="permanent")
+
+
+def lose(end: End, share: float) -> None:
+    """Have a *share* (0 to 1) of the packets that leave an end dropped, at random.
+
+    By a classifier, which every kernel that can trace has; ``netem`` is a module that many lack.
+    """
+    limit = min(round(share * (1 << 32)), (1 << 32) - 1)
+    code = b"".join(
+        (
+            struct.pack("=BBhi", 0x85, 0, 0, 7),  # r0 = get_prandom_u32()
+            struct.pack("=BBhI", 0xA6, 0, 2, limit),  # if w0 < limit: two on
+            struct.pack("=BBhi", 0xB7, 0, 0, 0),  # r0 = TC_ACT_OK
+            struct.pack("=BBhi", 0x95, 0, 0, 0),
+            struct.pack("=BBhi", 0xB7, 0, 0, 2),  # r0 = TC_ACT_SHOT
+            struct.pack("=BBhi", 0x95, 0, 0, 0),
+        )
+    )
+    program = bpf.prog_load(_SCHED_CLS, code)
+    try:
+        with NetNS(end.namespace, flags=0) as inside:
+            inside.tc("add", "clsact", end.index)
+            inside.tc(
+                "add-filter", "bpf", end.index, parent=_EGRESS, fd=program, name="lose", direct_action=True, prio=1
+            )
+    finally:
+        os.close(program)
+
+
+def lost(end: End) -> int:
+    """How many packets :func:`lose` has dropped."""
+    with NetNS(end.namespace, flags=0) as inside:
+        for row in inside.get_qdiscs(end.index):
+            if row.get_attr("TCA_KIND") == "clsact":
+                return int(row.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"])
+    raise LookupError(f"{end.interface} loses nothing")
