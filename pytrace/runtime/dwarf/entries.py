@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from elftools.common.exceptions import DWARFError
 
-from pytrace.runtime.dwarf.forms import MODERN, Step
+from pytrace.runtime.dwarf.elftools_overrides import MODERN
+from pytrace.runtime.dwarf.forms import Step
 from pytrace.runtime.dwarf.lists import ranges
 from pytrace.runtime.dwarf.units import Unit
 from pytrace.runtime.dwarf.value_types import described

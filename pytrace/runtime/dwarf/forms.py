@@ -1,4 +1,4 @@
-"""How values of attributes are stored: what pyelftools 0.33 lacks, and going past entries without reading them.
+"""How values of attributes are stored: going past entries without reading them.
 
 pyelftools reads all that lies between two entries, unless the compiler wrote where the next one is (clang does not):
 tens of microseconds for each of the hundred thousands of entries that a C++ unit may have. The sizes of most are known
@@ -11,76 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from io import BytesIO
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from elftools.common.exceptions import DWARFError
-from elftools.common.utils import struct_parse
 from elftools.construct import ConstructError
-from elftools.dwarf.abbrevtable import AbbrevDecl, AbbrevTable
+from elftools.dwarf.abbrevtable import AbbrevTable
 from elftools.dwarf.enums import DW_FORM_raw2name
 from elftools.dwarf.structs import DWARFStructs
 
-MODERN = {"DW_FORM_GNU_addr_index": "DW_FORM_addrx", "DW_FORM_GNU_str_index": "DW_FORM_strx"}
-"""Forms of GNU split units, and those of DWARF 5 that mean the same."""
+from pytrace.runtime.dwarf.elftools_overrides import MODERN
 
 Step = int | Callable[[int], int]
 """How to get past a value: a number of bytes, or what finds the end of a value that begins at a place."""
 
 
-class Structs(DWARFStructs):
-    """Readers of values; pyelftools 0.33 lacks the forms of GNU split units and reads 8 bytes for ``DW_FORM_strx4``."""
-
-    _structs_cache: ClassVar[dict[tuple[bool, int, int, int], Any]] = {}
-
-    def _create_dw_form(self) -> None:
-        super()._create_dw_form()
-        forms: dict[str, Any] = self.Dwarf_dw_form
-        for name in MODERN:
-            forms[name] = self.the_Dwarf_uleb128
-        forms["DW_FORM_strx4"] = self.the_Dwarf_uint32
-
-
-_DECLARATION = re.compile(
-    rb"([\x80-\xff]*[\0-\x7f])"
-    rb"([\x80-\xff]*[\0-\x7f].(?:(?!\0\0)[\x80-\xff]*[\0-\x7f]"
-    rb"(?:\x21[\x80-\xff]*|[\x80-\xff]*(?!\x21))[\0-\x7f])*\0\0)",
-    re.DOTALL,
-)
-"""The code of an abbreviation, and its declaration: tag, flag, pairs of attribute and form (and constant)."""
-
 _END_OF_TEXT = re.compile(b"\0")
-
-
-class Abbreviations(AbbrevTable):
-    """A table of abbreviations that is read as far as codes are asked for.
-
-    Units that were compiled alike declare the same again and again, and pyelftools takes 0.1 ms to read one of them:
-    what has the same bytes is read once.
-    """
-
-    def __init__(self, structs: DWARFStructs, data: memoryview, offset: int, known: dict[bytes, Any]) -> None:
-        self._data = data
-        self._known = known
-        super().__init__(structs, BytesIO(), offset)
-
-    def _parse_abbrev_table(self) -> dict[int, AbbrevDecl]:
-        self._at = self.offset
-        return {}
-
-    def get_abbrev(self, code: int) -> AbbrevDecl:
-        while code not in self._abbrev_map:
-            found = _DECLARATION.match(self._data, self._at)
-            if found is None or found[1] == b"\0":
-                raise DWARFError(f"abbreviation {code} is missing")
-            self._at = found.end()
-            declaration = self._known.get(found[2])
-            if declaration is None:
-                declaration = struct_parse(self.structs.Dwarf_abbrev_declaration, BytesIO(found[2]))
-                self._known[found[2]] = declaration
-            number: int = struct_parse(self.structs.the_Dwarf_uleb128, BytesIO(found[1]))
-            self._abbrev_map[number] = AbbrevDecl(number, declaration)
-        return self._abbrev_map[code]
 
 
 class Shape(NamedTuple):

@@ -1,7 +1,8 @@
 """Units of DWARF and the entries in them: pyelftools' own, with what split units, packages and laziness need of them.
 
-What is overridden is for pyelftools 0.33, which knows nothing of the files and packages of split units, of addresses
-and strings by number without attributes that say where the tables begin, and of type units in ``.debug_info``.
+pyelftools 0.33 knows nothing of the files and packages of split units, of addresses and strings by number without
+attributes that say where the tables begin, and of type units in ``.debug_info``. What is private of it is overridden in
+`elftools_overrides`.
 
 Source: the DWARF 5 standard, 7.3.2 (split units), 7.26 and 7.27 (tables); https://gcc.gnu.org/wiki/DebugFission.
 """
@@ -16,16 +17,22 @@ from typing import Any, cast
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
 from elftools.dwarf.abbrevtable import AbbrevTable
-from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE, AttributeValue
 from elftools.dwarf.dwarf_expr import DWARFExprOp, DWARFExprParser
-from elftools.dwarf.dwarfinfo import DwarfConfig, DWARFInfo
-from elftools.dwarf.lineprogram import LineProgram
+from elftools.dwarf.dwarfinfo import DwarfConfig
 from elftools.dwarf.locationlists import LocationListsPair
 from elftools.dwarf.ranges import RangeListsPair
-from elftools.dwarf.structs import DWARFStructs
 
-from pytrace.runtime.dwarf.forms import MODERN, Abbreviations, Extents, Shape, Structs
+from pytrace.runtime.dwarf.elftools_overrides import (
+    MODERN,
+    WIDE,
+    Abbreviations,
+    DeferredEntry,
+    Structs,
+    TableOfUnits,
+    UnitOfEntries,
+)
+from pytrace.runtime.dwarf.forms import Extents, Shape
 from pytrace.runtime.dwarf.sections import DebugSection, Sections
 
 _ADDRESSES = frozenset(("DW_FORM_addr", "DW_FORM_addrx", *(f"DW_FORM_addrx{size}" for size in range(1, 5))))
@@ -39,10 +46,6 @@ _UNUSED = (
     "debug_frame_sec", "eh_frame_sec", "debug_pubtypes_sec", "debug_pubnames_sec", "debug_sup_sec",
     "gnu_debugaltlink_sec",
 )  # fmt: skip
-
-
-_WIDE = b"\xff" * 4
-"""What the 64-bit format begins with."""
 
 
 COMPLAINTS = (
@@ -61,14 +64,11 @@ def explained(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class Die(DIE):
-    """A debugging information entry. Values are translated when they are asked for: of most entries few are."""
+class Die(DeferredEntry):
+    """A debugging information entry."""
 
     cu: Unit
     dwarfinfo: UnitTable
-
-    def _translate_attr_value(self, form: str, raw_value: Any) -> Any:  # noqa: ARG002 - pyelftools' signature
-        return raw_value
 
     def value(self, name: str) -> Any:
         """What an attribute means: a string for a place in a table of strings; None where it is missing."""
@@ -78,7 +78,7 @@ class Die(DIE):
         form = MODERN.get(attribute.form, attribute.form)
         if form in _SUPPLEMENT_STRINGS:
             return self.dwarfinfo.supplement.get_string_from_table(attribute.raw_value)
-        return super()._translate_attr_value(form, attribute.raw_value)
+        return self.translated(form, attribute.raw_value)
 
     def number(self, name: str, default: int = 0) -> int:
         """A constant; *default* where the attribute is missing or not a constant (but an expression or a reference)."""
@@ -129,7 +129,7 @@ class Die(DIE):
             return []
 
 
-class Unit(CompileUnit):
+class Unit(UnitOfEntries):
     """A unit of ``.debug_info`` or (before DWARF 5) ``.debug_types``.
 
     A unit of a split file has its *skeleton*: the unit in the binary that knows addresses.
@@ -183,17 +183,14 @@ class Unit(CompileUnit):
             "DW_AT_rnglists_base": lists,
         }
 
-    def _get_cached_DIE(self, offset: int) -> Die:  # noqa: N802 - pyelftools' name
+    def entry(self, offset: int) -> Die:
+        """The entry at an offset of the section."""
         if offset == self.cu_die_offset:
             return self.top
         known = self._dies.get(offset)
         if known is None:
             known = self._dies[offset] = Die(self, self.section.stream, offset)
         return known
-
-    def entry(self, offset: int) -> Die:
-        """The entry at an offset of the section."""
-        return self._get_cached_DIE(offset)
 
     @cached_property
     def extents(self) -> Extents:
@@ -208,7 +205,7 @@ class Unit(CompileUnit):
             if shape is None:
                 return
             if wanted(shape):
-                yield self._get_cached_DIE(at)
+                yield self.entry(at)
             at = self.extents.behind(at)
 
     # ---- what values refer to
@@ -229,7 +226,7 @@ class Unit(CompileUnit):
         return (self.skeleton or self).top.address("DW_AT_low_pc") or 0
 
 
-class UnitTable(DWARFInfo):
+class UnitTable(TableOfUnits):
     """The units of one file, or those of a package that belong together.
 
     *supplement* finds the table of the supplementary file, *types* a type unit that is not in this table by its
@@ -250,16 +247,14 @@ class UnitTable(DWARFInfo):
         self.split = split
         self._sections = sections
         self._declarations: dict[bytes, Any] = {}
+        self._abbreviations: dict[int, Abbreviations] = {}
         self._find_supplement = supplement
         self._find_type = types
 
     # ---- units
 
-    def _parse_CU_at_offset(self, offset: int) -> Unit:  # noqa: N802 - pyelftools' name
-        return Unit(self, self._sections.section("info"), super()._parse_CU_at_offset(offset))
-
-    def _parse_TU_at_offset(self, offset: int) -> Any:  # noqa: N802 - pyelftools' name
-        return Unit(self, self._sections.section("types"), super()._parse_TU_at_offset(offset))
+    def made_unit(self, section: str, found: Any) -> Unit:
+        return Unit(self, self._sections.section(section), found)
 
     def __iter__(self) -> Iterator[Unit]:
         """All units of ``.debug_info``, in order."""
@@ -298,31 +293,18 @@ class UnitTable(DWARFInfo):
 
     def get_abbrev_table(self, offset: int) -> AbbrevTable:
         """The table of abbreviations at an offset."""
-        known = self._abbrevtable_cache.get(offset)
+        known = self._abbreviations.get(offset)
         if known is None:
             section = self._sections.section("abbrev")
             if offset >= section.size:
                 raise DWARFError(f"there are no abbreviations at {offset:#x}")
             known = Abbreviations(self.structs, section.data, offset, self._declarations)
-            self._abbrevtable_cache[offset] = known
+            self._abbreviations[offset] = known
         return known
 
     def section(self, name: str) -> DebugSection:
         """``.debug_NAME``, as far as it belongs to these units."""
         return self._sections.section(name)
-
-    def line_program(self, unit: Unit) -> LineProgram | None:
-        """What makes the line table of a unit; pyelftools would keep it for good, with all that it decoded."""
-        found = self.line_program_for_CU(unit)
-        self._linetable_cache.clear()
-        return found
-
-    def _parse_line_program_at_offset(self, offset: int, structs: DWARFStructs) -> LineProgram:
-        # pyelftools 0.33 takes the unit's format for that of its line table, but assemblers choose one of their own.
-        start = self._sections.section("line").data[offset : offset + 4]
-        wide = start == _WIDE
-        structs = Structs(True, 64 if wide else 32, structs.address_size, structs.dwarf_version)
-        return super()._parse_line_program_at_offset(offset, structs)
 
     def get_addr(self, cu: Any, addr_index: int) -> int:
         """An address by its number in ``.debug_addr``, which only the binary has."""
@@ -337,7 +319,7 @@ class UnitTable(DWARFInfo):
         found: list[tuple[int, int, int]] = []
         while at + 12 <= len(data):
             # pyelftools 0.33 takes all sets for such of the 32-bit format, and pads from the start of the first one.
-            wide = data[at : at + 4] == _WIDE
+            wide = data[at : at + 4] == WIDE
             layout, before = ("<4xQ2xQBB", 12) if wide else ("<I2xIBB", 4)
             size, unit, address_size, segment_size = struct.unpack_from(layout, data, at)
             pair = {8: "<QQ", 4: "<II"}.get(address_size)
