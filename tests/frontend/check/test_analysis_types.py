@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.compile_options import CompileOptions
-from pytrace.core.types import BOOL, INT64, UINT64, Hist, LHist, Stack, StackMode, Stats, String, TSeries
+from pytrace.core.types import (
+    BOOL,
+    INT64,
+    UINT64,
+    Hist,
+    LHist,
+    NetworkNamespace,
+    Stack,
+    StackMode,
+    Stats,
+    String,
+    TSeries,
+)
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
 from tests.support.front import analyse
@@ -210,6 +222,15 @@ def test_no_btf() -> None:
 
     program = analyse("begin { print(curtask); }", kernel=Facts(has_btf=False)).checked()
     assert program.event_list[0].args == (UINT64,)
+
+
+def test_the_network_namespace_needs_btf() -> None:
+    from tests.support.recorded import Facts
+
+    script = "begin { print(netns); }"
+    assert analyse(script).checked().event_list[0].args == (NetworkNamespace(),)
+    refused = analyse(script, kernel=Facts(has_btf=False)).errors
+    assert refused == [("1:15-20", "netns needs the kernel's type information (BTF)")]
 
 
 def test_bool_values() -> None:
