@@ -16,8 +16,9 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
 )
-from pytrace.core.types import Enum, Pointer, Struct, Type, parts
+from pytrace.core.types import Enum, Pointer, Struct, parts
 from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.compile_time_facts import LayoutReliance, TypeDescription, UserSymbol
 from pytrace.frontend.ast.typed_program import (
     CheckedProgram,
     ContextField,
@@ -103,13 +104,13 @@ def _unary(checked: CheckedProgram, node: nodes.Unary, ahead: Ahead) -> None:
 
 def _type_question(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
     """Sizes and offsets of something made of the kernel's structs; and typeinfo, which has numbers of one kernel."""
-    facts = checked.static.get(node, {})
-    kind = facts.get("relies")
-    if isinstance(kind, Type):
-        ahead.rely_on_size(kind)
-    for struct, member in facts.get("members", ()):
-        ahead.rely_on_member(struct, member)
-    if isinstance(node, nodes.TypeInfo) and facts.get("values", (0,))[0]:
+    reliance = checked.find_fact(node, LayoutReliance)
+    if reliance is not None:
+        ahead.rely_on_size(reliance.type)
+        for struct, member in reliance.members:
+            ahead.rely_on_member(struct, member)
+    description = checked.find_fact(node, TypeDescription)
+    if description is not None and description.btf_id:
         ahead.rely("build", "typeinfo(), whose numbers are those of one kernel build")
 
 
@@ -164,8 +165,9 @@ def _call(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
 
 
 def _user_address(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    if node in checked.static:
-        ahead.exact(str(checked.static[node]["path"]), "uaddr() gives addresses in it")
+    symbol = checked.find_fact(node, UserSymbol)
+    if symbol is not None:
+        ahead.exact(symbol.path, "uaddr() gives addresses in it")
 
 
 def _kernel_function(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:

@@ -18,6 +18,7 @@ from pytrace.codegen.lower import members as access
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes as ast
+from pytrace.frontend.ast.compile_time_facts import TypeDescription
 
 
 def evaluate(e: Emitter, node: ast.Expr) -> Operand:
@@ -344,7 +345,7 @@ def _comptime(e: Emitter, node: ast.Comptime) -> Operand:
 
 
 def _type_info(e: Emitter, node: ast.TypeInfo) -> Operand:
-    return e.value(e.checked.static[node]["record"])
+    return e.value(e.checked.fact(node, TypeDescription).record)
 
 
 def _binary(e: Emitter, node: ast.Binary) -> Operand:

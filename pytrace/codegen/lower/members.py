@@ -13,6 +13,7 @@ from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.typed_program import FieldPath, Slot
 
 
@@ -247,7 +248,8 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, 
     e.b.jump(done)
     e.b.start(bad)
     memory.zero(e, target, element.size, 8 if element.size % 8 == 0 else 1)
-    if e.checked.static.get(node, {}).get("check"):
+    check = e.checked.find_fact(node, BoundsCheck)
+    if check is not None and check.needed:
         events.report(e, node, "array_bounds")
     e.b.jump(done)
     e.b.start(done)

@@ -12,6 +12,7 @@ from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Pointer, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Signedness
 
 _PLAIN = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -28,7 +29,7 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
         return Scalar(e.b.number(equal), BOOL)
     left = e.number(node.left)
     right = e.number(node.right)
-    signed = bool(e.checked.static.get(node, {}).get("signed", False))
+    signed = e.checked.fact(node, Signedness).signed
     if node.operator in _ORDER:
         predicate = ("s" if signed else "u") + _ORDER[node.operator]
         return Scalar(e.b.number(e.b.icmp(predicate, left, right)), BOOL)

@@ -15,6 +15,7 @@ from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Signedness
 from pytrace.frontend.ast.typed_program import MapInfo
 
 
@@ -93,7 +94,7 @@ def _assign(e: Emitter, node: nodes.Assign) -> None:
         if step in maps.ATOMIC:
             maps.change(e, target, step, change, kind)
             return
-    signed = bool(e.checked.static.get(node, {}).get("signed", False))
+    signed = e.checked.fact(node, Signedness).signed
 
     def new(old: Value) -> Scalar:
         return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), kind), kind)

@@ -33,11 +33,11 @@ expressions is a tuple of them.
 **Aggregates.** ``types`` of a map reference that is read is what reading gives: count, sum, avg, min, max give
 ``INT64`` or ``UINT64`` (merge over all CPUs), stats gives ``Stats`` (merged, one copy; only printed).
 ``MapInfo.value`` holds the aggregate itself. An update is ``Assign(map, "=", Call)`` with the aggregate's row in
-``calls`` and its parameters in the map's value type and in ``static``.
+``calls`` and its parameters in the map's value type.
 
 **Integers.** Arithmetic and comparison first extend both operands to 64 bits, each by its own signedness (bool, enum
 and pointer as unsigned); the result is 64 bits wide (``types[node]``: ``INT64`` or ``UINT64``; ``BOOL`` for
-comparisons and logic). ``static[node]["signed"]`` says for ``/ % >> < > <= >=`` (and their assignment forms) whether
+comparisons and logic). Its ``Signedness`` says for ``/ % >> < > <= >=`` (and their assignment forms) whether
 the operation is signed. Signed ``/`` and ``%`` truncate as in C; division by zero reports and gives 1. Shifts use the
 count modulo 64. Compound assignment and ``++ --`` do the same in 64 bits and store into the slot; ``types[Unary ++]``
 is the slot's type. Pointer ± integer scales by ``target.size`` (void and incomplete types: 1), also in ``+=``,
@@ -54,36 +54,23 @@ no such key).
 
 **Field and index.** ``fields[node]``. A member of type ``char[N]`` has ``types[node] == String(N)`` while
 ``FieldPath.type`` stays the array; a bitfield has its integer type. An ``Index`` has a base that is an array,
-pointer, string (gives ``UINT8``) or tuple (constant index); for an array, ``static[node]["check"]`` is True when the
+pointer, string (gives ``UINT8``) or tuple (constant index); for an array, ``BoundsCheck`` says whether the
 index must be checked at run time (report ``array_bounds``; the value is then zero).
 
 **Casts.** Between scalars; integer → array (bytes of the integer, least significant first on little endian) and array
 → integer of the same size; string → array (cut or NUL-padded); anything → its own type; aggregate map → integer (the
 read above).
 
-**typeinfo.** ``types[TypeInfo]`` is a ``Record`` of an integer and two strings; ``static[node]["record"]`` is a
-``RecordLiteral`` of constants to generate in its place, ``static[node]["values"]`` these constants. A ``FieldAccess``
+**typeinfo.** ``types[TypeInfo]`` is a ``Record`` of an integer and two strings; ``TypeDescription.record``
+is a ``RecordLiteral`` of constants to generate in its place. A ``FieldAccess``
 of it is a constant.
 
-**static, by builtin** (``static[node]`` of the ``Call`` or ``Identifier``)
+**Builtins.** What was decided about a ``Call`` or ``Identifier`` is in ``facts``, one class for each
+kind; capacities, buckets and modes of stacks are in the types.
 
-- ``argN``: ``index``. ``nsecs``: ``clock`` (boot, monotonic, tai, sw_tai). ``pid``/``tid``: ``namespace``
-  (``tracer``, ``init``).
-- ``kstack``, ``ustack``, ``dw_ustack``: everything is in the type ``Stack``.
-- ``hist``: ``bits``; ``lhist``: ``low high step``; ``tseries``: ``interval count reduce`` (also in the map's value
-  type).
-- ``delete``, ``find``, ``has_key``, ``len``: ``map`` (name; absent for ``len`` of a stack) and ``keys`` (the key
-  expressions as of a ``MapIndex``; empty for an unkeyed map). ``find`` writes the variable of its third argument.
-- ``str``: capacity in the type; a length argument is evaluated (``args[1]``). ``buf``: capacity in the type;
-  ``length`` when it is constant.
-- ``strncmp``, ``memcmp``: ``length``. ``path``: capacity in the type. ``reg``: ``register``.
-- ``strftime``: ``format`` (index in ``strings``), ``clock`` (0 boot, 1 tai, 2 sw_tai). ``cgroup_path``: ``filter``
-  (index in ``strings``).
-- ``signal``, ``signal_thread``: ``signal`` when constant. ``uaddr``: ``symbol``, ``path``, ``address`` (virtual, in
-  the file). ``percpu_kaddr``: ``symbol``, ``address``.
-- ``ntop``: ``family`` (2, 10 or None: by the first argument); ``address`` is the expression. ``debugf``: ``format``.
-- ``strerror``, ``signal_name``, ``syscall_name``: nothing; type ``String(64)``.
-- ``print`` and the other asynchronous ones: ``events[node]`` and ``event_arguments[node]``; nothing in ``static``.
+- ``str``: a length argument is evaluated (``args[1]``). ``strerror``, ``signal_name``, ``syscall_name``:
+  type ``String(64)``.
+- ``print`` and the other asynchronous ones: ``events[node]`` and ``event_arguments[node]``.
   ``join``: argument 0 is the ``char **``; ``skboutput``: the expressions skb, length, offset (the event's own
   arguments are made by the generator); a ``print`` of ``args`` has the ``Identifier`` as argument, of type
   ``ProbeContext.args_type``.
@@ -93,12 +80,11 @@ of it is a constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.builtin_row import Builtin
-from pytrace.core.diagnostics import cut_line
+from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import EventSpec, Location
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
@@ -106,8 +92,10 @@ from pytrace.core.probes.targets import IteratorTarget
 from pytrace.core.source import Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Fact
 
 Constant = int | bool | bytes
+F = TypeVar("F", bound=Fact)
 
 
 # ---------------------------------------------------------------------------------------------- probe contexts
@@ -328,7 +316,7 @@ class CheckedProgram:
     - *runtime_events*: specs for run-time errors, made on demand by :meth:`report`.
     - *dead*: statements and trailing values that are never reached, and compile-time calls that have done their work.
     - *discarded*: calls of ``delete()`` whose result nothing uses: a missing key is reported when it happens.
-    - *static*: other compile-time facts of a call by node (literal parameters of hist, modes of stacks …), by row.
+    - *facts*: what else was decided about a node: see :mod:`pytrace.frontend.ast.compile_time_facts`.
     """
 
     units: list[ProbeUnit] = field(default_factory=list)
@@ -345,7 +333,7 @@ class CheckedProgram:
     runtime_events: dict[tuple[nodes.Node, str, tuple[tuple[str, Any], ...]], EventSpec] = field(default_factory=dict)
     dead: set[nodes.Node] = field(default_factory=set)
     discarded: set[nodes.Node] = field(default_factory=set)
-    static: dict[nodes.Node, Mapping[str, Any]] = field(default_factory=dict)
+    facts: dict[nodes.Node, Fact] = field(default_factory=dict)
     event_list: list[EventSpec] = field(default_factory=list)
     """All specs; a spec's id is its index."""
     strings: list[str] = field(default_factory=list)
@@ -354,6 +342,22 @@ class CheckedProgram:
     config: dict[str, Any] = field(default_factory=dict)
     sources: list[Any] = field(default_factory=list)
     """Every :class:`~pytrace.core.source.Source`, the script first."""
+
+    def fact(self, node: nodes.Node, kind: type[F]) -> F:
+        """The fact of a class that the checker has noted for a node.
+
+        Raises:
+            InternalError: it has noted none, or another one.
+        """
+        found = self.facts.get(node)
+        if not isinstance(found, kind):
+            raise InternalError(f"expected {kind.__name__} for {type(node).__name__}, found {found!r}")
+        return found
+
+    def find_fact(self, node: nodes.Node, kind: type[F]) -> F | None:
+        """The fact of a class about a node, None where it has none or another one."""
+        found = self.facts.get(node)
+        return found if isinstance(found, kind) else None
 
     def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: dict[str, Any]) -> EventSpec:
         """Make a new event of *kind* for the place of *node* and give it an id."""

@@ -19,6 +19,7 @@ from pytrace.core.types import (
     TSeries,
 )
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Signedness
 from pytrace.frontend.ast.visitor import walk
 from tests.support.front import analyse
 
@@ -145,11 +146,12 @@ def test_event_inside_macros_is_placed_in_the_script() -> None:
     assert (second.kind, second.location.line, second.expansion) == ("errorf", 3, ())
 
 
-def test_static_of_comparison_and_division() -> None:
+def test_signedness_of_comparison_and_division() -> None:
     program = analyse(
         "begin { $a = pid / 2; $b = (int32)pid >> 1; $c = nsecs < 5; $d = -5 < $a; print(($a,$b,$c,$d)); }"
     ).checked()
-    signed = [program.static[node]["signed"] for node in walk(program.units[0].body) if isinstance(node, nodes.Binary)]
+    body = program.units[0].body
+    signed = [program.fact(node, Signedness).signed for node in walk(body) if isinstance(node, nodes.Binary)]
     assert signed == [False, True, False, True]
 
 

@@ -11,12 +11,13 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 
 Node = nodes.Call | nodes.Identifier
 
 
 def _arg_n(e: Emitter, node: Node) -> Operand:
-    index = int(e.checked.static[node]["index"])
+    index = e.checked.fact(node, ArgumentIndex).index
     return Scalar(contexts.positional(e, index), UINT64)
 
 

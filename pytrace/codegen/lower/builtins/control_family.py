@@ -11,6 +11,7 @@ from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, VOID, AddressSpace, Pointer, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import SignalNumber
 
 WRITE_MOST = 4096
 """Most bytes that one write_user moves."""
@@ -23,7 +24,7 @@ def _override(e: Emitter, node: nodes.Call) -> Operand:
 
 def _signal(helper: str) -> Emission:
     def emit(e: Emitter, node: nodes.Call) -> Operand:
-        known = e.checked.static.get(node, {}).get("signal")
+        known = e.checked.fact(node, SignalNumber).number
         number = str(known) if known is not None else argument(e, node)
         got = e.b.helper(helper, number)
         events.check_helper(e, node, f"bpf_{helper}", got)

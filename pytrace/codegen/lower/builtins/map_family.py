@@ -11,12 +11,13 @@ from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import MapAccess
 from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def _map(e: Emitter, node: nodes.Call) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:
-    facts = e.checked.static[node]
-    return e.checked.maps[str(facts["map"])], tuple(facts.get("keys", ()))
+    access = e.checked.fact(node, MapAccess)
+    return e.checked.maps[access.map], access.keys
 
 
 def _delete(e: Emitter, node: nodes.Call) -> Operand:
@@ -53,7 +54,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _len(e: Emitter, node: nodes.Call) -> Operand:
-    if "map" in e.checked.static.get(node, {}):
+    if e.checked.find_fact(node, MapAccess) is not None:
         return Scalar(map_access.length(e, _map(e, node)[0]), INT64)
     if not isinstance(node.args[0], nodes.Expr):
         raise InternalError("len takes a map or a stack")

@@ -13,6 +13,7 @@ from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT64, AddressSpace, Inet, InterfaceName, Mac, Pointer
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import NetworkAddress
 
 AF_INET, AF_INET6 = 2, 10
 MAC = 6
@@ -53,12 +54,11 @@ def _ifname(e: Emitter, node: nodes.Call) -> Operand:
 
 def _ntop(e: Emitter, node: nodes.Call) -> Operand:
     """``u32`` family and 16 bytes of address."""
-    facts = e.checked.static[node]
-    source = _bytes_of(e, facts["address"])
+    given = e.checked.fact(node, NetworkAddress)
+    source = _bytes_of(e, given.address)
     # An array has no more bytes than it says, whatever the family; where a pointer points, there are all.
-    given = e.type(facts["address"])
-    size = 16 if isinstance(given, Pointer) else min(16, source.type.size)
-    known = facts.get("family")
+    size = 16 if isinstance(e.type(given.address), Pointer) else min(16, source.type.size)
+    known = given.family
     family = str(known) if known is not None else argument(e, node, 0)
 
     def write(pointer: Value, _align: int) -> None:

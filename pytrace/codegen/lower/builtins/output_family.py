@@ -12,6 +12,7 @@ from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import DebugFormat
 
 PACKET_MOST = 65535
 """Longest packet that skboutput copies."""
@@ -104,7 +105,7 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _debugf(e: Emitter, node: nodes.Call) -> Operand:
-    text = str(e.checked.static[node]["format"]).encode("utf-8", "surrogateescape") + b"\0"
+    text = e.checked.fact(node, DebugFormat).text.encode("utf-8", "surrogateescape") + b"\0"
     arguments = []
     for item in node.args[1:]:
         if not isinstance(item, nodes.Expr):

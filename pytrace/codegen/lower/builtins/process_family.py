@@ -12,19 +12,18 @@ from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
 
 Node = nodes.Call | nodes.Identifier
 COMM = 16
 
 
 def _pid(e: Emitter, node: Node) -> Operand:
-    namespace = str(e.checked.static.get(node, {}).get("namespace", "tracer"))
-    return Scalar(process_ids(e, namespace)[0], e.type(node))
+    return Scalar(process_ids(e, e.checked.fact(node, PidNamespace).name)[0], e.type(node))
 
 
 def _tid(e: Emitter, node: Node) -> Operand:
-    namespace = str(e.checked.static.get(node, {}).get("namespace", "tracer"))
-    return Scalar(process_ids(e, namespace)[1], e.type(node))
+    return Scalar(process_ids(e, e.checked.fact(node, PidNamespace).name)[1], e.type(node))
 
 
 def _uid(e: Emitter, node: Node) -> Operand:
@@ -146,7 +145,7 @@ def _cgroup_path(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(node.args[0], nodes.Expr):
         raise InternalError("cgroup_path takes an id")
     number = e.number(node.args[0])
-    name = str(e.checked.static[node]["filter"])
+    name = str(e.checked.fact(node, CgroupFilter).string)
 
     def write(pointer: Value, _align: int) -> None:
         e.b.store(number, pointer)

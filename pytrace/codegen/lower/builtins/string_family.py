@@ -15,6 +15,7 @@ from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 
 FOLLOWED = 1024
 """Bytes that a loop in the program itself goes over: the verifier follows each round."""
@@ -55,7 +56,7 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(kind, String):
         raise InternalError("str gives a string")
     address, space = source_of(e, e.value(_expr(node, 0)))
-    if len(node.args) > 1 and not e.checked.static.get(node, {}).get("whole"):
+    if len(node.args) > 1 and not e.checked.fact(node, StringLength).whole:
         return _str_of_length(e, node, kind, address, space)
 
     def write(pointer: Value, align: int) -> None:
@@ -104,9 +105,9 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
         address, space = e.b.opaque(e.b.address(e.b.offset(whole.pointer, Buffer.header))), AddressSpace.KERNEL
     else:
         address, space = source_of(e, operand)
-    known = e.checked.static.get(node, {}).get("length")
+    known = e.checked.find_fact(node, BufferLength)
     if known is not None:
-        length: Value = str(min(int(known), kind.capacity))
+        length: Value = str(min(known.length, kind.capacity))
     else:
         wanted = e.number(_expr(node, 1))
         length = e.b.at_most(wanted, kind.capacity)
@@ -186,7 +187,7 @@ def _strcap(e: Emitter, node: nodes.Call) -> Operand:
 
 def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
     """0 when the first n characters are equal, else 1."""
-    length = int(e.checked.static[node]["length"])
+    length = e.checked.fact(node, ComparedLength).length
     left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
     known = [e.checked.constants.get(_expr(node, at)) for at in (0, 1)]
     for text in known:
@@ -200,10 +201,10 @@ def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
 
 def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
     """The difference of the first bytes that differ."""
-    facts = e.checked.static[node]
-    size = int(facts["length"])
+    compared = e.checked.fact(node, ComparedLength)
+    size = compared.length
     sides = [_raw(e, _expr(node, at), size) for at in (0, 1)]
-    count = str(size) if facts["constant"] else e.b.at_most(e.number(_expr(node, 2)), size)
+    count = str(size) if compared.constant else e.b.at_most(e.number(_expr(node, 2)), size)
     result = e.b.register()
     e.b.store("0", result)
 
@@ -217,7 +218,7 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
         e.b.start(same)
 
     if size <= FOLLOWED:
-        loops.counted(e, count, step, most=None if facts["constant"] else size)
+        loops.counted(e, count, step, most=None if compared.constant else size)
         return Scalar(e.b.load(result), INT64)
     return _memcmp_long(e, node, sides, size, count)
 

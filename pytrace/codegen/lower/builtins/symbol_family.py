@@ -13,6 +13,7 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, AddressSpace, KSym, USym
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
 
 MAX_ERRNO = 4095
 
@@ -48,12 +49,12 @@ def _is_err(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _reg(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(contexts.register(e, str(e.checked.static[node]["register"])), UINT64)
+    return Scalar(contexts.register(e, e.checked.fact(node, RegisterName).register), UINT64)
 
 
 def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
     """A per-CPU variable lies at its link address plus the CPU's offset (``__per_cpu_offset``)."""
-    facts = e.checked.static[node]
+    symbol = e.checked.fact(node, KernelVariable)
     table = e.script.kernel.kernel_symbol("__per_cpu_offset")
     if table is None:
         raise TraceError("percpu_kaddr() needs the kernel symbol __per_cpu_offset, which is not there")
@@ -64,7 +65,7 @@ def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
     start = load_time_values.integer(e, "kaddr", ("__per_cpu_offset",), table)
     place = e.b.add(start, e.b.op("shl", hidden, "3"))
     distance = memory.read_scalar(e, place, UINT64, AddressSpace.KERNEL).value
-    variable = load_time_values.integer(e, "kaddr", (str(facts["symbol"]),), int(facts["address"]))
+    variable = load_time_values.integer(e, "kaddr", (symbol.symbol,), symbol.address)
     address = e.b.add(variable, distance)
     return Scalar(e.b.select(inside, address, "0"), UINT64)
 
@@ -79,14 +80,14 @@ def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
 
     Where the probe is in memory tells that, against where it is in the file.
     """
-    facts = e.checked.static[node]
+    symbol = e.checked.fact(node, UserSymbol)
     (target,) = e.program.unit.targets
-    path, offset = str(facts["path"]), target.of(FileTarget).offset
+    path, offset = symbol.path, target.of(FileTarget).offset
     place = e.script.kernel.user_address_at(path, offset)
     if place is None:
         raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")
     moved = e.b.sub(contexts.function_address(e), signed(place))
-    return Scalar(e.b.add(signed(int(facts["address"])), moved), e.type(node))
+    return Scalar(e.b.add(signed(symbol.address), moved), e.type(node))
 
 
 EMIT: dict[str, Emission] = {

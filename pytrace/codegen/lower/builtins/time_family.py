@@ -10,6 +10,7 @@ from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT64, Timestamp
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
 
 Node = nodes.Call | nodes.Identifier
 
@@ -17,7 +18,7 @@ _CLOCKS = {"boot": "ktime_get_boot_ns", "monotonic": "ktime_get_ns", "tai": "kti
 
 
 def _nsecs(e: Emitter, node: Node) -> Operand:
-    clock = str(e.checked.static.get(node, {}).get("clock", "boot"))
+    clock = e.checked.fact(node, Clock).name
     if clock == "sw_tai":
         # The session writes how far the atomic clock is ahead of the boot clock.
         return Scalar(e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.tai))), UINT64)
@@ -33,15 +34,15 @@ def _jiffies(e: Emitter, _node: Node) -> Operand:
 
 
 def _strftime(e: Emitter, node: nodes.Call) -> Operand:
-    facts = e.checked.static[node]
+    format_ = e.checked.fact(node, DateFormat)
     if not isinstance(node.args[1], nodes.Expr):
         raise InternalError("strftime takes a time")
     when = e.number(node.args[1])
 
     def write(pointer: Value, _align: int) -> None:
         e.b.store(when, pointer)
-        e.b.store(str(facts["format"]), e.b.offset(pointer, 8), 32)
-        e.b.store(str(facts["clock"]), e.b.offset(pointer, 12), 32)
+        e.b.store(str(format_.string), e.b.offset(pointer, 8), 32)
+        e.b.store(str(format_.clock), e.b.offset(pointer, 12), 32)
 
     return Made(Timestamp(), write)
 

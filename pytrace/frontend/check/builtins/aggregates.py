@@ -88,7 +88,6 @@ def hist(checker: Checker, node: Node, arguments: Arguments) -> Type:
         bits = literal_integer(checker, node, arguments[1], "the number of bits of hist()", 0, MAX_BITS)
     if not _in_place(checker, node) or kind is None or bits is None:
         return UNKNOWN
-    checker.program.static[node] = {"bits": bits}
     return Hist(bits)
 
 
@@ -107,7 +106,6 @@ def lhist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     problem = _lhist_problem(low, high, step)
     if problem:
         return checker.error(problem, node.span)
-    checker.program.static[node] = {"low": low, "high": high, "step": step}
     return LHist(low, high, step)
 
 
@@ -137,6 +135,4 @@ def tseries(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error(f"tseries() aggregates by {', '.join(REDUCERS)}", node.span)
     if not _in_place(checker, node) or kind is None or interval is None or number is None or reduce is None:
         return UNKNOWN
-    name = reduce.decode()
-    checker.program.static[node] = {"interval": interval, "count": number, "reduce": name}
-    return TSeries(interval, number, name, _is_signed(kind))
+    return TSeries(interval, number, reduce.decode(), _is_signed(kind))

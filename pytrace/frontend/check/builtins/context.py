@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import counted
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, String, Type, USym
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, require_args
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 
@@ -30,7 +31,7 @@ def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     if count and number >= count:
         message = f"the probe has {counted(count, 'argument')}, so there is no {node.name}"
         return checker.error(message, node.span)
-    checker.program.static[node] = {"index": number}
+    checker.program.facts[node] = ArgumentIndex(number)
     return UINT64
 
 

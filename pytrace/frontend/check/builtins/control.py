@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import BOOL, VOID, Array, String, Struct, Type
+from pytrace.frontend.ast.compile_time_facts import SignalNumber
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
@@ -47,7 +48,7 @@ def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
         integer_argument(checker, node, value, f"the argument of {node.name}()")
     if number is not None and not 1 <= number <= MAX_SIGNAL:
         return checker.error(f"there is no signal {number}", node.span)
-    checker.program.static[node] = {} if number is None else {"signal": number}
+    checker.program.facts[node] = SignalNumber(number)
     return VOID if kind is not UNKNOWN else UNKNOWN
 
 

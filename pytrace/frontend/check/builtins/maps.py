@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.types import BOOL, INT64, VOID, Stack, Stats, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import MapAccess
 from pytrace.frontend.check.builtins.output import require_map
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
@@ -51,7 +52,7 @@ def delete(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if state.keyed:
         hints = ["clear() removes all"]
         checker.error(f"{target.name} has keys: delete() needs the one to remove", node.span, hints=hints)
-    checker.program.static[node] = {"map": target.name, "keys": ()}
+    checker.program.facts[node] = MapAccess(target.name)
     return BOOL
 
 
@@ -71,7 +72,7 @@ def _with_keys(checker: Checker, node: Node, target: nodes.MapRef, keys: tuple[n
         return BOOL
     put_key(checker, state, keys, node)
     require_map(checker, target, state)
-    checker.program.static[node] = {"map": target.name, "keys": keys}
+    checker.program.facts[node] = MapAccess(target.name, keys)
     return BOOL
 
 
@@ -108,7 +109,7 @@ def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
         require_map(checker, first, state)
         if state.keyed is False:
             checker.error(f"{first.name} has no keys to count", node.span)
-        checker.program.static[node] = {"map": first.name, "keys": ()}
+        checker.program.facts[node] = MapAccess(first.name)
         return INT64
     kind = checker.value(first)
     if not isinstance(kind, Stack | Unknown):

@@ -6,6 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from pytrace.core.types import UINT8, UINT64, Array, Inet, InterfaceName, Mac, Pointer, String, Struct, Type
+from pytrace.frontend.ast.compile_time_facts import NetworkAddress
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
@@ -52,7 +53,7 @@ def ntop(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error(f"ntop() takes an integer or an array of 4 or 16 bytes, not {settle(kind)}", node.span)
     elif isinstance(kind, Pointer) and len(arguments) == 1:
         return checker.error("ntop() of a pointer needs the address family", node.span)
-    checker.program.static[node] = {"family": family, "address": address}
+    checker.program.facts[node] = NetworkAddress(family, address)
     return Inet()
 
 

@@ -8,6 +8,7 @@ from pytrace.base.lazy_regex import late
 from pytrace.core.event_layout import EXIT_STATUSES, cut_exit_status
 from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import DebugFormat
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 from pytrace.frontend.check.inference import formats
 from pytrace.frontend.check.inference.argument_checks import (
@@ -74,7 +75,7 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
             what = f"the kernel writes {conversion.text} of strings only, not {settle(kind)}"
             checker.error(f"debugf(): {what}", node.span)
     checker.warn("debugf() is for debugging: it writes to a file that the whole system shares", node.span)
-    checker.program.static[node] = {"format": text_of(format_.text)}
+    checker.program.facts[node] = DebugFormat(text_of(format_.text))
     return VOID
 
 

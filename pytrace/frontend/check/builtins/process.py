@@ -20,6 +20,7 @@ from pytrace.core.types import (
     Username,
 )
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import string_index
@@ -109,7 +110,7 @@ def process_id(checker: Checker, node: Node, arguments: Arguments) -> Type:
         if found is None:
             return checker.error(f"{node.name}() takes curr_ns or init", node.span)
         namespace = found
-    checker.program.static[node] = {"namespace": namespace}
+    checker.program.facts[node] = PidNamespace(namespace)
     return UINT32
 
 
@@ -159,5 +160,5 @@ def cgroup_path(checker: Checker, node: Node, arguments: Arguments) -> Type:
         wanted = checker.constant_text(arguments[1], "the filter of cgroup_path()")
     if wanted is None:
         return UNKNOWN
-    checker.program.static[node] = {"filter": string_index(checker, wanted)}
+    checker.program.facts[node] = CgroupFilter(string_index(checker, wanted))
     return CgroupPath()

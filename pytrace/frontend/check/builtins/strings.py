@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
@@ -40,7 +41,7 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     capacity, length = limit, None
     if len(arguments) > 1:
         capacity, length = _length(checker, node, arguments[1], limit)
-        checker.program.static[node] = {"whole": length is not None and length >= limit}
+        checker.program.facts[node] = StringLength(length is not None and length >= limit)
     text = checker.constant(source)
     if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
         kept = text[:length]
@@ -93,7 +94,7 @@ def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
         hints = [f"set max_strlen = {length} in the config block"]
         checker.warn(f"buf() is cut to max_strlen, which is {limit}", node.span, hints=hints)
     length = min(length, limit)
-    checker.program.static[node] = {"length": length}
+    checker.program.facts[node] = BufferLength(length)
     return Buffer(max(1, length))
 
 
@@ -160,7 +161,7 @@ def strncmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``strncmp(a, b, n)``."""
     _two_texts(checker, node, arguments[:2])
     length = literal_integer(checker, node, arguments[2], "the length of strncmp()", 0, (1 << 31) - 1)
-    checker.program.static[node] = {"length": length if length is not None else 0}
+    checker.program.facts[node] = ComparedLength(length or 0)
     return UINT64
 
 
@@ -183,7 +184,6 @@ def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
     integer_argument(checker, node, arguments[2], "the length of memcmp()")
     limit = checker.config.max_strlen
     length = checker.constant(expression(checker, node, arguments[2]))
-    constant = isinstance(length, int)
     if isinstance(length, int) and not 0 <= length <= limit:
         checker.error(f"the length of memcmp() must be 0 to {limit}, not {length}", node.span)
     for kind in kinds:
@@ -193,7 +193,7 @@ def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
         elif isinstance(length, int) and room < length <= limit:
             checker.error(f"memcmp() compares {length} bytes, but {settle(kind)} is shorter", node.span)
         limit = min(limit, room or 0)
-    checker.program.static[node] = {"length": length if constant else limit, "constant": constant}
+    checker.program.facts[node] = ComparedLength(length if isinstance(length, int) else limit, isinstance(length, int))
     return INT64
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, Type, USym
+from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
@@ -63,7 +64,7 @@ def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if name is None:
         return UNKNOWN
     address = _kernel_address(checker, node, name)
-    checker.program.static[node] = {"symbol": name.decode(errors="replace"), "address": address or 0}
+    checker.program.facts[node] = KernelVariable(name.decode(errors="replace"), address or 0)
     return UINT64
 
 
@@ -79,7 +80,7 @@ def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     address = function.address if function is not None else checker.kernel.user_address(binary, text)
     if address is None:
         return checker.error(f"{binary} has no symbol {text!r}", node.span)
-    checker.program.static[node] = {"symbol": text, "path": binary, "address": address}
+    checker.program.facts[node] = UserSymbol(text, binary, address)
     size = function.size if function is not None else checker.kernel.user_size(binary, text)
     return Pointer(Int(size if size in (1, 2, 4, 8) else 8, False), AddressSpace.USER)
 
@@ -133,5 +134,5 @@ def reg(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if text not in known:
         hints = did_you_mean(text, known) or (f"there are {', '.join(known)}",)
         return checker.error(f"there is no register {text!r}", node.span, hints=hints)
-    checker.program.static[node] = {"register": known[text]}
+    checker.program.facts[node] = RegisterName(known[text])
     return UINT64

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.types import UINT64, VOID, Timestamp, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.resources import send, string_index, text_of
@@ -34,7 +35,7 @@ def nsecs(checker: Checker, node: Node, arguments: Arguments) -> Type:
         if clock == "tai" and not checker.kernel.feature("tai_clock"):
             hints = ["sw_tai computes it in the tracer"]
             return checker.error("the kernel has no helper for the tai clock", node.span, hints=hints)
-    checker.program.static[node] = {"clock": clock}
+    checker.program.facts[node] = Clock(clock)
     return UINT64
 
 
@@ -43,13 +44,14 @@ def strftime(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant_text(arguments[0], "the format of strftime()")
     value = expression(checker, node, arguments[1])
     integer_argument(checker, node, value, "the time of strftime()")
-    clock = checker.program.static.get(value, {}).get("clock", "boot")
+    source = checker.program.find_fact(value, Clock)
+    clock = source.name if source is not None else "boot"
     if clock == "monotonic":
         hints = ["use nsecs or nsecs(boot)"]
         return checker.error("the monotonic clock cannot be turned into a date", value.span, hints=hints)
     if text is None:
         return UNKNOWN
-    checker.program.static[node] = {"format": string_index(checker, text), "clock": TIMESTAMP_CLOCKS[clock]}
+    checker.program.facts[node] = DateFormat(string_index(checker, text), TIMESTAMP_CLOCKS[clock])
     return Timestamp()
 
 

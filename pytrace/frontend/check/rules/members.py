@@ -9,6 +9,7 @@ from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.probes.targets import TracepointTarget
 from pytrace.core.types import INT8, UINT8, AddressSpace, Array, Pointer, Record, String, Struct, Tuple, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import BoundsCheck, TypeDescription
 from pytrace.frontend.ast.typed_program import FieldPath
 from pytrace.frontend.check.inference.argument_checks import require_args
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
@@ -89,9 +90,9 @@ def _record_field(checker: Checker, node: nodes.FieldAccess, kind: Record) -> Ty
     settled = settle(kind)
     assert isinstance(settled, Record)
     checker.program.fields[node] = FieldPath("record", settle(kind.members[index]), settled.offsets[index], index=index)
-    values = checker.program.static.get(node.base, {}).get("values")
-    if values is not None:
-        checker.set_constant(node, values[index])
+    description = checker.program.find_fact(node.base, TypeDescription)
+    if description is not None:
+        checker.set_constant(node, description.values[index])
     return kind.members[index]
 
 
@@ -154,7 +155,7 @@ def _element(checker: Checker, node: nodes.Index, kind: Array | String, fixed: i
     count = kind.count if isinstance(kind, Array) else kind.capacity
     if fixed is not None and (fixed < 0 or (fixed >= count and count > 0)):
         return checker.error(f"index {fixed} is outside of {kind}, which has {count} elements", node.span)
-    checker.program.static[node] = {"check": fixed is None and count > 0}
+    checker.program.facts[node] = BoundsCheck(fixed is None and count > 0)
     if isinstance(kind, String):
         return UINT8
     element = loaded(kind.element)

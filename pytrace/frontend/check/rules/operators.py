@@ -9,6 +9,7 @@ from pytrace.base.fast_dataclass import replace
 from pytrace.core.source import Span
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription
 from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
@@ -86,14 +87,15 @@ def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> T
         return BOOL
     _warn_pointers(checker, node, left, right)
     signed = _signed_comparison(left, right)
-    checker.program.static[node] = {"signed": signed}
+    checker.program.facts[node] = Signedness(signed)
     if isinstance(a, bytes) and isinstance(b, bytes):
         checker.set_constant(node, constant_folding.compare_bytes(node.operator, a, b))
     elif isinstance(a, int) and isinstance(b, int):
         carrier = None if _free(left, right) else INT64 if signed else UINT64
         checker.set_constant(node, constant_folding.comparison(node.operator, int(a), int(b), carrier))
     elif isinstance(node.left, nodes.TypeInfo) and isinstance(node.right, nodes.TypeInfo):
-        same = checker.program.static[node.left]["values"] == checker.program.static[node.right]["values"]
+        one, other = (checker.program.fact(side, TypeDescription) for side in (node.left, node.right))
+        same = one.values == other.values
         checker.set_constant(node, same is (node.operator == "=="))
     if is_integer(left) and is_integer(right) and signs_differ(left, right):
         checker.warn("compares signed with unsigned 64-bit integers, as signed ones", node.span)
@@ -185,7 +187,7 @@ def _arithmetic(checker: Checker, node: nodes.Binary, left: Type, right: Type) -
     if node.operator == "-":
         _warn_unsigned(checker, node.left, left)
         _warn_unsigned(checker, node.right, right)
-    checker.program.static[node] = {"signed": _is_signed(kind, left, node.operator)}
+    checker.program.facts[node] = Signedness(_is_signed(kind, left, node.operator))
     return _fold(checker, node, left, right, kind)
 
 
@@ -252,7 +254,7 @@ def _pointer_arithmetic(checker: Checker, node: nodes.Binary, left: Type, right:
         left, right = right, left
     if node.operator not in ("+", "-") or not isinstance(left, Pointer) or not is_integer(right):
         return checker.error(f"cannot compute {settle(left)} {node.operator} {settle(right)}", node.span)
-    checker.program.static[node] = {"signed": False}
+    checker.program.facts[node] = Signedness(False)
     return Pointer(left.target, left.space)
 
 
@@ -267,11 +269,11 @@ def compound(checker: Checker, node: nodes.Assign, current: Type, value: Type) -
     if isinstance(current, Pointer):
         if operator not in ("+", "-") or not is_integer(value):
             return checker.error(f"cannot compute {current} {operator} {settle(value)}", node.span)
-        checker.program.static[node] = {"signed": False}
+        checker.program.facts[node] = Signedness(False)
         return current
     kind = arithmetic_type(checker, operator, current, value, node.span)
     if not isinstance(kind, Unknown):
-        checker.program.static[node] = {"signed": _is_signed(kind, current, operator)}
+        checker.program.facts[node] = Signedness(_is_signed(kind, current, operator))
     return kind
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import UINT64, Array, Enum, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import LayoutReliance, TypeDescription
 from pytrace.frontend.check.inference.argument_checks import unstable
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal
 from pytrace.frontend.check.inference.type_names import operand_type
@@ -24,7 +25,7 @@ def size_of(checker: Checker, node: nodes.Sizeof) -> Type:
         if _of_kernel(kind, checker):
             checker.set_fact(node, kind.size, "size", kind.kind, kind.name)
             return UINT64
-        checker.program.static[node] = {"relies": kind}
+        checker.program.facts[node] = LayoutReliance(kind)
     checker.set_constant(node, kind.size)
     return literal(kind.size)
 
@@ -65,27 +66,28 @@ def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
             struct, member = relied[0]
             checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))
             return UINT64
-        checker.program.static[node] = {"members": relied, "relies": kind}
+        checker.program.facts[node] = LayoutReliance(kind, tuple(relied))
     checker.set_constant(node, offset)
     return literal(offset)
 
 
 def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
-    """``typeinfo(x)``: a record of constants, in ``static[node]["values"]``."""
+    """``typeinfo(x)``: a record of constants, described by a :class:`TypeDescription`."""
     if not unstable(checker, "typeinfo", node):
         return UNKNOWN
     kind = operand_type(checker, node.operand)
     if isinstance(kind, Unknown):
         return UNKNOWN
     base, full = type_names(kind)
+    values = (_btf_id(checker, kind), base.encode(), full.encode())
     members = (
-        nodes.IntLiteral(node.span, _btf_id(checker, kind)),
-        nodes.StringLiteral(node.span, base.encode()),
-        nodes.StringLiteral(node.span, full.encode()),
+        nodes.IntLiteral(node.span, values[0]),
+        nodes.StringLiteral(node.span, values[1]),
+        nodes.StringLiteral(node.span, values[2]),
     )
     record = nodes.RecordLiteral(node.span, ("btf_id", "base_type", "full_type"), members)
     found = checker.value(record)
-    checker.program.static[node] = {"values": (members[0].value, members[1].value, members[2].value), "record": record}
+    checker.program.facts[node] = TypeDescription(*values, record)
     return found
 
 

@@ -1,0 +1,192 @@
+"""What the checker decides about a node beside its type, for the code generator: one class for each kind of fact.
+
+``CheckedProgram.facts`` holds at most one fact for a node; ``CheckedProgram.fact`` and ``find_fact`` read it. What a
+type says already (capacity of a string, mode of a stack, buckets of a histogram) is no fact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from pytrace.core.types import Field, Struct, Type
+    from pytrace.frontend.ast import nodes
+
+
+class Fact:
+    """A fact about one node."""
+
+    __slots__ = ()
+
+
+# ---------------------------------------------------------------------------------------------- operators, types
+
+
+@dataclass(frozen=True, slots=True)
+class Signedness(Fact):
+    """Whether arithmetic, a comparison or a compound assignment is signed (``/ % >> < > <= >=`` depend on it).
+
+    Pointer arithmetic is not.
+    """
+
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsCheck(Fact):
+    """Whether the index of an array or string is checked at run time (a failure reports ``array_bounds``)."""
+
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReliance(Fact):
+    """What a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file was computed from.
+
+    *members* are the steps of ``offsetof``.
+    """
+
+    type: Type
+    members: tuple[tuple[Struct, Field], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDescription(Fact):
+    """The result of ``typeinfo``: BTF id, kind and full name; *record* holds them as constants to generate."""
+
+    btf_id: int
+    base_type: bytes
+    full_type: bytes
+    record: nodes.RecordLiteral
+
+    @property
+    def values(self) -> tuple[int, bytes, bytes]:
+        """The members of the record in order."""
+        return self.btf_id, self.base_type, self.full_type
+
+
+# ---------------------------------------------------------------------------------------------- context, process, time
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentIndex(Fact):
+    """``argN``: the N."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterName(Fact):
+    """``reg``: the name in ``struct pt_regs``."""
+
+    register: str
+
+
+@dataclass(frozen=True, slots=True)
+class PidNamespace(Fact):
+    """``pid`` and ``tid``: as the ``tracer``'s namespace numbers processes, or the ``init`` one."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalNumber(Fact):
+    """``signal`` and ``signal_thread``: the number; None when the argument gives it at run time."""
+
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock(Fact):
+    """``nsecs``: ``boot``, ``monotonic``, ``tai`` or ``sw_tai``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DateFormat(Fact):
+    """``strftime``: index of the format in ``CheckedProgram.strings``; the clock is 0 boot, 1 tai, 2 sw_tai."""
+
+    string: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupFilter(Fact):
+    """``cgroup_path``: index of the filter in ``CheckedProgram.strings``."""
+
+    string: int
+
+
+# ---------------------------------------------------------------------------------------------- maps, strings, memory
+
+
+@dataclass(frozen=True, slots=True)
+class MapAccess(Fact):
+    """``delete``, ``find``, ``has_key``, and ``len`` of a map: the map's name and the key expressions.
+
+    *keys* are as those of a ``MapIndex``; an unkeyed map has none. ``find`` writes the variable that is its third
+    argument. ``len`` of a stack has no such fact.
+    """
+
+    map: str
+    keys: tuple[nodes.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StringLength(Fact):
+    """``str`` with a length: whether the length is a constant that leaves the whole string."""
+
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BufferLength(Fact):
+    """``buf``: its length in bytes where that is constant (else there is no such fact)."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedLength(Fact):
+    """``strncmp``, ``memcmp``: how many bytes are compared; not *constant*: at most so many, the argument says."""
+
+    length: int
+    constant: bool = True
+
+
+# ---------------------------------------------------------------------------------------------- addresses, output
+
+
+@dataclass(frozen=True, slots=True)
+class KernelVariable(Fact):
+    """``percpu_kaddr``: the symbol, and the address that it is linked at."""
+
+    symbol: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserSymbol(Fact):
+    """``uaddr``: the symbol, the binary that has it, and its virtual address in that file."""
+
+    symbol: str
+    path: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkAddress(Fact):
+    """``ntop``: the family (2 or 10; None: the first argument gives it at run time), and the address."""
+
+    family: int | None
+    address: nodes.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class DebugFormat(Fact):
+    """``debugf``: the format for ``bpf_trace_printk``."""
+
+    text: str
