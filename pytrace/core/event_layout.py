@@ -9,33 +9,28 @@ order, without padding, so that an event takes no more of the ring than its text
 Event kinds
 ===========
 
-One line for each: kind, arguments in layout order, keys of *static*.  Text in *static* is ``str`` decoded from the
-script's bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that).  ``format`` is a checked printf format.
+One line for each: kind, arguments in layout order, and the class of its static part (:data:`STATIC_PARTS`).
 
-================ ====================================== ======================================================
-kind             arguments                              static
-================ ====================================== ======================================================
-printf           values of the conversions, in order    format
-errorf, warnf    values of the conversions              format, assertion (only there, and true, for errorf of the
-                                                        library's ``assert``)
-cat, system      values of the conversions              format (result: file name, command)
-debugf           (none: bpf_trace_printk, no event)
-time             none                                   format (strftime; default ``%H:%M:%S\\n``)
-join             u32 count, then 16 strings             separator
-print_value      the value                              none
-print_map        none                                   map, top (0: all), div (1: none), order ("" for the
-                                                        usual one, key, -key, value, -value), clear (bool:
-                                                        empty the map in the same step)
-quantiles        none                                   map, percents (list of float)
-clear, zero      none                                   map
-exit             none (code 0), or int64 code           known (bool: the compiler has seen the code)
-skboutput        u64 boot ns, u32 length, buffer        path (pcap file)
-unwatch          u64 address                            none
-runtime_error    none                                   kind: division_by_zero, array_bounds, cpu_count,
-                                                        kernel_stack, user_stack, no_dwarf, no_child (never sent: told
-                                                        at the start of a run without ``-c``)
-helper_error     int32 return code                      helper (``bpf_map_update_elem`` …), map (name or "")
-================ ====================================== ======================================================
+================ ====================================== ======================
+kind             arguments                              static part
+================ ====================================== ======================
+printf           values of the conversions, in order    :class:`Formatted`
+errorf, warnf    values of the conversions              :class:`Formatted`
+cat, system      values of the conversions              :class:`Formatted`
+time             none                                   :class:`CurrentTime`
+join             u32 count, then 16 strings             :class:`Joined`
+print_value      the value                              :class:`NoStaticPart`
+print_map        none                                   :class:`PrintedMap`
+quantiles        none                                   :class:`Quantiles`
+clear, zero      none                                   :class:`EmptiedMap`
+exit             none (code 0), or int64 code           :class:`Exit`
+skboutput        u64 boot ns, u32 length, buffer        :class:`PacketFile`
+unwatch          u64 address                            :class:`NoStaticPart`
+runtime_error    none                                   :class:`RuntimeFailure`
+helper_error     int32 return code                      :class:`HelperFailure`
+================ ====================================== ======================
+
+(``debugf`` sends no event: the kernel writes it, ``bpf_trace_printk``.)
 
 Values of ``print_value`` and of conversions have the type that the expression has when evaluated: a count, sum, avg,
 min or max read from a map is an integer there; a stats value stays :class:`~pytrace.core.types.Stats` (merged, one
@@ -47,9 +42,10 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_dataclass import asdict, dataclass
+from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
 
 HEADER = 8
@@ -119,18 +115,152 @@ class EventLayout:
         return total
 
 
+# ---------------------------------------------------------------------------------------------- static parts
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPart:
+    """What the handler of an event needs beside the arguments, known when the script is compiled.
+
+    Text is decoded from the script's bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that). Fields have values
+    that JSON has: the JSON form is an object of them.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class NoStaticPart(StaticPart):
+    """Of events whose arguments say everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted(StaticPart):
+    """A checked printf format; the text is output, the name of a file (cat), or a command (system)."""
+
+    format: str
+    assertion: bool = False
+    """Whether this is the ``errorf`` of the library's ``assert``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTime(StaticPart):
+    """A strftime format."""
+
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(StaticPart):
+    """What stands between the strings."""
+
+    separator: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfMap(StaticPart):
+    """The name of the map that an event is about."""
+
+    map: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedMap(OfMap):
+    """How a map is printed."""
+
+    top: int = 0
+    """Number of entries; 0 for all."""
+    div: int = 1
+    """What values are divided by."""
+    order: str = ""
+    """``key``, ``-key``, ``value``, ``-value``; empty for the usual one."""
+    clear: bool = False
+    """Whether the map is emptied in the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles(OfMap):
+    """Percentiles between 0 and 100."""
+
+    percents: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class EmptiedMap(OfMap):
+    """A map whose entries go (clear) or become zero (zero)."""
+
+    joined: bool = False
+    """Whether the printing before empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit(StaticPart):
+    """Whether the compiler knows the status, and has warned of one that is out of range."""
+
+    known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PacketFile(StaticPart):
+    """The pcap file that packets go to."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFailure(StaticPart):
+    """What failed in a program."""
+
+    kind: str
+    """``division_by_zero``, ``array_bounds``, ``cpu_count``, ``kernel_stack``, ``user_stack``, ``no_dwarf``, or
+    ``no_child`` (never sent: told at the start of a run without ``-c``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HelperFailure(StaticPart):
+    """The helper that failed (``bpf_map_update_elem`` …), and the map that it worked on (or empty)."""
+
+    helper: str
+    map: str = ""
+
+
+STATIC_PARTS: dict[str, type[StaticPart]] = {
+    "printf": Formatted,
+    "errorf": Formatted,
+    "warnf": Formatted,
+    "cat": Formatted,
+    "system": Formatted,
+    "time": CurrentTime,
+    "join": Joined,
+    "print_value": NoStaticPart,
+    "print_map": PrintedMap,
+    "quantiles": Quantiles,
+    "clear": EmptiedMap,
+    "zero": EmptiedMap,
+    "exit": Exit,
+    "skboutput": PacketFile,
+    "unwatch": NoStaticPart,
+    "runtime_error": RuntimeFailure,
+    "helper_error": HelperFailure,
+}
+"""The class of each event kind's static part."""
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+S = TypeVar("S", bound=StaticPart)
+
+
 @dataclass(frozen=True)
 class EventSpec:
     """One place in a script that sends events.
 
     *kind* names the handler row of the runtime (``printf``, ``print_value``, ``print_map``, ``clear``, ``exit`` …);
-    *static* is what the handler needs beside the arguments (format string, map name …), JSON-serialisable.
+    *static* is of the class that :data:`STATIC_PARTS` has for it.
     """
 
     id: int
     kind: str
     args: tuple[Type, ...]
-    static: dict[str, Any]
+    static: StaticPart
     location: Location
     expansion: tuple[Location, ...] = ()
     """Macro and import chain, innermost first."""
@@ -140,13 +270,23 @@ class EventSpec:
         """Where the arguments lie."""
         return EventLayout(self.args)
 
+    def static_part(self, kind: type[S]) -> S:
+        """The static part, which must be of the class *kind*.
+
+        Raises:
+            InternalError: it is of another class.
+        """
+        if not isinstance(self.static, kind):
+            raise InternalError(f"expected {kind.__name__} for {self.kind}, found {self.static!r}")
+        return self.static
+
     def to_data(self) -> dict[str, Any]:
         """JSON form."""
         return {
             "id": self.id,
             "kind": self.kind,
             "args": [to_data(arg) for arg in self.args],
-            "static": self.static,
+            "static": asdict(self.static),
             "location": self.location.to_data(),
             "expansion": [place.to_data() for place in self.expansion],
         }
@@ -158,7 +298,7 @@ class EventSpec:
             data["id"],
             data["kind"],
             tuple(from_data(arg) for arg in data["args"]),
-            data["static"],
+            STATIC_PARTS[data["kind"]](**data["static"]),
             Location(*data["location"]),
             tuple(Location(*place) for place in data["expansion"]),
         )

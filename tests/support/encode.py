@@ -9,7 +9,7 @@ from typing import Any
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
-from pytrace.core.event_layout import CUT, EventLayout, EventSpec, Location
+from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.render.decoders import integer_code, named_fields
@@ -224,7 +224,7 @@ class Run:
 
     def event(self, handler: str, kinds: Iterable[types.Type] = (), /, **static: Any) -> int:
         """Add a place that sends events; gives its id."""
-        self.specs.append(EventSpec(len(self.specs), handler, tuple(kinds), static, PLACE))
+        self.specs.append(EventSpec(len(self.specs), handler, tuple(kinds), STATIC_PARTS[handler](**static), PLACE))
         return len(self.specs) - 1
 
     def move(self, identity: int, column: int) -> None:

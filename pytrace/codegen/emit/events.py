@@ -15,7 +15,7 @@ from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import RING
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.event_layout import CUT, EventLayout, EventSpec
+from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, RuntimeFailure
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
@@ -188,12 +188,12 @@ def _bytes(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
 
 def report(e: Emitter, node: nodes.Node, error: str) -> None:
     """Send a run-time error of the kind *error*."""
-    send(e, e.checked.report(node, "runtime_error", error=error), ())
+    send(e, e.checked.report(node, RuntimeFailure(error)), ())
 
 
 def helper_error(e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str = "") -> None:
     """Send that a helper failed with *code*."""
-    spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
+    spec = e.checked.report(node, HelperFailure(helper, map_name))
     send(e, spec, [Scalar(code, INT32)])
 
 
@@ -247,7 +247,7 @@ def counted_failure(
     if not e.program.plan.long:
         first_ones(e, e.counter(*counter), lambda: helper_error(e, node, helper, code, map_name), most)
         return
-    spec = e.checked.report(node, "helper_error", helper=helper, map=map_name)
+    spec = e.checked.report(node, HelperFailure(helper, map_name))
     arguments = (str(e.script.layout.counter(*counter)), str(spec.id), code, str(most))
     e.b.call(_failure_function(e, spec), [("ptr", e.frame), *(("i64", item) for item in arguments)])
 

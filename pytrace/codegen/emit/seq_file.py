@@ -14,6 +14,7 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.event_layout import Formatted
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
 
@@ -35,9 +36,10 @@ def write(e: Emitter, node: nodes.Expr) -> None:
             f"line {spec.location.line}: {spec.kind.replace('_', ' ')} is not possible in a pinned iterator",
             hints=("what is read from the pin is what printf() writes",),
         )
-    text = _format(str(spec.static["format"]), len(arguments), spec.location.line)
+    layout = spec.static_part(Formatted).format
+    text = _format(layout, len(arguments), spec.location.line)
     data = e.b.alloca(8 * len(arguments)) if arguments else "null"
-    letters = [found["letter"] for found in _CONVERSION.finditer(str(spec.static["format"])) if found["letter"]]
+    letters = [found["letter"] for found in _CONVERSION.finditer(layout) if found["letter"]]
     with e.temporaries():
         for at, (item, letter) in enumerate(zip(arguments, letters, strict=True)):
             e.b.store(_value(e, item, letter == "s", spec.location.line), e.b.offset(data, 8 * at))

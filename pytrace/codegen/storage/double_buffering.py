@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
@@ -21,10 +22,11 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
     """
     printed, emptied = set(), set()
     for spec in checked.event_list:
-        if spec.static.get("clear"):
-            printed.add(str(spec.static["map"]))
-        elif spec.kind in ("clear", "zero") and not spec.static.get("joined"):
-            emptied.add(str(spec.static["map"]))
+        static = spec.static
+        if isinstance(static, PrintedMap) and static.clear:
+            printed.add(static.map)
+        elif isinstance(static, EmptiedMap) and not static.joined:
+            emptied.add(static.map)
     unkeyed = {name for name in printed | emptied if checked.maps[name].key is None}
     seen = frozenset(_read(checked)) if unkeyed else frozenset()
     found = {name for name in unkeyed if name in seen or not _is_sum(checked.maps[name])}

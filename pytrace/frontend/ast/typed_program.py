@@ -82,10 +82,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.diagnostics import InternalError, cut_line
-from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.event_layout import STATIC_PARTS, EventSpec, HelperFailure, Location, RuntimeFailure, StaticPart
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import IteratorTarget
@@ -330,7 +330,7 @@ class CheckedProgram:
     calls: dict[nodes.Expr, Builtin | FunctionInfo | ImportedFunction] = field(default_factory=dict)
     events: dict[nodes.Node, EventSpec] = field(default_factory=dict)
     event_arguments: dict[nodes.Node, tuple[nodes.Expr, ...]] = field(default_factory=dict)
-    runtime_events: dict[tuple[nodes.Node, str, tuple[tuple[str, Any], ...]], EventSpec] = field(default_factory=dict)
+    runtime_events: dict[tuple[nodes.Node, StaticPart], EventSpec] = field(default_factory=dict)
     dead: set[nodes.Node] = field(default_factory=set)
     discarded: set[nodes.Node] = field(default_factory=set)
     facts: dict[nodes.Node, Fact] = field(default_factory=dict)
@@ -359,28 +359,32 @@ class CheckedProgram:
         found = self.facts.get(node)
         return found if isinstance(found, kind) else None
 
-    def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: dict[str, Any]) -> EventSpec:
-        """Make a new event of *kind* for the place of *node* and give it an id."""
+    def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: StaticPart) -> EventSpec:
+        """Make a new event of *kind* for the place of *node* and give it an id.
+
+        Raises:
+            InternalError: *static* is not what events of this kind have.
+        """
+        if type(static) is not STATIC_PARTS[kind]:
+            raise InternalError(f"expected {STATIC_PARTS[kind].__name__} for {kind}, found {static!r}")
         place, expansion = locate(node.span)
         spec = EventSpec(len(self.event_list), kind, args, static, place, expansion)
         self.event_list.append(spec)
         return spec
 
-    def report(self, node: nodes.Node, kind: str, **static: Any) -> EventSpec:
-        """The ``runtime_error`` or ``helper_error`` event for a failure at *node*; the same one when asked again.
+    def amend(self, node: nodes.Node, static: StaticPart) -> None:
+        """Give the event that *node* sends another static part."""
+        spec = replace(self.events[node], static=static)
+        self.events[node] = self.event_list[spec.id] = spec
 
-        ``report(node, "runtime_error", kind=…)`` is written ``report(node, "runtime_error", error=…)``: see
-        *static* in
-        :mod:`pytrace.core.event_layout` (``error`` there becomes the key ``kind``).
-        """
-        if "error" in static:
-            static["kind"] = static.pop("error")
-        key = (node, kind, tuple(sorted(static.items())))
-        found = self.runtime_events.get(key)
-        if found is None:
-            args: tuple[Type, ...] = (INT32,) if kind == "helper_error" else ()
-            found = self.runtime_events[key] = self.send(node, kind, args, dict(static))
-        return found
+    def report(self, node: nodes.Node, failure: RuntimeFailure | HelperFailure) -> EventSpec:
+        """The ``runtime_error`` or ``helper_error`` event for a failure at *node*; the same one when asked again."""
+        spec = self.runtime_events.get((node, failure))
+        if spec is None:
+            helper = isinstance(failure, HelperFailure)
+            kind, args = ("helper_error", (INT32,)) if helper else ("runtime_error", ())
+            spec = self.runtime_events[node, failure] = self.send(node, kind, args, failure)
+        return spec
 
 
 LIBRARY_PREFIX = "stdlib/"

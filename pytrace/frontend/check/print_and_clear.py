@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytrace.core.event_layout import EventSpec
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import walk
@@ -30,11 +31,12 @@ def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
     items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
     for at, item in enumerate(items):
         spec = _event(checked, item)
-        if spec is None or spec.kind != "print_map" or spec.static["clear"]:
+        if spec is None or not isinstance(spec.static, PrintedMap) or spec.static.clear:
             continue
-        for later, other in _following(checked, items[at + 1 :], str(spec.static["map"])):
+        for later, other in _following(checked, items[at + 1 :], spec.static.map):
             if other.kind == "clear":
-                spec.static["clear"] = other.static["joined"] = True
+                checked.amend(_sender(item), replace(spec.static, clear=True))
+                checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))
                 checked.dead.add(later)
                 break
 
@@ -49,7 +51,7 @@ def _following(
         spec = _event(checked, item)
         if spec is None or spec.kind not in _HARMLESS:
             return
-        if spec.static.get("map") == name:
+        if isinstance(spec.static, OfMap) and spec.static.map == name:
             yield item, spec
             if spec.kind != "clear":
                 return
@@ -57,9 +59,14 @@ def _following(
             return
 
 
+def _sender(item: nodes.Node) -> nodes.Node:
+    """What of a statement may send an event."""
+    return item.value if isinstance(item, nodes.ExprStmt) else item
+
+
 def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec | None:
     """The event that a statement consists of."""
-    node = item.value if isinstance(item, nodes.ExprStmt) else item
+    node = _sender(item)
     if item in checked.dead or not isinstance(node, nodes.Call):
         return None
     return checked.events.get(node)

@@ -9,7 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pytrace.core.event_layout import EXIT_STATUSES, EventSpec, cut_exit_status
+from pytrace.core.event_layout import (
+    EXIT_STATUSES,
+    CurrentTime,
+    EmptiedMap,
+    EventSpec,
+    Exit,
+    Formatted,
+    HelperFailure,
+    Joined,
+    PacketFile,
+    PrintedMap,
+    Quantiles,
+    RuntimeFailure,
+    cut_exit_status,
+)
 from pytrace.core.types import Bool, Buffer, Enum, Inet, Int, Mac, Pointer, String
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
@@ -30,7 +44,7 @@ def static_bytes(text: str) -> bytes:
 
 
 def _parts(context: Context, spec: EventSpec) -> list[bytes | Piece]:
-    return compile_pieces(static_bytes(spec.static["format"]), spec.args, context.texts)
+    return compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, context.texts)
 
 
 def _print_run(context: Context, spec: EventSpec, parts: list[bytes | Piece]) -> RunHandler:
@@ -69,7 +83,7 @@ def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]
 def _message(severity: str, kind: str) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         text = _text_of(context, spec)
-        assertion = bool(spec.static.get("assertion"))
+        assertion = spec.static_part(Formatted).assertion
 
         def handle(data: bytes, offset: int) -> None:
             context.state.errors += severity == "ERROR"
@@ -93,13 +107,13 @@ def _emit(context: Context, kind: str, text: bytes, ending: bytes = b"") -> None
 
 
 def _time(context: Context, spec: EventSpec) -> RunHandler:
-    layout = spec.static["format"]
+    layout = spec.static_part(CurrentTime).format
     return each(lambda _data, _offset: _emit(context, "time", context.clock.now(layout)))
 
 
 def _join(context: Context, spec: EventSpec) -> RunHandler:
     read = reader(spec.layout, context.decoders)
-    separator = static_bytes(spec.static["separator"])
+    separator = static_bytes(spec.static_part(Joined).separator)
 
     def handle(data: bytes, offset: int) -> None:
         count, *texts = read(data, offset)
@@ -161,32 +175,28 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _print_map(context: Context, spec: EventSpec) -> RunHandler:
-    static = spec.static
-    shown = Shown(
-        int(static.get("top") or 0),
-        int(static.get("div") or 1),
-        static.get("order") or "",
-        bool(static.get("clear")),
-    )
-    view = context.view(static["map"])
+    static = spec.static_part(PrintedMap)
+    shown = Shown(static.top, static.div, static.order, static.clear)
+    view = context.view(static.map)
     show = view.json if context.output.json else view.text
     return each(lambda _data, _offset: context.output.write(show(shown, always=True)))
 
 
 def _quantiles(context: Context, spec: EventSpec) -> RunHandler:
-    percents = [f"{item:g}" for item in spec.static["percents"]]
-    view = context.view(spec.static["map"])
+    static = spec.static_part(Quantiles)
+    percents = [f"{item:g}" for item in static.percents]
+    view = context.view(static.map)
     show = view.quantiles_json if context.output.json else view.quantiles_text
     return each(lambda _data, _offset: context.output.write(show(percents)))
 
 
 def _clear(context: Context, spec: EventSpec) -> RunHandler:
-    view = context.view(spec.static["map"])
+    view = context.view(spec.static_part(EmptiedMap).map)
     return each(lambda _data, _offset: view.clear())
 
 
 def _zero(context: Context, spec: EventSpec) -> RunHandler:
-    view = context.view(spec.static["map"])
+    view = context.view(spec.static_part(EmptiedMap).map)
     return each(lambda _data, _offset: view.zero())
 
 
@@ -195,7 +205,7 @@ def _zero(context: Context, spec: EventSpec) -> RunHandler:
 
 def _exit(context: Context, spec: EventSpec) -> RunHandler:
     read = reader(spec.layout, context.decoders)
-    told = spec.static.get("known", False)
+    told = spec.static_part(Exit).known
 
     def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
         code = next(iter(read(data, offset)), 0)
@@ -213,7 +223,7 @@ def _unwatch(context: Context, spec: EventSpec) -> RunHandler:
 
 def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
     read = reader(spec.layout, context.decoders)
-    path = spec.static["path"]
+    path = spec.static_part(PacketFile).path
     writer = context.writers.get(path)
     if writer is None:
         from pytrace.runtime.output.pcap import PcapWriter  # few scripts need it
@@ -234,7 +244,7 @@ def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
 def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
     if not context.options.warnings:
         return _nothing()
-    text = messages.RUNTIME_ERRORS[spec.static["kind"]].encode()
+    text = messages.RUNTIME_ERRORS[spec.static_part(RuntimeFailure).kind].encode()
     return each(lambda _data, _offset: context.located("WARNING", "runtime_error", text, spec))
 
 
@@ -242,8 +252,8 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
     if not context.options.warnings:
         return _nothing()
     read = reader(spec.layout, context.decoders)
-    helper = spec.static["helper"]
-    name = str(spec.static.get("map", ""))
+    failure = spec.static_part(HelperFailure)
+    helper, name = failure.helper, failure.map
     subject = next((item for item in context.manifest.maps if item.name == name), None)
 
     def handle(data: bytes, offset: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.event_layout import EventSpec
+from pytrace.core.event_layout import EventSpec, RuntimeFailure
 from pytrace.core.manifest import Manifest
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
@@ -126,7 +126,7 @@ class Renderer:
     def no_child(self) -> None:
         """Tell at the start of a run without a child that the script uses ``cpid``."""
         for spec in self._manifest.events:
-            if self._options.warnings and spec.kind == "runtime_error" and spec.static["kind"] == "no_child":
+            if self._options.warnings and spec.static == RuntimeFailure("no_child"):
                 text = messages.RUNTIME_ERRORS["no_child"].encode()
                 self._context.located("WARNING", "runtime_error", text, spec)
                 return

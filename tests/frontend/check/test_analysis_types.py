@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.compile_options import CompileOptions
+from pytrace.core.event_layout import Formatted, HelperFailure, PrintedMap, RuntimeFailure
 from pytrace.core.types import (
     BOOL,
     INT64,
@@ -129,10 +130,10 @@ def test_events() -> None:
         (0, "printf"), (1, "print_value"), (2, "print_map"), (3, "print_value"), (4, "exit"),
     ]  # fmt: skip
     first, _value, third, stats, last = program.event_list
-    assert first.static == {"format": "%s %d\n"}
+    assert first.static == Formatted("%s %d\n")
     assert first.args[0] == String(16)
     # Number of entries and divisor have no effect on stats.
-    assert third.static == {"map": "@m", "top": 0, "div": 1, "order": "", "clear": False}
+    assert third.static == PrintedMap("@m", top=0, div=1, order="", clear=False)
     assert stats.args == (Stats(True),)
     assert last.args == (INT64,)
     assert (first.location.file, first.location.line, first.location.column) == ("stdin", 1, 9)
@@ -190,10 +191,11 @@ def test_comptime_branch_is_pruned_before_typing() -> None:
 def test_report_makes_one_event_for_a_place() -> None:
     program = analyse("begin { $a = 5; print(10 / $a); }").checked()
     node = next(node for node in walk(program.units[0].body) if isinstance(node, nodes.Binary))
-    first = program.report(node, "runtime_error", error="division_by_zero")
-    assert first is program.report(node, "runtime_error", error="division_by_zero")
-    assert (first.kind, first.static, first.location.column) == ("runtime_error", {"kind": "division_by_zero"}, 23)
-    assert program.report(node, "helper_error", helper="x", map="").args[0].size == 4
+    failure = RuntimeFailure("division_by_zero")
+    first = program.report(node, failure)
+    assert first is program.report(node, RuntimeFailure("division_by_zero"))
+    assert (first.kind, first.static, first.location.column) == ("runtime_error", failure, 23)
+    assert program.report(node, HelperFailure("x")).args[0].size == 4
 
 
 def test_functions() -> None:

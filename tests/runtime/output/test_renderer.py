@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.event_layout import EventSpec
+from pytrace.core.event_layout import EventSpec, Exit, NoStaticPart
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String
@@ -36,7 +36,7 @@ def test_every_documented_kind_has_a_handler() -> None:
 
 
 def test_unknown_kinds_and_misplaced_ids_are_bugs() -> None:
-    for spec in (EventSpec(0, "nonsense", (), {}, PLACE), EventSpec(3, "exit", (), {}, PLACE)):
+    for spec in (EventSpec(0, "nonsense", (), NoStaticPart(), PLACE), EventSpec(3, "exit", (), Exit(), PLACE)):
         manifest = Manifest((), (), (spec,), (), {})
         with pytest.raises(InternalError):
             Renderer(manifest, Output(), Symbols(), FakeReader(), Clock())

@@ -10,6 +10,7 @@ from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
@@ -107,7 +108,7 @@ def _curtask(e: Emitter, node: Node) -> Operand:
 def _cpid(e: Emitter, node: Node) -> Operand:
     # An ahead-of-time file may ask has_cpid before; elsewhere code that does so is not there without a child.
     if not any(item.what == "child" for item in e.checked.loaded.values()):
-        e.checked.report(node, "runtime_error", error="no_child")
+        e.checked.report(node, RuntimeFailure("no_child"))
     return Scalar(e.b.load(e.session(SESSION.cpid)), e.type(node))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.types import BOOL, INT64, VOID, Stack, Stats, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import MapAccess
@@ -33,7 +34,7 @@ def emptied(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if found is not None:
         target, state = found
         checker.program.types[target] = require_map(checker, target, state)
-        send(checker, node, node.name, map=target.name)
+        send(checker, node, node.name, EmptiedMap(target.name))
     return VOID
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.lazy_regex import late
-from pytrace.core.event_layout import EXIT_STATUSES, cut_exit_status
+from pytrace.core.event_layout import (
+    EXIT_STATUSES,
+    Exit,
+    Formatted,
+    Joined,
+    NoStaticPart,
+    PacketFile,
+    PrintedMap,
+    Quantiles,
+    cut_exit_status,
+)
 from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import DebugFormat
@@ -53,10 +63,8 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return VOID
     format_ = formats.check(checker, node, node.name, text, values)
     if format_ is not None:
-        static: dict[str, Any] = {"format": text_of(format_.text)}
-        if node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX):
-            static["assertion"] = True
-        send(checker, node, node.name, values, **static)
+        assertion = node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX)
+        send(checker, node, node.name, Formatted(text_of(format_.text), assertion), values)
     return VOID
 
 
@@ -95,7 +103,7 @@ def print_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     elif isinstance(kind, Void):
         checker.error("there is no value to print", first.span)
     else:
-        send(checker, node, "print_value", (first,))
+        send(checker, node, "print_value", NoStaticPart(), (first,))
     return VOID
 
 
@@ -129,7 +137,7 @@ def _print_map(checker: Checker, node: Node, target: nodes.MapRef, rest: Argumen
             f"{target.name} is printed after the loop, as it is then; each pass sends one more request", node.span
         )
     checker.program.types[target] = value
-    send(checker, node, "print_map", map=target.name, top=top, div=div, order=order, clear=clear)
+    send(checker, node, "print_map", PrintedMap(target.name, top, div, order, clear))
     return VOID
 
 
@@ -151,7 +159,7 @@ def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error(f"quantiles() takes a map of hist(), {first.name} holds {settle(kind)}", node.span)
     percents = [_percent(checker, node, arg) for arg in arguments[1:]] or list(DEFAULT_PERCENTS)
     checker.program.types[first] = kind
-    send(checker, node, "quantiles", map=first.name, percents=percents)
+    send(checker, node, "quantiles", Quantiles(first.name, percents))
     return VOID
 
 
@@ -183,7 +191,7 @@ def join(checker: Checker, node: Node, arguments: Arguments) -> Type:
         separator = checker.constant_text(arguments[1], "the separator of join()")
     if separator is not None:
         types = (UINT32, *(String(checker.config.max_strlen),) * JOIN_STRINGS)
-        send(checker, node, "join", (value,), types=types, separator=text_of(separator))
+        send(checker, node, "join", Joined(text_of(separator)), (value,), types)
     return VOID
 
 
@@ -199,7 +207,7 @@ def exit_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     for number in known:
         if isinstance(number, int) and number not in EXIT_STATUSES:
             checker.warn(cut_exit_status(number), node.span)
-    send(checker, node, "exit", values, types=(INT64,) * len(values), known=None not in known)
+    send(checker, node, "exit", Exit(None not in known), values, (INT64,) * len(values))
     return VOID
 
 
@@ -215,7 +223,7 @@ def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
     integer_argument(checker, node, offset, "the offset")
     if path is not None:
         types = (UINT64, UINT32, Buffer(PACKET_BYTES))
-        send(checker, node, "skboutput", (skb, length, offset), types=types, path=text_of(path))
+        send(checker, node, "skboutput", PacketFile(text_of(path)), (skb, length, offset), types)
     return INT64
 
 
@@ -223,5 +231,5 @@ def unwatch(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``unwatch(address)``."""
     address = expression(checker, node, arguments[0])
     pointer_argument(checker, node, address, "the address")
-    send(checker, node, "unwatch", (address,), types=(UINT64,))
+    send(checker, node, "unwatch", NoStaticPart(), (address,), (UINT64,))
     return VOID

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.core.event_layout import CurrentTime
 from pytrace.core.types import UINT64, VOID, Timestamp, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
@@ -61,5 +62,5 @@ def time(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if arguments:
         text = checker.constant_text(arguments[0], "the format of time()")
     if text is not None:
-        send(checker, node, "time", format=text_of(text))
+        send(checker, node, "time", CurrentTime(text_of(text)))
     return VOID

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.event_layout import StaticPart
 from pytrace.core.types import Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
@@ -28,10 +29,9 @@ def send(
     checker: Checker,
     node: nodes.Expr,
     kind: str,
+    static: StaticPart,
     arguments: tuple[nodes.Expr, ...] = (),
-    *,
     types: tuple[Type, ...] | None = None,
-    **static: Any,
 ) -> None:
     """Record that *node* sends an event with *arguments*; *types* when they are not those of the expressions."""
     if not checker.final:

@@ -1,0 +1,72 @@
+"""Static parts of events: each kind has one, its JSON form is read back as the same, others are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import (
+    STATIC_PARTS,
+    CurrentTime,
+    EmptiedMap,
+    EventSpec,
+    Exit,
+    Formatted,
+    HelperFailure,
+    Joined,
+    Location,
+    NoStaticPart,
+    PacketFile,
+    PrintedMap,
+    Quantiles,
+    RuntimeFailure,
+    StaticPart,
+)
+from pytrace.runtime.output.handlers import HANDLERS
+
+PLACE = Location("stdin", 1, 9)
+PARTS: dict[str, StaticPart] = {
+    "printf": Formatted("%s\udcff\n"),
+    "errorf": Formatted("wrong", assertion=True),
+    "warnf": Formatted("%d"),
+    "cat": Formatted("/proc/%d/comm"),
+    "system": Formatted("ls"),
+    "time": CurrentTime("%H:%M\n"),
+    "join": Joined(","),
+    "print_value": NoStaticPart(),
+    "print_map": PrintedMap("@m", 3, 2, "-key", True),
+    "quantiles": Quantiles("@h", [50.0, 99.9]),
+    "clear": EmptiedMap("@m", joined=True),
+    "zero": EmptiedMap("@m"),
+    "exit": Exit(known=True),
+    "skboutput": PacketFile("/tmp/x.pcap"),
+    "unwatch": NoStaticPart(),
+    "runtime_error": RuntimeFailure("array_bounds"),
+    "helper_error": HelperFailure("bpf_map_update_elem", "@m"),
+}
+
+
+def test_every_kind_has_a_static_part_and_a_handler() -> None:
+    assert set(STATIC_PARTS) == set(HANDLERS) == set(PARTS)
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_json_form_is_read_back_as_the_same(kind: str) -> None:
+    spec = EventSpec(0, kind, (), PARTS[kind], PLACE)
+    again = EventSpec.from_data(json.loads(json.dumps(spec.to_data())))
+    assert again == spec
+    assert type(again.static) is STATIC_PARTS[kind]
+
+
+def test_what_has_a_default_may_be_left_out_of_the_json_form() -> None:
+    data = {**EventSpec(0, "print_map", (), PrintedMap("@m"), PLACE).to_data(), "static": {"map": "@m"}}
+    assert EventSpec.from_data(data).static == PrintedMap("@m", top=0, div=1, order="", clear=False)
+
+
+def test_a_static_part_is_read_by_its_class() -> None:
+    spec = EventSpec(0, "clear", (), EmptiedMap("@m"), PLACE)
+    assert spec.static_part(EmptiedMap).map == "@m"
+    with pytest.raises(InternalError, match=r"expected Formatted for clear, found EmptiedMap\(map='@m'"):
+        spec.static_part(Formatted)
