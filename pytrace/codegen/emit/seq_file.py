@@ -7,20 +7,19 @@ characters and strings, at most twelve of them.
 
 from __future__ import annotations
 
-import re
-
-from pytrace.base.lazy_regex import late
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
+from pytrace.core import formats
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Formatted
+from pytrace.core.formats import Conversion, Format
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
 
 MOST = 12
 
-_CONVERSION = late(r"%(?:%|(?P<head>[-+ 0]*\d*)(?:hh|h|ll|l|j|z|t|L)?(?P<letter>[diuxXpcs]))")
+_KERNEL_NAMES = frozenset("diuxXpcs")
 
 
 def write(e: Emitter, node: nodes.Expr) -> None:
@@ -36,38 +35,41 @@ def write(e: Emitter, node: nodes.Expr) -> None:
             f"line {spec.location.line}: {spec.kind.replace('_', ' ')} is not possible in a pinned iterator",
             hints=("what is read from the pin is what printf() writes",),
         )
-    layout = spec.static_part(Formatted).format
-    text = _format(layout, len(arguments), spec.location.line)
+    format_ = formats.parse(spec.static_part(Formatted).format.encode("utf-8", "surrogateescape"))
+    text = _format(format_, spec.location.line)
     data = e.b.alloca(8 * len(arguments)) if arguments else "null"
-    letters = [found["letter"] for found in _CONVERSION.finditer(layout) if found["letter"]]
     with e.temporaries():
-        for at, (item, letter) in enumerate(zip(arguments, letters, strict=True)):
-            e.b.store(_value(e, item, letter == "s", spec.location.line), e.b.offset(data, 8 * at))
+        for at, (item, conversion) in enumerate(zip(arguments, format_.conversions, strict=True)):
+            e.b.store(_value(e, item, conversion.name == "s", spec.location.line), e.b.offset(data, 8 * at))
         state = e.b.load(e.context)
         file = e.b.load(e.b.pointer(state))
         e.b.helper("seq_printf", file, e.module.constant(text), str(len(text)), data, str(8 * len(arguments)))
 
 
-def _format(text: str, count: int, line: int) -> bytes:
+def _format(format_: Format, line: int) -> bytes:
     """The format as the kernel takes it: every integer is 64 bits wide."""
-    rest = _CONVERSION.sub("", text)
-    if "%" in rest or count > MOST:
-        what = f"more than {MOST} values" if count > MOST else f"format {text!r}"
+    conversions = format_.conversions
+    if len(conversions) > MOST or not all(_possible(item) for item in conversions):
+        text = format_.text.decode("utf-8", "surrogateescape")
+        what = f"more than {MOST} values" if len(conversions) > MOST else f"format {text!r}"
         raise TraceError(
             f"line {line}: the kernel cannot print {what} in a pinned iterator",
             hints=("%d %i %u %x %X %p %c and %s with a width are there",),
         )
-    wide = _CONVERSION.sub(_widen, text)
-    return wide.encode("utf-8", "surrogateescape") + b"\0"
+    parts = (_widen(part) if isinstance(part, Conversion) else part.replace(b"%", b"%%") for part in format_.parts)
+    return b"".join(parts) + b"\0"
 
 
-def _widen(found: re.Match[str]) -> str:
-    letter = found["letter"]
-    if not letter:
-        return found[0]
-    if letter == "p":
-        return f"0x%{found['head']}llx"
-    return f"%{found['head']}{letter}" if letter in "cs" else f"%{found['head']}ll{letter}"
+def _possible(conversion: Conversion) -> bool:
+    plain = "#" not in conversion.flags and conversion.width != "*" and not conversion.precision
+    return plain and conversion.name in _KERNEL_NAMES
+
+
+def _widen(conversion: Conversion) -> bytes:
+    head, name = conversion.flags + conversion.width, conversion.name
+    if name == "p":
+        return f"0x%{head}llx".encode()
+    return (f"%{head}{name}" if name in "cs" else f"%{head}ll{name}").encode()
 
 
 def _value(e: Emitter, item: nodes.Expr, string: bool, line: int) -> Value:

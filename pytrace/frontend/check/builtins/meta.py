@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.formats import Format
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.check.inference import formats
+from pytrace.frontend.check.inference import format_checks
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, expressions, is_text
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type
@@ -81,7 +82,7 @@ def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
     text = checker.constant_text(arguments[0], "the format of fail()")
     values = expressions(checker, node, arguments[1:])
-    format_ = formats.check(checker, node, "fail", text, values) if text is not None else None
+    format_ = format_checks.check(checker, node, "fail", text, values) if text is not None else None
     if format_ is None:
         return VOID
     shown = []
@@ -94,7 +95,7 @@ def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return VOID
 
 
-def _fill(format_: formats.Format, values: list[int | bool | bytes]) -> str:
+def _fill(format_: Format, values: list[int | bool | bytes]) -> str:
     waiting = iter(values)
     return "".join(
         part.decode(errors="replace") if isinstance(part, bytes) else _shown(part.name, next(waiting))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.lazy_regex import late
 from pytrace.core.event_layout import (
     EXIT_STATUSES,
     Exit,
@@ -16,11 +15,12 @@ from pytrace.core.event_layout import (
     Quantiles,
     cut_exit_status,
 )
+from pytrace.core.formats import Conversion
 from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import DebugFormat
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
-from pytrace.frontend.check.inference import formats
+from pytrace.frontend.check.inference import format_checks
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
@@ -48,8 +48,6 @@ PACKET_BYTES = 1024
 
 ORDERS = ("key", "-key", "value", "-value")
 DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
-_DEBUGF = late(r"%[-+ 0]*[0-9]*(?:ll?(?=[dux]))?[duxps]")
-"""What of printf's conversions the kernel formats (``bpf_bprintf_prepare``)."""
 
 
 # ---------------------------------------------------------------------------------------------- formatted
@@ -61,7 +59,7 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = expressions(checker, node, arguments[1:])
     if text is None:
         return VOID
-    format_ = formats.check(checker, node, node.name, text, values)
+    format_ = format_checks.check(checker, node, node.name, text, values)
     if format_ is not None:
         assertion = node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX)
         send(checker, node, node.name, Formatted(text_of(format_.text), assertion), values)
@@ -72,12 +70,12 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``debugf(fmt, …)``: what bpf_trace_printk can do (kernel/trace/bpf_trace.c)."""
     text = checker.constant_text(arguments[0], "the format of debugf()")
     values = expressions(checker, node, arguments[1:])
-    format_ = formats.check(checker, node, "debugf", text, values) if text is not None else None
+    format_ = format_checks.check(checker, node, "debugf", text, values) if text is not None else None
     if format_ is None:
         return VOID
     for conversion, value in zip(format_.conversions, values, strict=True):
         kind = checker.program.types[value]
-        if _DEBUGF.fullmatch(conversion.text) is None:
+        if not _kernel_formats(conversion):
             checker.error(f"debugf() does not know {conversion.text}", node.span, hints=["%d %u %x %p %s are there"])
         elif conversion.name == "s" and not (is_text(kind) or is_text_pointer(kind) or isinstance(kind, Unknown)):
             what = f"the kernel writes {conversion.text} of strings only, not {settle(kind)}"
@@ -85,6 +83,13 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     checker.warn("debugf() is for debugging: it writes to a file that the whole system shares", node.span)
     checker.program.facts[node] = DebugFormat(text_of(format_.text))
     return VOID
+
+
+def _kernel_formats(conversion: Conversion) -> bool:
+    """Whether the kernel knows a conversion (``bpf_bprintf_prepare`` in kernel/bpf/helpers.c)."""
+    lengths = ("", "l", "ll") if conversion.name in "dux" else ("",)
+    plain = conversion.name in "duxps" and conversion.length in lengths
+    return plain and "#" not in conversion.flags and conversion.width != "*" and not conversion.precision
 
 
 # ---------------------------------------------------------------------------------------------- print

@@ -9,70 +9,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.lazy_regex import late
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output.render.decoders import integer_code
 from pytrace.runtime.output.render.text import TextForms, escaped, hex_escaped, hex_spaced
 
-_SPEC = late(
-    rb"%(?P<flags>[-+ #0]*)(?P<width>\*|[0-9]+)?(?:\.(?:\*|[0-9]*))?(?P<length>hh|h|ll|l|j|z|t|L)?"
-    rb"(?P<conversion>gr|rx|rh|r|[diouxXcpsn%eEfFgGaA])"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """One conversion of a format string."""
-
-    conversion: str
-    flags: str = ""
-    width: int = 0
-    length: str = ""
-
-    def padded(self, conversion: str) -> bytes:
-        """The conversion of Python's bytes formatting that also does the width."""
-        if not self.width:
-            return f"%{conversion}".encode()
-        return f"%{'-' if '-' in self.flags else ''}{self.width}{conversion}".encode()
-
-    def pad(self, text: bytes) -> bytes:
-        """*text* as wide as it has to be."""
-        if "-" in self.flags:
-            return text.ljust(self.width)
-        return text.rjust(self.width, b"0" if "0" in self.flags else b" ")
-
-
-def parse(layout: bytes) -> list[bytes | Spec]:
-    """Literal texts and conversions of a format string, in order; ``%%`` is text."""
-    parts: list[bytes | Spec] = []
-    text, at = b"", 0
-    for found in _SPEC.finditer(layout):
-        text += layout[at : found.start()]
-        at = found.end()
-        conversion = found["conversion"].decode()
-        if conversion == "%":
-            text += b"%"
-            continue
-        width = found["width"]
-        if text:
-            parts.append(text)
-        text = b""
-        parts.append(
-            Spec(
-                conversion,
-                found["flags"].decode(),
-                int(width) if width and width != b"*" else 0,
-                (found["length"] or b"").decode(),
-            )
-        )
-    text += layout[at:]
-    if text:
-        parts.append(text)
-    return parts
+if TYPE_CHECKING:
+    from pytrace.core.formats import Conversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +38,34 @@ class Piece:
 
 def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForms) -> list[bytes | Piece]:
     """The parts of a format string with its conversions compiled for arguments of types *kinds*."""
-    parts = parse(layout)
+    from pytrace.core.formats import parse  # a start does without it until something is printed
+
     waiting = list(kinds)
     found: list[bytes | Piece] = []
-    for part in parts:
+    for part in parse(layout).parts:
         if isinstance(part, bytes):
             found.append(part)
         elif not waiting:
             raise InternalError(f"too few arguments for format {layout!r}")
         else:
-            found.append(_ROWS.get(part.conversion, _refused)(part, waiting.pop(0), forms))
+            found.append(ROWS.get(part.name, _refused)(part, waiting.pop(0), forms))
     if waiting:
         raise InternalError(f"too many arguments for format {layout!r}")
     return found
+
+
+def _padded(conversion: Conversion, plain: str) -> bytes:
+    """The conversion *plain* of Python's bytes formatting that also does the width."""
+    if not conversion.columns:
+        return f"%{plain}".encode()
+    return f"%{'-' if '-' in conversion.flags else ''}{conversion.columns}{plain}".encode()
+
+
+def _pad(conversion: Conversion, text: bytes) -> bytes:
+    """*text* as wide as it has to be."""
+    if "-" in conversion.flags:
+        return text.ljust(conversion.columns)
+    return text.rjust(conversion.columns, b"0" if "0" in conversion.flags else b" ")
 
 
 # ---------------------------------------------------------------------------------------------- numbers
@@ -133,26 +94,26 @@ def _read(source: types.Int, width: int, signed: bool) -> tuple[str, int]:
     return integer_code(source.width, source.signed), mask
 
 
-def _number(spec: Spec, kind: types.Type, _forms: TextForms) -> Piece:
+def _number(conversion: Conversion, kind: types.Type, _forms: TextForms) -> Piece:
     source = _number_type(kind)
     if source is None or source.width > 8:
-        return _refused(spec, kind, _forms)
-    signed = spec.conversion in "di"
-    layout, mask = _read(source, _WIDTHS[spec.length], signed)
-    plain = _FORMATS[spec.conversion]
-    if signed and "+" in spec.flags:
+        return _refused(conversion, kind, _forms)
+    signed = conversion.name in "di"
+    layout, mask = _read(source, _WIDTHS[conversion.length], signed)
+    plain = _FORMATS[conversion.name]
+    if signed and "+" in conversion.flags:
         plain = f"+{plain}"
-    prefix = _PREFIXES.get(spec.conversion, b"") if "#" in spec.flags else b""
-    fill = "0" in spec.flags and "-" not in spec.flags and spec.width > 0
+    prefix = _PREFIXES.get(conversion.name, b"") if "#" in conversion.flags else b""
+    fill = "0" in conversion.flags and "-" not in conversion.flags and conversion.columns > 0
     if not prefix and not mask and not (fill and signed):
-        return Piece(_with_flags(spec, plain, fill), layout)
+        return Piece(_with_flags(conversion, plain, fill), layout)
     whole = f"%{plain}".encode()
 
     def render(value: int) -> bytes:
         if mask:
             value &= mask
         text = whole % value
-        return spec.pad(prefix + text if value else text)
+        return _pad(conversion, prefix + text if value else text)
 
     return Piece(b"%s", layout, render)
 
@@ -160,33 +121,33 @@ def _number(spec: Spec, kind: types.Type, _forms: TextForms) -> Piece:
 _PREFIXES = {"x": b"0x", "X": b"0X", "o": b"0"}
 
 
-def _with_flags(spec: Spec, plain: str, fill: bool) -> bytes:
+def _with_flags(conversion: Conversion, plain: str, fill: bool) -> bytes:
     sign, letter = plain[:-1], plain[-1]
-    side = "-" if "-" in spec.flags else ("0" if fill else "")
-    width = str(spec.width) if spec.width else ""
+    side = "-" if "-" in conversion.flags else ("0" if fill else "")
+    width = str(conversion.columns) if conversion.columns else ""
     return f"%{side if width else ''}{sign}{width}{letter}".encode()
 
 
-def _character(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+def _character(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
     source = _number_type(kind)
     if source is None or source.width > 8:
-        return _refused(spec, kind, forms)
+        return _refused(conversion, kind, forms)
     layout, _ = _read(source, 1, False)
-    if spec.width:
-        return Piece(b"%s", layout, lambda value: spec.pad(bytes((value,))), textual=True)
+    if conversion.columns:
+        return Piece(b"%s", layout, lambda value: _pad(conversion, bytes((value,))), textual=True)
     return Piece(b"%c", layout, textual=True)
 
 
-def _of_word(render: Callable[[int], bytes]) -> Callable[[Spec, types.Type, TextForms], Piece]:
+def _of_word(render: Callable[[int], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
     """A conversion that shows a number as an unsigned word."""
 
-    def make(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+    def make(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
         source = _number_type(kind)
         if source is None or source.width > 8:
-            return _refused(spec, kind, forms)
+            return _refused(conversion, kind, forms)
         layout, mask = _read(source, 8, False)
         everything = mask or (1 << 64) - 1
-        return Piece(spec.padded("s"), layout, lambda value: render(value & everything))
+        return Piece(_padded(conversion, "s"), layout, lambda value: render(value & everything))
 
     return make
 
@@ -198,35 +159,35 @@ def _address(value: int) -> bytes:
 # ---------------------------------------------------------------------------------------------- texts
 
 
-def _string(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+def _string(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
     if isinstance(kind, types.Int) and kind.width <= 8:
-        return Piece(spec.padded("d"), integer_code(kind.width, kind.signed))
+        return Piece(_padded(conversion, "d"), integer_code(kind.width, kind.signed))
     if isinstance(kind, types.String):
-        return Piece(spec.padded("s"), textual=True)
-    return Piece(spec.padded("s"), render=forms.form(kind), textual=True)
+        return Piece(_padded(conversion, "s"), textual=True)
+    return Piece(_padded(conversion, "s"), render=forms.form(kind), textual=True)
 
 
-def _buffer(form: Callable[[bytes], bytes]) -> Callable[[Spec, types.Type, TextForms], Piece]:
-    def piece(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+def _buffer(form: Callable[[bytes], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
+    def piece(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
         if isinstance(kind, types.Buffer | types.String | types.Mac):
-            return Piece(spec.padded("s"), render=form, textual=True)
-        return _string(spec, kind, forms)
+            return Piece(_padded(conversion, "s"), render=form, textual=True)
+        return _string(conversion, kind, forms)
 
     return piece
 
 
-def _refused(spec: Spec, kind: types.Type, _forms: TextForms) -> Piece:
-    mark = f"!{{{kind} cannot print as %{spec.conversion}}}".encode()
+def _refused(conversion: Conversion, kind: types.Type, _forms: TextForms) -> Piece:
+    mark = f"!{{{kind} cannot print as %{conversion.name}}}".encode()
     return Piece(b"%s", render=lambda _value: mark, textual=True)
 
 
-def _gfp_flags(spec: Spec, kind: types.Type, forms: TextForms) -> Piece:
+def _gfp_flags(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
     from pytrace.runtime.output.render import gfp_flags  # few scripts need it
 
-    return _of_word(gfp_flags.names)(spec, kind, forms)
+    return _of_word(gfp_flags.names)(conversion, kind, forms)
 
 
-_ROWS: dict[str, Callable[[Spec, types.Type, TextForms], Piece]] = {
+ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     **dict.fromkeys(_FORMATS, _number),
     "c": _character,
     "p": _of_word(_address),
@@ -236,6 +197,7 @@ _ROWS: dict[str, Callable[[Spec, types.Type, TextForms], Piece]] = {
     "rx": _buffer(hex_escaped),
     "rh": _buffer(hex_spaced),
 }
+"""How each conversion of :data:`pytrace.core.formats.NAMES` is compiled."""
 
 
 def escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:

@@ -27,9 +27,8 @@ from pytrace.core.types import (
     String,
     Tuple,
 )
-from pytrace.runtime.output.render import gfp_flags, printf
+from pytrace.runtime.output.render import gfp_flags
 from pytrace.runtime.output.render import json as jsonout
-from pytrace.runtime.output.render.printf import Spec
 from tests.support.encode import Cut, Run
 
 
@@ -38,14 +37,6 @@ def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = Fal
     identity = run.event("printf", [kind for kind, _ in arguments], format=layout)
     run.send(identity, *(value for _, value in arguments))
     return run.printed()
-
-
-def test_parsing() -> None:
-    assert printf.parse(b"a%%b%-8.3lld%s%y%rx") == [
-        b"a%b", Spec("d", "-", 8, "ll"), Spec("s"), b"%y", Spec("rx"),
-    ]  # fmt: skip
-    assert printf.parse(b"%*d%.*s") == [Spec("d"), Spec("s")]
-    assert printf.parse(b"") == []
 
 
 @pytest.mark.parametrize(

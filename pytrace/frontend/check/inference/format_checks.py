@@ -1,12 +1,11 @@
-"""printf formats: reading the conversions and checking values against them (reference section 19)."""
+"""Values checked against the conversions of a printf format (reference section 19)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
 from pytrace.core.types import Bool, Buffer, Enum, Int, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Flexible, Unknown, settle
@@ -15,80 +14,6 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 MAX_ARGUMENTS = 127
-
-_CONVERSION = re.compile(
-    rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?:\.(?P<precision>\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
-    rb"(?P<conversion>rx|rh|gr|[diuoxXcpsreEfFgGaAn%])"
-)
-_STRAY = re.compile(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
-"""What a message shows of a ``%`` that starts no conversion."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """One ``%…`` of a format: its text and its conversion (``d``, ``s``, ``rx``, ``gr`` …)."""
-
-    text: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A format as it is read: literal texts (``%%`` is ``%`` in them) and conversions, in order.
-
-    *stray* are the places where a ``%`` starts no conversion; it is part of the literal text there.
-    """
-
-    parts: tuple[bytes | Conversion, ...]
-    stray: tuple[str, ...] = ()
-
-    @property
-    def conversions(self) -> list[Conversion]:
-        """The conversions, each of which takes a value."""
-        return [part for part in self.parts if isinstance(part, Conversion)]
-
-    @property
-    def text(self) -> bytes:
-        """The format as the runtime reads it: every ``%`` that starts no conversion is doubled."""
-        return b"".join(
-            part.text.encode() if isinstance(part, Conversion) else part.replace(b"%", b"%%") for part in self.parts
-        )
-
-
-class FormatError(Exception):
-    """A format with a conversion that is not supported."""
-
-
-def parse(text: bytes) -> Format:
-    """Read a format.
-
-    Raises:
-        FormatError: a conversion is not supported.
-    """
-    parts: list[bytes | Conversion] = []
-    stray: list[str] = []
-    literal, at = b"", 0
-    while (percent := text.find(b"%", at)) >= 0:
-        literal += text[at:percent]
-        match = _CONVERSION.match(text, percent)
-        if match is None:
-            around = _STRAY.match(text, percent)
-            stray.append(_shown(around[0] if around is not None else b"%"))
-            literal, at = literal + b"%", percent + 1
-            continue
-        at, name = match.end(), match["conversion"].decode()
-        if name in _UNSUPPORTED:
-            raise FormatError(f"conversion {_shown(match[0])!r} is not supported")
-        if name == "%":
-            literal += b"%"
-        else:
-            parts += [literal, Conversion(_shown(match[0]), name)]
-            literal = b""
-    return Format((*parts, literal + text[at:]), tuple(stray))
-
-
-def _shown(text: bytes) -> str:
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _is_number(kind: Type) -> bool:
@@ -108,7 +33,6 @@ def _has_text(kind: Type) -> bool:
 
 
 _NUMBERS = ("d", "i", "u", "o", "x", "X", "c", "p")
-_UNSUPPORTED = frozenset("eEfFgGaAn")
 
 CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
     **dict.fromkeys(_NUMBERS, (_is_number, "an integer")),
@@ -126,10 +50,11 @@ def check(
 ) -> Format | None:
     """Check the *values* of a call of *name* against its format; reports what does not fit, and gives None then."""
     kinds = [checker.value(value) for value in values]
-    try:
-        format_ = parse(text)
-    except FormatError as problem:
-        checker.error(f"{name}(): {problem}", node.span)
+    format_ = parse(text)
+    wanted = format_.conversions
+    refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
+    if refused is not None:
+        checker.error(f"{name}(): conversion {refused.text!r} is not supported", node.span)
         return None
     for part in format_.stray:
         checker.warn(
@@ -138,7 +63,6 @@ def check(
     if len(values) > MAX_ARGUMENTS:
         checker.error(f"{name}() takes at most {MAX_ARGUMENTS} values, not {len(values)}", node.span)
         return None
-    wanted = format_.conversions
     if len(wanted) != len(values):
         less = "not enough" if len(wanted) > len(values) else "too many"
         checker.error(

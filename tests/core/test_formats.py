@@ -1,10 +1,15 @@
-"""Reading printf formats."""
+"""Parsing printf formats."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytrace.frontend.check.inference import formats
+from pytrace.core import formats
+from pytrace.core.formats import Conversion
+from pytrace.frontend.check.inference.format_checks import CONVERSIONS
+from pytrace.runtime.output.render.printf import ROWS
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,33 @@ def test_percent_signs_of_no_conversion(text: bytes, runtime: bytes, names: list
     assert found.stray == stray
 
 
-@pytest.mark.parametrize("text", [b"%e", b"%n", b"abc %5.2f", b"%y %G"])
-def test_refused(text: bytes) -> None:
-    with pytest.raises(formats.FormatError):
-        formats.parse(text)
+def test_parts_of_conversions_and_literal_texts() -> None:
+    assert formats.parse(b"a%%b%-8.3lld%s%y%rx").parts == (
+        b"a%b", Conversion("d", "-", "8", ".3", "ll"), Conversion("s"), b"%y", Conversion("rx"),
+    )  # fmt: skip
+    assert formats.parse(b"%*d%.*s").parts == (Conversion("d", width="*"), Conversion("s", precision=".*"))
+    assert formats.parse(b"").parts == ()
+
+
+def test_columns() -> None:
+    assert [item.columns for item in formats.parse(b"%d %-12d %*d %05d %.7d").conversions] == [0, 12, 0, 5, 0]
+
+
+@pytest.mark.parametrize("text", [b"%e", b"%n", b"%5.2f", b"%G"])
+def test_what_c_has_and_pytrace_has_not_is_recognised(text: bytes) -> None:
+    (found,) = formats.parse(text).conversions
+    assert found.name in formats.UNSUPPORTED
+    assert found.text.encode() == text
+
+
+_PIECES = ("%", "-", "+", " ", "#", "0", "5", ".", "*", "ll", "h", "d", "s", "rx", "r", "x", "y")
+
+
+@given(st.lists(st.sampled_from(_PIECES)))
+def test_the_format_in_the_manifest_is_parsed_as_the_same(pieces: list[str]) -> None:
+    found = formats.parse("".join(pieces).encode())
+    assert formats.parse(found.text) == formats.Format(found.parts)
+
+
+def test_checker_and_runtime_have_a_row_for_each() -> None:
+    assert set(formats.NAMES) == set(CONVERSIONS) == set(ROWS)

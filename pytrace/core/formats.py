@@ -1,0 +1,94 @@
+"""The conversions of printf formats, parsed here for the checker, the code generator and the runtime.
+
+A conversion is ``%``, flags in this order (``- + space # 0``), width, precision, length modifier and name; numbers may
+be ``*``. A ``%`` that starts no conversion is text.
+"""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.lazy_regex import late
+
+NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
+"""Conversions that there are; the checker and the runtime have a row for each."""
+
+UNSUPPORTED = ("e", "E", "f", "F", "g", "G", "a", "A", "n")
+"""Conversions of C that are recognised only so that they can be refused."""
+
+_CONVERSION = late(
+    rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
+    + f"(?P<name>{'|'.join(sorted((*NAMES, *UNSUPPORTED), key=len, reverse=True))}|%)".encode()
+)
+_STRAY = late(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
+"""What a message shows of a ``%`` that starts no conversion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """One ``%…`` of a format, in the parts that it is written in."""
+
+    name: str
+    flags: str = ""
+    width: str = ""
+    precision: str = ""
+    """With its dot."""
+    length: str = ""
+
+    @property
+    def text(self) -> str:
+        """How it is written."""
+        return f"%{self.flags}{self.width}{self.precision}{self.length}{self.name}"
+
+    @property
+    def columns(self) -> int:
+        """The least width; 0 where none is given (nor is it where it is ``*``: no value is taken for it)."""
+        return int(self.width) if self.width.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A parsed format: literal texts (``%%`` is ``%`` in them) and conversions, in order.
+
+    *stray* are the places where a ``%`` starts no conversion; it is part of the literal text there.
+    """
+
+    parts: tuple[bytes | Conversion, ...]
+    stray: tuple[str, ...] = ()
+
+    @property
+    def conversions(self) -> list[Conversion]:
+        """The conversions, each of which takes a value."""
+        return [part for part in self.parts if isinstance(part, Conversion)]
+
+    @property
+    def text(self) -> bytes:
+        """The format with every ``%`` that starts no conversion doubled, as in the manifest."""
+        return b"".join(
+            part.text.encode() if isinstance(part, Conversion) else part.replace(b"%", b"%%") for part in self.parts
+        )
+
+
+def parse(text: bytes) -> Format:
+    """Parse a format. Conversions may be unsupported ones; no literal text is empty."""
+    parts: list[bytes | Conversion] = []
+    stray: list[str] = []
+    literal, at = b"", 0
+    while (percent := text.find(b"%", at)) >= 0:
+        literal += text[at:percent]
+        match = _CONVERSION.match(text, percent)
+        if match is None:
+            around = _STRAY.match(text, percent)
+            stray.append((around[0] if around is not None else b"%").decode("utf-8", "surrogateescape"))
+            literal, at = literal + b"%", percent + 1
+            continue
+        at = match.end()
+        if match["name"] == b"%":
+            literal += b"%"
+            continue
+        if literal:
+            parts.append(literal)
+        flags, width, precision, length, name = ((part or b"").decode() for part in match.groups())
+        parts.append(Conversion(name, flags, width, precision, length))
+        literal = b""
+    literal += text[at:]
+    return Format((*parts, literal) if literal else tuple(parts), tuple(stray))
