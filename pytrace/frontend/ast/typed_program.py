@@ -89,7 +89,7 @@ from pytrace.core.event_layout import STATIC_PARTS, EventSpec, HelperFailure, Lo
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import IteratorTarget
-from pytrace.core.source import Span, expansion_chain
+from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Fact
@@ -340,8 +340,8 @@ class CheckedProgram:
     objects: list[bytes] = field(default_factory=list)
     """Imported BPF object files."""
     config: dict[str, Any] = field(default_factory=dict)
-    sources: list[Any] = field(default_factory=list)
-    """Every :class:`~pytrace.core.source.Source`, the script first."""
+    sources: list[Source] = field(default_factory=list)
+    """Every source, the script first."""
 
     def fact(self, node: nodes.Node, kind: type[F]) -> F:
         """The fact of a class that the checker has noted for a node.
