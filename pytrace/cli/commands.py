@@ -133,9 +133,9 @@ def _check_machine(options: RunOptions) -> None:
 
 
 def _execute(script: CompiledScript, options: RunOptions) -> int:
-    from pytrace.runtime.session.session import Session
+    from pytrace.runtime.session import session
 
-    return Session(script, options).run()
+    return session.run(script, options)
 
 
 _COMPILE_ONLY = {

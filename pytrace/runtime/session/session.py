@@ -1,152 +1,404 @@
-"""The live side of a run: what it needs is opened and loaded, and nothing is left behind.
+"""A run: open, load, begin, attach, wait, end.
 
 Everything that a session opens is closed by one :class:`ExitStack`, in order, also on Ctrl-C, on SIGTERM and when
-attaching fails.
+attaching fails. However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends
+the same way: probes are detached, end probes run, waiting events are printed, then the maps.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
-import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
-from pytrace.base.terminal import colour
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
 from pytrace.core.run_options import RunOptions
-from pytrace.runtime.abi import privileges
-from pytrace.runtime.host.clocks import Clock, together
-from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
-from pytrace.runtime.output.streams import Flush, Output
-from pytrace.runtime.session import child
+from pytrace.runtime.attach import attachments
+from pytrace.runtime.attach.attachments import Attached, AttachOptions
+from pytrace.runtime.attach.missed_hits import MissReader
+from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.load.counters import CounterReader, Key
+from pytrace.runtime.load.loader import available_memory
+from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
+from pytrace.runtime.session import child, notify, opening
 from pytrace.runtime.session.child import Child
-from pytrace.runtime.session.live import LiveSession
+from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import Signals
 
-if TYPE_CHECKING:
-    from pytrace.runtime.unwind.unwinder import Unwound
+_NO_MAPS = "the maps were not printed, or not all of them, as you interrupted"
+
+REPORT_EVERY = 1.0
+"""Seconds between two looks at the counters of lost events."""
+
 
 _OVER_AT_ONCE = frozenset({"begin", "end", "iter"})
 """Probe kinds that have done all they will ever do once everything is attached."""
 
 
-class Session:
-    """One run of one compiled script."""
+def run(script: CompiledScript, options: RunOptions) -> int:
+    """Run a script to its end.
 
-    def __init__(self, script: CompiledScript, options: RunOptions) -> None:
-        self._script = script
-        self._manifest = script.manifest
-        self._options = options
-        self._by_kind: dict[str, list[ProgramSpec]] = {}
-        for program in script.manifest.programs:
-            if not program.service:
-                self._by_kind.setdefault(program.kind, []).append(program)
+    Returns:
+        The exit status: what the script's ``exit()`` said, else 0.
 
-    def run(self) -> int:
-        """Run to the end.
-
-        Returns:
-            The exit status: what the script's ``exit()`` said, else 0.
-
-        Raises:
-            TraceError: the kernel refused to load or attach, or the machine lacks something.
-        """
-        with ExitStack() as stack:
-            return self._run(stack)
-
-    # ---- set up
-
-    def _run(self, stack: ExitStack) -> int:
-        manifest, options = self._manifest, self._options
-        targets = sum(len(program.targets) for program in manifest.programs)
-        privileges.raise_limits(privileges.descriptors_needed(targets, len(manifest.programs), len(manifest.maps)))
-        signals = stack.enter_context(Signals())
-        namespace = self._open_namespace(stack)
-        output = self._open_output(stack)
-        traced = child.start(options.command, stack, namespace) if options.command is not None else None
-        unwound = self._unwound(traced)
-        loaded = load(self._script, options=self._load_options(unwound), stack=stack)
-        self._fill_session_data(loaded, traced)
-        live = LiveSession(self, stack, loaded, output, traced, signals, unwound, namespace)
-        signals.begin()
-        if self._options.mode in ("test", "bench"):
+    Raises:
+        TraceError: the kernel refused to load or attach, or the machine lacks something.
+    """
+    with ExitStack() as stack:
+        session = Session(script, options, stack)
+        if options.mode in ("test", "bench"):
             from pytrace.runtime.session import test_runs
 
-            return test_runs.run(live)
-        return live.run()
+            return test_runs.run(session)
+        return session.run()
 
-    def _open_namespace(self, stack: ExitStack) -> int | None:
-        """The network namespace of ``--netns``, None without that."""
-        if self._options.netns is None:
-            return None
-        from pytrace.runtime.host.network import open_namespace
 
-        namespace = open_namespace(self._options.netns)
-        stack.callback(os.close, namespace)
-        return namespace
+class Session:
+    """One run of one compiled script: once made, its programs are loaded; *stack* closes what it opened."""
 
-    def _open_output(self, stack: ExitStack) -> Output:
-        options = self._options
-        flush = Flush(options.buffering)
-        json = options.format == "json"
-        if options.output is None:
-            output = Output(1, flush=flush, json=json, colour=colour())
-        else:
-            output = Output.to_file(options.output, flush=flush, json=json, colour=colour())
-        stack.callback(output.close)
-        return output
+    def __init__(self, script: CompiledScript, options: RunOptions, stack: ExitStack) -> None:
+        manifest = script.manifest
+        self.options = options
+        self._by_kind = _by_kind(manifest.programs)
+        opening.raise_limits(manifest)
+        self._signals = stack.enter_context(Signals())
+        self._namespace = opening.namespace(options, stack)
+        self.output = opening.output(options, stack)
+        command = options.command
+        self._child = child.start(command, stack, self._namespace) if command is not None else None
+        unwound = opening.unwound(manifest, options, self._child)
+        self.loaded = opening.programs(script, options, unwound, stack)
+        opening.fill_session_data(self.loaded, options, self._child)
+        self._counters = CounterReader(self.loaded)
+        self._symbols = opening.symbols(self.loaded, options, stack)
+        self._unwinder = None if unwound is None else unwound.start(self.loaded, stack, self._warn)
+        self._ahead = opening.reading_ahead(self.loaded, self._symbols)
+        self._signals.instead = self._symbols.give_up_lines
+        self._follow_mappings()
+        self.renderer = self._make_renderer()
+        stack.callback(self.renderer.close)
+        backlog = backlog_limit(available_memory())
+        self._ring = RingReader(self.loaded.map_fd(manifest.ring), stack, backlog=backlog)
+        signals = self._signals
+        self._consumer = Consumer(self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch)
+        self._misses: MissReader | None = None
+        self._loop = EventLoop(self._ring, stack)
+        self._links = stack.enter_context(ExitStack())
+        self._opened = Opened()
+        self._next_report = 0.0
+        self._summed_up = False
+        self._target = opening.target(options, self._child, stack)
+        if self._child is None:
+            self.renderer.no_child()
+        self._signals.begin()
 
-    def _unwound(self, traced: Child | None) -> Unwound | None:
-        """What ``dw_ustack`` unwinds; the child is then held as the program that it will be."""
-        if self._manifest.unwind is None:
-            return None
-        from pytrace.runtime.unwind.unwinder import Unwound
-
-        return Unwound(self._manifest, self._options.pid, self._options.dwarf_pids, traced)
-
-    def _load_options(self, unwound: Unwound | None) -> LoadOptions:
-        debug = self._options.debug
-        return LoadOptions(
-            libbpf_log=_to_stderr if "libbpf" in debug else None,
-            verifier_log=_show_verifier if "verifier" in debug else None,
-            btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
-            disabled=self._options.disabled,
-            entries={} if unwound is None else unwound.entries(),
-        )
-
-    def _fill_session_data(self, loaded: LoadedScript, traced: Child | None) -> None:
-        data = self._manifest.session
-        if data is None:
-            return
-        memory = loaded.section(data.section)
-        struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-        struct.pack_into("=Q", memory, data.cpid, 0 if traced is None else traced.pid)
-        atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
-        struct.pack_into("=q", memory, data.tai, atomic - boot)
-        struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
-        root = self._options.pid if traced is None else traced.pid
-        struct.pack_into("=Q", memory, data.root, root or 0)
+    def _make_renderer(self) -> Renderer:
+        options, signals = self.options, self._signals
+        render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=self._namespace)
+        reader = MapReader(self.loaded)
+        renderer = Renderer(self.loaded.manifest, self.output, self._symbols, reader, options=render)
+        renderer.state.hurry = lambda: signals.ending
+        renderer.state.requests = lambda: signals.requests
+        return renderer
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""
         return self._by_kind.get(kind, [])
 
     @property
-    def options(self) -> RunOptions:
-        """Options of the run."""
-        return self._options
+    def _over_at_once(self) -> bool:
+        """Whether there is no probe that could fire once everything is attached, and no child to wait for."""
+        return self.options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
+
+    def _warn(self, text: str) -> None:
+        if self.options.warnings:
+            self.output.message(f"WARNING: {text}\n")
+
+    def _release_child(self, child: Child) -> None:
+        """Let the child run; the libraries that its program starts with are known before their code runs."""
+        if self._unwinder is not None and child.run_to_entry():
+            self._unwinder.add(child.pid)
+        child.release()
+
+    def _follow_mappings(self) -> None:
+        """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
+        unwinds = self._unwinder is not None
+        if not unwinds and not opening.shows_user_addresses(self.loaded.manifest):
+            return
+        pid = self._child.pid if self._child is not None else self.options.pid
+        # Followed processes that run already are not known yet: any may be one.
+        if self.options.follow and self._child is None:
+            pid = None
+        try:
+            self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
+        except TraceError as error:
+            self._warn(error.message)
+
+    # ---- the run
+
+    def run(self) -> int:
+        """Begin, attach, wait, end; the exit status."""
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            self._break_off()
+            raise
+
+    def _break_off(self) -> None:
+        """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
+        totals = self._detach()
+        if self._consumer.events_over:
+            self.output.drop()
+            if self.loaded.manifest.maps:
+                self._warn(_NO_MAPS)
+        else:
+            self._consumer.break_off()
+        if not self._summed_up:
+            self.renderer.broken_off({**totals, **self._consumer.totals()})
+
+    def _detach(self) -> dict[Key, int]:
+        """Detach all probes; gives what was lost, as far as no end probe can lose more."""
+        missed = self._misses.totals() if self._misses is not None else {}
+        self._misses = None
+        self._links.close()
+        return {**self._counters.totals(), **missed}
+
+    def _run(self) -> int:
+        dry = self.options.dry_run
+        # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
+        # reads the output finds the number of attached probes first.
+        for program in self.programs("begin") if not dry else ():
+            self.loaded.run(program.symbol)
+        attached = self._attach()
+        self._announce(attached)
+        if not dry:
+            self._go_on(attached)
+        return self._finish()
+
+    def _go_on(self, attached: list[Attached]) -> None:
+        """All is attached: let things happen until something ends the run."""
+        self.drain()
+        self._look_for_exit()
+        if self._ended:
+            return
+        if self._child is not None:
+            self._release_child(self._child)
+        self._read_iterators(attached)
+        self._wait()
 
     @property
-    def over_at_once(self) -> bool:
-        """Whether there is no probe that could fire once everything is attached, and no child to wait for."""
-        return self._options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
+    def _ended(self) -> bool:
+        return self._exiting or self._signals.ending or self.output.broken
+
+    @property
+    def _exiting(self) -> bool:
+        """Whether the script called ``exit()``; what it printed before may still wait."""
+        return self.renderer.state.exit_requested or self._ring.noticed
+
+    def _run_all(self, kind: str) -> None:
+        """Run the programs of *kind* one after another, and print what they sent."""
+        for program in self.programs(kind):
+            self.loaded.run(program.symbol)
+            self.drain()
+            self._look_for_exit()
+
+    def _attach(self) -> list[Attached]:
+        config, options = self.loaded.manifest.config, self.options
+        pid = self._child.pid if self._child is not None else options.pid
+        attach_options = AttachOptions(
+            pid=pid if options.pid is not None or options.follow else None,
+            follow=options.follow,
+            child=self._child.pid if self._child is not None else None,
+            missing_probes=str(config.get("missing_probes", "error")),
+            disabled=options.disabled,
+            file_activation=options.usdt_file_activation,
+        )
+        done = attachments.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
+        self._opened = done.opened
+        self._misses = MissReader(self.loaded, done.opened)
+        self._follow_descendants(done)
+        if done.failures and attach_options.missing_probes == "warn" and options.warnings:
+            for failure in done.failures:
+                self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
+        return list(done.attached)
+
+    def _follow_descendants(self, done: attachments.Attachments) -> None:
+        """With ``-p`` and ``--follow``: the processes that the process forked before."""
+        followed, pid = self.loaded.manifest.follow_map, self.options.pid
+        if not followed or pid is None:
+            return
+        lister = next((item.iterator for item in done.services if item.iterator is not None), None)
+        if lister is None:
+            self._warn(f"what {pid} has forked before is not followed: the kernel has no iterator over tasks")
+            return
+        from pytrace.runtime.session import followed_processes
+
+        found, left_out = followed_processes.include(pid, lister, self.loaded.map_fd(followed))
+        if left_out:
+            self._warn(f"{left_out} processes that {pid} has forked before are not followed: they are too many")
+        if self._unwinder is not None:
+            for number in found:
+                self._unwinder.add(number)
+
+    def _announce(self, attached: list[Attached]) -> None:
+        by_hand = sum(
+            len(program.targets)
+            for kind in ("begin", "end", "self")
+            for program in self.programs(kind)
+        )
+        # A probe may have several places: a static one that was inlined, overloads of a name.
+        count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
+        if not count:
+            raise TraceError("nothing could be attached", hints=_mode_hints(self))
+        self.renderer.attached(count)
+        for item in attached:
+            if item.note:
+                self.output.message(f"{item.note}\n")
+        notify.attached_hooks()
+        notify.systemd("READY=1")
+
+    def _read_iterators(self, attached: list[Attached]) -> None:
+        from pytrace.runtime.attach import iterator
+
+        for item in attached:
+            if item.iterator is None:
+                continue
+            with self.renderer.iterating():
+                for text in iterator.read(item.iterator):
+                    self.output.write(text)
+                    if self.output.congested:
+                        self.output.flush()
+                self.drain()
+            self._look_for_exit()
+            if self._ended:
+                return
+
+    def _wait(self) -> None:
+        """Handle events until something ends the run."""
+        for descriptor in (self._signals.fileno(), self._target):
+            if descriptor is not None:
+                self._loop.watch(descriptor)
+        for descriptor in self._symbols.descriptors:
+            self._loop.watch(descriptor)
+        if not gc.isenabled():
+            # What the start made is there to stay; from here on there may be garbage.
+            gc.freeze()
+            gc.enable()
+        while not self._ended and not self._over_at_once:
+            longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
+            ready = self._consumer.wait(self._loop, longest)
+            self._symbols.poll()
+            if self._unwinder is not None:
+                self._unwinder.update(self._symbols.changes())
+            self._report_losses()
+            if not self._consumer.turn() and self._ahead is not None:
+                self._ahead.work()
+            for _ in self._signals.take():
+                self._run_all("self")
+            if self._target is not None and self._target in ready:
+                return
+            self._look_for_exit()
+
+    def _look_for_exit(self) -> None:
+        """An ``exit()`` in a flood, for whose event there was no room."""
+        data = self.loaded.manifest.session
+        if data is not None:
+            (word,) = struct.unpack_from("=Q", self.loaded.section(data.section), data.exit)
+            if word:
+                self.renderer.exit(word - 1)
+
+    def drain(self) -> None:
+        """Handle all events that have been sent by now, and let their output be seen."""
+        self._consumer.drain()
+
+    def _unwatch(self, addresses: list[int]) -> None:
+        while addresses:
+            self._opened.unwatch(addresses.pop())
+
+    def report_losses(self) -> None:
+        """Tell at the end of a run by hand what was lost."""
+        totals = self._totals()
+        self.renderer.losses(totals, ended=True)
+        self.renderer.summary(totals)
+
+    def _report_losses(self) -> None:
+        now = time.monotonic()
+        # A message comes after the output before it, and a slow reader is not waited for here.
+        if now >= self._next_report and self.output.advance():
+            self._next_report = now + REPORT_EVERY
+            self.renderer.losses(self._totals())
+
+    def _totals(self) -> dict[Key, int]:
+        """All that was lost so far, as programs and the kernel count it."""
+        missed = self._misses.totals() if self._misses is not None else {}
+        return {**self._counters.totals(), **missed}
+
+    # ---- the end
+
+    def _tell_child(self) -> None:
+        """With ``-v``: how the process of ``-c`` ended."""
+        status = self._child.poll() if self._child is not None and self.options.verbose else None
+        if status is not None:
+            self.output.message(f"the command {_status_text(status)}\n")
+
+    def _sum_up(self, totals: dict[Key, int]) -> None:
+        """Tell what was lost; on standard error where JSON output, which should say so, is not read."""
+        self.renderer.summary(totals)
+        if self.output.json:
+            self.output.flush()
+            if self.output.gave_up:
+                self.renderer.broken_off(totals)
+
+    def _finish(self) -> int:
+        notify.systemd("STOPPING=1")
+        before = self._detach()
+        self._symbols.hurry(self.output.message if os.isatty(2) else None)
+        if self.options.dry_run:
+            self._ring.discard()
+        else:
+            self._consumer.finish()
+            self.renderer.resume()
+            self._run_all("end")
+            self._consumer.finish()
+        totals = {**before, **self._counters.totals()}
+        self.renderer.losses(totals, ended=True)
+        self.output.flush()
+        totals |= self._consumer.totals()
+        self._consumer.events_over = True
+        # A run that a failed assertion ended has nothing more to say.
+        if not self.options.dry_run and not self.renderer.state.assertion_failed:
+            if self._ahead is not None:
+                self._ahead.finish()
+            self.renderer.print_maps()
+            if self.output.gave_up and self.loaded.manifest.maps:
+                self._warn(_NO_MAPS)
+        self._sum_up(totals)
+        self._summed_up = True
+        self._tell_child()
+        for text in self._symbols.notices():
+            self._warn(text)
+        return self.renderer.state.exit_code
 
 
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+def _status_text(status: int) -> str:
+    return f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
 
 
-def _show_verifier(symbol: str, text: str) -> None:
-    sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
+def _mode_hints(session: Session) -> tuple[str, ...]:
+    return tuple(
+        f"{kind}: probes run with --{kind}" for kind in ("test", "bench") if session.programs(kind)
+    )
+
+
+def _by_kind(programs: Iterable[ProgramSpec]) -> dict[str, list[ProgramSpec]]:
+    found: dict[str, list[ProgramSpec]] = {}
+    for program in programs:
+        if not program.service:
+            found.setdefault(program.kind, []).append(program)
+    return found

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pytrace.core.manifest_sections import SessionData
-from pytrace.runtime.session.session import Session
+from pytrace.runtime.session import opening
 
 PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
@@ -30,9 +30,9 @@ def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, mo
 
     memory = bytearray(40)
     manifest = SimpleNamespace(programs=(), session=PLACES)
-    session = Session(cast(Any, SimpleNamespace(manifest=manifest)), cast(Any, SimpleNamespace(pid=None)))
+    loaded = SimpleNamespace(manifest=manifest, section=lambda _: memory)
     monkeypatch.setattr(time, "clock_gettime_ns", read)
-    session._fill_session_data(cast(Any, SimpleNamespace(section=lambda _: memory)), None)
+    opening.fill_session_data(cast(Any, loaded), cast(Any, SimpleNamespace(pid=None)), None)
     monkeypatch.undo()
     _, _, tai, wall, _ = struct.unpack("=5q", memory)
     assert abs(tai - CLOCKS[time.CLOCK_TAI]) < 1000

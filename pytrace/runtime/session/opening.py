@@ -1,0 +1,165 @@
+"""What a run needs, opened and loaded: output, child's unwinding, programs, session data, symbols.
+
+Each function enters what has to be closed into the :class:`ExitStack` of the session.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from pytrace.base.terminal import colour
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.run_options import RunOptions
+from pytrace.core.types import Stack, USym, parts
+from pytrace.runtime.abi import privileges
+from pytrace.runtime.host.clocks import Clock, together
+from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
+from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.output.streams import Flush, Output
+from pytrace.runtime.session.child import Child
+from pytrace.runtime.symbols.lazy import LazySymbols
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.reading_ahead import ReadingAhead
+    from pytrace.runtime.symbols.symbolizer import Symbolizer
+    from pytrace.runtime.unwind.unwinder import Unwound
+
+
+def raise_limits(manifest: Manifest) -> None:
+    """Let this process open as many files as the probes and maps of a script need."""
+    targets = sum(len(program.targets) for program in manifest.programs)
+    privileges.raise_limits(privileges.descriptors_needed(targets, len(manifest.programs), len(manifest.maps)))
+
+
+def namespace(options: RunOptions, stack: ExitStack) -> int | None:
+    """The network namespace of ``--netns``, None without that.
+
+    Raises:
+        TraceError: there is no such namespace.
+    """
+    if options.netns is None:
+        return None
+    from pytrace.runtime.host.network import open_namespace
+
+    descriptor = open_namespace(options.netns)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def output(options: RunOptions, stack: ExitStack) -> Output:
+    """Standard output, or the file of ``-o``."""
+    flush = Flush(options.buffering)
+    json = options.format == "json"
+    if options.output is None:
+        opened = Output(1, flush=flush, json=json, colour=colour())
+    else:
+        opened = Output.to_file(options.output, flush=flush, json=json, colour=colour())
+    stack.callback(opened.close)
+    return opened
+
+
+def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unwound | None:
+    """What ``dw_ustack`` unwinds; the child is then held as the program that it will be."""
+    if manifest.unwind is None:
+        return None
+    from pytrace.runtime.unwind.unwinder import Unwound
+
+    return Unwound(manifest, options.pid, options.dwarf_pids, child)
+
+
+def programs(script: CompiledScript, options: RunOptions, unwind: Unwound | None, stack: ExitStack) -> LoadedScript:
+    """The programs and maps of *script*, loaded.
+
+    Raises:
+        TraceError: the kernel refused them.
+    """
+    load_options = LoadOptions(
+        libbpf_log=_to_stderr if "libbpf" in options.debug else None,
+        verifier_log=_show_verifier if "verifier" in options.debug else None,
+        btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
+        disabled=options.disabled,
+        entries={} if unwind is None else unwind.entries(),
+    )
+    return load(script, options=load_options, stack=stack)
+
+
+def fill_session_data(loaded: LoadedScript, options: RunOptions, child: Child | None) -> None:
+    """Tell the programs what only a run knows: its start, clocks, and processes (docs/architecture.md)."""
+    data = loaded.manifest.session
+    if data is None:
+        return
+    memory = loaded.section(data.section)
+    struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+    struct.pack_into("=Q", memory, data.cpid, 0 if child is None else child.pid)
+    atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
+    struct.pack_into("=q", memory, data.tai, atomic - boot)
+    struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
+    root = options.pid if child is None else child.pid
+    struct.pack_into("=Q", memory, data.root, root or 0)
+
+
+def target(options: RunOptions, child: Child | None, stack: ExitStack) -> int | None:
+    """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
+    if child is not None:
+        return child.fileno()
+    if options.pid is None:
+        return None
+    try:
+        descriptor = os.pidfd_open(options.pid)
+    except OSError as error:
+        raise TraceError(f"cannot trace process {options.pid}: {error.strerror}") from error
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def shows_user_addresses(manifest: Manifest) -> bool:
+    """Whether output has user addresses, whose processes may have ended by then."""
+    roots = [kind for event in manifest.events for kind in event.args]
+    roots += [kind for item in manifest.maps for kind in (item.key, item.value) if kind is not None]
+    return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
+
+
+def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:
+    """The symboliser that the config asks for."""
+
+    def make() -> Symbolizer:
+        from pytrace.runtime.symbols.symbolizer import Symbolizer
+
+        config = loaded.manifest.config
+        return Symbolizer(
+            cache=str(config.get("cache_user_symbols") or "PER_PID"),
+            demangled=bool(config.get("cpp_demangle", True)),
+            lines=bool(config.get("show_debug_info", False)),
+            debuginfo=options.debuginfo,
+            vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
+        )
+
+    lazy = LazySymbols(make)
+    stack.callback(lazy.close)
+    return lazy
+
+
+def reading_ahead(loaded: LoadedScript, lazy: LazySymbols) -> ReadingAhead | None:
+    """What reads the source lines of stacks in maps before these print; None when none will be shown."""
+    config = loaded.manifest.config
+    shown = config.get("show_debug_info", False) and config.get("print_maps_on_exit", True)
+    roots = [kind for item in loaded.manifest.maps for kind in (item.key, item.value) if kind is not None]
+    if not shown or not any(isinstance(inner, Stack) and inner.user for inner in parts(roots)):
+        return None
+    from pytrace.runtime.session.reading_ahead import ReadingAhead
+
+    return ReadingAhead(loaded.manifest, MapReader(loaded), lazy)
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def _show_verifier(symbol: str, text: str) -> None:
+    sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
