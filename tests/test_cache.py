@@ -10,6 +10,7 @@ import pytest
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
 
@@ -21,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _script(elf: bytes = b"ELF") -> CompiledScript:
-    return CompiledScript(elf, Manifest((), (), (), ("a", "b"), {"x": 1}, facts=(("kernel", "1"),)))
+    return CompiledScript(elf, Manifest((), (), (), ("a", "b"), Config(max_strlen=1), facts=(("kernel", "1"),)))
 
 
 def test_what_is_stored_comes_back(folder: Path) -> None:

@@ -35,8 +35,6 @@ from pytrace.frontend.ast.typed_program import (
     location,
 )
 
-ON_STACK_LIMIT = 32
-
 _FIRST_OBJECT = 8
 """Where every ``struct bpf_iter__TYPE`` has the pointer to its object; before it is the state of the iteration."""
 
@@ -51,7 +49,7 @@ def generate(
 ) -> tuple[str, Manifest]:
     """LLVM IR text and manifest of a script; *sparing* of the stack when registers and stack do not hold all values."""
     source = checked.sources[0] if checked.sources else None
-    module = Module(source, str(checked.config.get("license", "GPL")))
+    module = Module(source, checked.config.license)
     twice = snapshots(checked)
     for info in checked.maps.values():
         map_access.declare(module, info, info.name in twice)
@@ -62,7 +60,7 @@ def generate(
         options,
         module,
         Layout.plan(checked, kernel.possible_cpus),
-        int(checked.config.get("on_stack_limit", ON_STACK_LIMIT)),
+        checked.config.on_stack_limit,
         {name: at for at, name in enumerate(checked.maps)},
         ahead=Ahead(kernel) if options.ahead else None,
         sparing=sparing,
@@ -219,7 +217,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         maps=specs,
         events=tuple(checked.event_list),
         strings=tuple(checked.strings),
-        config=dict(checked.config),
+        config=checked.config,
         ring=RING,
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,

@@ -11,6 +11,7 @@ import struct
 from typing import Any, TypeVar
 
 from pytrace.base.fast_dataclass import asdict, dataclass
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
 from pytrace.core.manifest_sections import AheadOfTime, SessionData, UnwindMaps
@@ -156,8 +157,7 @@ class Manifest:
     events: tuple[EventSpec, ...]
     strings: tuple[str, ...]
     """String table that values refer to by index (formats of timestamps, filters of cgroup paths)."""
-    config: dict[str, Any]
-    """Effective configuration values."""
+    config: Config
     ring: str = "events"
     """Name of the ring buffer map."""
     counters: Counters | None = None
@@ -196,7 +196,7 @@ class Manifest:
             ],
             "events": [item.to_data() for item in self.events],
             "strings": list(self.strings),
-            "config": self.config,
+            "config": self.config.to_data(),
             "ring": self.ring,
             "counters": None if self.counters is None else asdict(self.counters),
             "warnings": list(self.warnings),
@@ -216,7 +216,7 @@ class Manifest:
             maps=tuple(_map_from_data(item) for item in data["maps"]),
             events=tuple(EventSpec.from_data(item) for item in data["events"]),
             strings=tuple(data["strings"]),
-            config=data["config"],
+            config=Config.from_data(data["config"]),
             ring=data["ring"],
             counters=_counters_from_data(data["counters"]),
             warnings=tuple(data["warnings"]),

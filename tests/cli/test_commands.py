@@ -12,6 +12,7 @@ import pytest
 
 from pytrace.cli import commands
 from pytrace.cli.options import read
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
@@ -91,7 +92,7 @@ def test_stages_stay_out_of_json() -> None:
 
 def compiled(tmp_path: Path) -> str:
     ahead = AheadOfTime(1, parameters=Parameters(names=("x",), help="  --x\n"))
-    script = CompiledScript(b"ELF", Manifest((), (), (), (), {}, ahead=ahead))
+    script = CompiledScript(b"ELF", Manifest((), (), (), (), Config(), ahead=ahead))
     path = tmp_path / "tool"
     path.write_bytes(script.to_bytes(executable=True))
     return str(path)
@@ -127,7 +128,7 @@ def test_probes_of_a_compiled_file_are_listed(tmp_path: Path, capsys: pytest.Cap
     place = Location("x", 1, 1)
     programs = (ProgramSpec("p0", "begin", 0, (begin,), place), ProgramSpec("p1", "interval", 1, timers, place))
     path = tmp_path / "listed"
-    path.write_bytes(CompiledScript(b"ELF", Manifest(programs, (), (), (), {})).to_bytes())
+    path.write_bytes(CompiledScript(b"ELF", Manifest(programs, (), (), (), Config())).to_bytes())
     assert commands.run(read(["-l", str(path)])) == 0
     assert capsys.readouterr().out == "begin\ninterval:s:1\ninterval:s:2\n"
 
@@ -145,7 +146,7 @@ def test_a_program_is_no_script(tmp_path: Path) -> None:
 
 
 def test_both_forms_of_a_compiled_file_are_known(tmp_path: Path) -> None:
-    script = CompiledScript(b"ELF", Manifest((), (), (), ("s",), {}))
+    script = CompiledScript(b"ELF", Manifest((), (), (), ("s",), Config()))
     for data in (script.to_bytes(), script.to_bytes(executable=True)):
         assert is_compiled(data)
         assert CompiledScript.from_bytes(data) == script
@@ -154,7 +155,7 @@ def test_both_forms_of_a_compiled_file_are_known(tmp_path: Path) -> None:
 
 
 def test_damaged_compiled_files() -> None:
-    data = CompiledScript(b"ELF", Manifest((), (), (), (), {})).to_bytes()
+    data = CompiledScript(b"ELF", Manifest((), (), (), (), Config())).to_bytes()
     with pytest.raises(TraceError, match="damaged"):
         CompiledScript.from_bytes(data[: len(MAGIC) + 30])
     with pytest.raises(TraceError, match="not a compiled"):

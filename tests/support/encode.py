@@ -9,6 +9,7 @@ from typing import Any
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
+from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
@@ -212,7 +213,7 @@ class Run:
     specs: list[EventSpec] = field(default_factory=list)
     maps: list[MapSpec] = field(default_factory=list)
     strings: tuple[str, ...] = ()
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Config = field(default_factory=Config)
     symbols: Symbols = field(default_factory=Symbols)
     json: bool = False
     options: RenderOptions = field(default_factory=RenderOptions)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import ProbeTarget
@@ -49,7 +50,8 @@ def script(*programs: ProgramSpec, **config: Any) -> CompiledScript:
     """A script of these programs."""
     names = (("lost", 0), ("other", 0))
     counters = Counters(".data.counters", 0, COPIES, 16, names)
-    return CompiledScript(elf(), Manifest(programs, (HITS, COUNTS, PERCPU), (), (), config, counters=counters))
+    maps = (HITS, COUNTS, PERCPU)
+    return CompiledScript(elf(), Manifest(programs, maps, (), (), Config(**config), counters=counters))
 
 
 class Loaded:

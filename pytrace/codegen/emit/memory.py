@@ -295,7 +295,7 @@ def fit(e: Emitter, value: Value, kind: Type) -> Value:
 
 def longest_string(e: Emitter) -> int:
     """Bytes of a string (``max_strlen``)."""
-    return int(e.checked.config.get("max_strlen", 1024))
+    return e.checked.config.max_strlen
 
 
 def read_string(

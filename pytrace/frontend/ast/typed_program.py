@@ -80,10 +80,11 @@ kind; capacities, buckets and modes of stacks are in the types.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.builtin_row import Builtin
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import STATIC_PARTS, EventSpec, HelperFailure, Location, RuntimeFailure, StaticPart
 from pytrace.core.manifest import Target
@@ -339,7 +340,7 @@ class CheckedProgram:
     strings: list[str] = field(default_factory=list)
     objects: list[bytes] = field(default_factory=list)
     """Imported BPF object files."""
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Config = field(default_factory=Config)
     sources: list[Source] = field(default_factory=list)
     """Every source, the script first."""
 

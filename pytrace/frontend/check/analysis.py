@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from pytrace.base.fast_dataclass import asdict
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError
@@ -221,7 +220,7 @@ def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
     checked.types.update(checker.retyped)
     checked.functions = list(checker.functions.values())
     checked.objects = [item.data for item in program.objects]
-    checked.config = asdict(checker.config)
+    checked.config = checker.config
     checked.sources = _sources(program)
     return checked
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pytrace.core.compile_options import CompileOptions
-from pytrace.core.config import (
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
+from pytrace.core.source import Source, Span
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.expand.config_keys import (
     IGNORED,
     INVERTED,
     PREFIXES,
     RENAMED,
     BadValueError,
-    Config,
     Value,
     canonical,
     key_names,
@@ -18,9 +21,6 @@ from pytrace.core.config import (
     variable_names,
     variables,
 )
-from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
-from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import nodes
 
 
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:

@@ -180,7 +180,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
     with libbpf.Messages(options.libbpf_log) as messages:
         handle = _open(script, options, messages)
         stack.callback(lib.bpf_object__close, handle)
-        logs = VerifierLogs(int(script.manifest.config.get("log_size", 1_000_000)), options.verifier_log)
+        logs = VerifierLogs(script.manifest.config.log_size, options.verifier_log)
         maps = _members(lib.bpf_object__next_map, handle)
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script, options)
@@ -238,7 +238,7 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
 
 
 def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
-    pages = int(script.manifest.config.get("perf_rb_pages", 0))
+    pages = script.manifest.config.perf_rb_pages
     for item in maps:
         if lib.bpf_map__type(item) == bpf.MapType.RINGBUF:
             lib.bpf_map__set_max_entries(item, ring_size(pages))

@@ -160,7 +160,7 @@ def explain(
         if unmade == manifest.ring:
             return LoadError(
                 f"the ring buffer for events cannot be made: {error.strerror}",
-                hints=[f"perf_rb_pages is {manifest.config.get('perf_rb_pages', 0)}; fewer pages take less memory"],
+                hints=[f"perf_rb_pages is {manifest.config.perf_rb_pages}; fewer pages take less memory"],
             )
     if spec is None:
         hint = _HINTS.get(number, "")

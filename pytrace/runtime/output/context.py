@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
@@ -72,7 +72,7 @@ class Context:
         state: RunState,
     ) -> None:
         self.manifest = manifest
-        self.config: dict[str, Any] = manifest.config
+        self.config = manifest.config
         self.output = output
         self.clock = clock
         self.options = options
@@ -83,9 +83,8 @@ class Context:
         """Places whose delete() found no key, as far as that has been told."""
         self.on_exit: Callable[[], None] = lambda: None
         """What else happens when the script calls ``exit()``."""
-        trailer = str(self.config.get("str_trunc_trailer", ".."))
-        longest = int(self.config.get("max_strlen", 1024))
-        self.decoders = Decoders(trailer.encode("utf-8", "surrogateescape"), longest)
+        trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
+        self.decoders = Decoders(trailer, self.config.max_strlen)
         self.texts = TextForms(Names(symbols, clock, manifest.strings, namespace=options.namespace))
         self.writers: dict[str, PcapWriter] = {}
         self._reader = reader

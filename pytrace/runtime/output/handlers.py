@@ -126,7 +126,7 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
     from pytrace.runtime.output import blocking
 
     text = _text_of(context, spec)
-    most = int(context.config.get("max_cat_bytes", 10240))
+    most = context.config.max_cat_bytes
     told = broken_off = False
 
     def handle(data: bytes, offset: int) -> None:

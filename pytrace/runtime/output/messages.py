@@ -216,7 +216,7 @@ def _grow_ring(_manifest: Manifest, _names: Sequence[str]) -> str:
 
 
 def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
-    return f"; max_strlen is {manifest.config.get('max_strlen', 1024)}"
+    return f"; max_strlen is {manifest.config.max_strlen}"
 
 
 _ADVICE: dict[str, Callable[[Manifest, Sequence[str]], str]] = {

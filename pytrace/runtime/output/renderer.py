@@ -135,7 +135,7 @@ class Renderer:
         """Print the end of output: all maps that hold something, by name."""
         if not self.output.json:
             self.output.write(b"\n\n")
-        if self._manifest.config.get("print_maps_on_exit", True):
+        if self._manifest.config.print_maps_on_exit:
             for name in sorted(item.name for item in self._manifest.maps):
                 view = self._context.view(name)
                 self.output.write(view.json() if self.output.json else view.text())

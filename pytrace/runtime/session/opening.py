@@ -133,9 +133,9 @@ def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Lazy
 
         config = loaded.manifest.config
         return Symbolizer(
-            cache=str(config.get("cache_user_symbols") or "PER_PID"),
-            demangled=bool(config.get("cpp_demangle", True)),
-            lines=bool(config.get("show_debug_info", False)),
+            cache=config.cache_user_symbols,
+            demangled=config.cpp_demangle,
+            lines=config.show_debug_info,
             debuginfo=options.debuginfo,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
         )
@@ -148,7 +148,7 @@ def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Lazy
 def reading_ahead(loaded: LoadedScript, lazy: LazySymbols) -> ReadingAhead | None:
     """What reads the source lines of stacks in maps before these print; None when none will be shown."""
     config = loaded.manifest.config
-    shown = config.get("show_debug_info", False) and config.get("print_maps_on_exit", True)
+    shown = config.show_debug_info and config.print_maps_on_exit
     roots = [kind for item in loaded.manifest.maps for kind in (item.key, item.value) if kind is not None]
     if not shown or not any(isinstance(inner, Stack) and inner.user for inner in parts(roots)):
         return None

@@ -26,7 +26,7 @@ from pytrace.runtime.load.loader import available_memory
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
-from pytrace.runtime.session import child, notify, opening
+from pytrace.runtime.session import child, opening
 from pytrace.runtime.session.child import Child
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import Signals
@@ -215,7 +215,7 @@ class Session:
             pid=pid if options.pid is not None or options.follow else None,
             follow=options.follow,
             child=self._child.pid if self._child is not None else None,
-            missing_probes=str(config.get("missing_probes", "error")),
+            missing_probes=config.missing_probes,
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,
         )
@@ -260,8 +260,11 @@ class Session:
         for item in attached:
             if item.note:
                 self.output.message(f"{item.note}\n")
-        notify.attached_hooks()
-        notify.systemd("READY=1")
+        if _somebody_waits():
+            from pytrace.runtime.session import notify
+
+            notify.attached_hooks()
+            notify.systemd("READY=1")
 
     def _read_iterators(self, attached: list[Attached]) -> None:
         from pytrace.runtime.attach import iterator
@@ -356,7 +359,10 @@ class Session:
                 self.renderer.broken_off(totals)
 
     def _finish(self) -> int:
-        notify.systemd("STOPPING=1")
+        if _somebody_waits():
+            from pytrace.runtime.session import notify
+
+            notify.systemd("STOPPING=1")
         before = self._detach()
         self._symbols.hurry(self.output.message if os.isatty(2) else None)
         if self.options.dry_run:
@@ -394,6 +400,11 @@ def _mode_hints(session: Session) -> tuple[str, ...]:
     return tuple(
         f"{kind}: probes run with --{kind}" for kind in ("test", "bench") if session.programs(kind)
     )
+
+
+def _somebody_waits() -> bool:
+    """Whether a variable of those that ``notify`` reads may be set; it is not imported by most starts."""
+    return any("NOTIFY" in name for name in os.environ)
 
 
 def _by_kind(programs: Iterable[ProgramSpec]) -> dict[str, list[ProgramSpec]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
@@ -29,7 +30,7 @@ def binary(tmp_path: Path) -> str:
 def manifest(path: str, *places: ProbeTarget) -> Manifest:
     targets = tuple(Target("p", at, place) for at, place in enumerate(places))
     program = ProgramSpec("p", "uprobe", 0, targets, PLACE)
-    return Manifest((program,), (), (), (), {}, facts=(fingerprints.file_fact(path),))
+    return Manifest((program,), (), (), (), Config(), facts=(fingerprints.file_fact(path),))
 
 
 def kernel(path: str, offset: int = 0x1000, arguments: str = "4@%eax") -> RecordedKernel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site, Target
 from pytrace.core.probes.targets import TimerTarget
@@ -18,7 +19,7 @@ MAPS = (
     MapSpec("@b", "b", "hash", INT64, INT64, 20),
 )
 MANIFEST = Manifest(
-    PROGRAMS, MAPS, (), (), {"max_strlen": 99},
+    PROGRAMS, MAPS, (), (), Config(max_strlen=99),
     counters=Counters(".data", 0, 1, 8, (), (Site("bpf_get_stack", PLACE), Site("bpf_probe_read", PLACE))),
 )  # fmt: skip
 
@@ -58,7 +59,7 @@ def test_many_probes_are_not_all_named() -> None:
 
 def test_numbers_of_one_name_are_added() -> None:
     """Two programs of one probe are told as one; what did not happen is not told."""
-    twice = Manifest((PROGRAMS[0], PROGRAMS[0]), MAPS, (), (), {})
+    twice = Manifest((PROGRAMS[0], PROGRAMS[0]), MAPS, (), (), Config())
     totals = {("lost", 0): 2, ("lost", 1): 5, ("missed", 0): 0}
     assert messages.by_kind(twice, totals) == {"lost": {"interval:s:1": 7}}
     assert len(messages.summary_lines(twice, totals)) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Exit, NoStaticPart
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
@@ -37,13 +38,13 @@ def test_every_documented_kind_has_a_handler() -> None:
 
 def test_unknown_kinds_and_misplaced_ids_are_bugs() -> None:
     for spec in (EventSpec(0, "nonsense", (), NoStaticPart(), PLACE), EventSpec(3, "exit", (), Exit(), PLACE)):
-        manifest = Manifest((), (), (spec,), (), {})
+        manifest = Manifest((), (), (spec,), (), Config())
         with pytest.raises(InternalError):
             Renderer(manifest, Output(), Symbols(), FakeReader(), Clock())
 
 
-def both(**config: object) -> tuple[Run, Run]:
-    return Run(config=dict(config)), Run(config=dict(config), json=True)
+def both(**config: int) -> tuple[Run, Run]:
+    return Run(config=Config(**config)), Run(config=Config(**config), json=True)
 
 
 # ---------------------------------------------------------------------------------------------- text kinds
@@ -78,7 +79,7 @@ def test_cat_is_cut_and_reports_what_it_cannot_read(tmp_path: Path) -> None:
         assert run.printed() == b""
         assert b"missing" in run.messages
         assert run.messages.startswith(b"stdin:1:9-26: WARNING: ")
-    run = Run(config={"max_cat_bytes": 3})
+    run = Run(config=Config(max_cat_bytes=3))
     run.send(run.event("cat", format=f"{tmp_path}/f"))
     assert run.printed() == b"012"
 
@@ -288,7 +289,7 @@ class Kept(Output):
 
 def made(*, as_json: bool, options: RenderOptions | None = None) -> tuple[Renderer, Kept]:
     output = Kept(as_json=as_json)
-    manifest = Manifest(PROGRAMS, MAPS, (), (), {})
+    manifest = Manifest(PROGRAMS, MAPS, (), (), Config())
     return Renderer(manifest, output, Symbols(), FakeReader(), Clock(), options), output
 
 

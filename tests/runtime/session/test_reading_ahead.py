@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest
 from pytrace.core.types import UINT64, Count, Stack, StackMode, String, Tuple
 from pytrace.runtime.session import reading_ahead
@@ -50,7 +51,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def _ahead(run: Run, lines: _Lines) -> ReadingAhead:
-    return ReadingAhead(Manifest((), tuple(run.maps), (), (), {}), run.reader, lines)
+    return ReadingAhead(Manifest((), tuple(run.maps), (), (), Config()), run.reader, lines)
 
 
 def _stacks(entries: dict[Any, Any], key: Any = STACK) -> Run:

@@ -15,7 +15,7 @@ def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     kind = e.type(node)
     if not isinstance(kind, Record):
         raise InternalError("one key of config() is a constant")
-    values = e.checked.config.values()
+    values = e.checked.config.to_data().values()
     given = (value.encode() if isinstance(value, str) else value for value in values)
     return Parts(kind, tuple(expressions.constant(e, value, of) for value, of in zip(given, kind.members, strict=True)))
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.core import types
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import (
     BOOL,
@@ -33,7 +34,7 @@ from tests.support.encode import Cut, Run
 
 
 def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = False, **config: Any) -> bytes:
-    run = Run(json=as_json, config=config)
+    run = Run(json=as_json, config=Config(**config))
     identity = run.event("printf", [kind for kind, _ in arguments], format=layout)
     run.send(identity, *(value for _, value in arguments))
     return run.printed()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytrace.core import types
+from pytrace.core.config import Config
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -404,7 +405,7 @@ def _(run: Run) -> None:
 
 @row("config_max")
 def _(run: Run) -> None:
-    run.config["print_maps_on_exit"] = False
+    run.config = Config(print_maps_on_exit=False)
     run.keyed("@a", INT64, INT64, {1: 1, 2: 2})
 
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from pytrace.base.fast_dataclass import fields
-from pytrace.core import config
-from pytrace.core.config import BadValueError, Config, read_value
+from pytrace.core.config import Config
+from pytrace.frontend.expand import config_keys
+from pytrace.frontend.expand.config_keys import BadValueError, read_value
 
 DEFAULTS = {
     "cpp_demangle": True,
@@ -35,8 +36,8 @@ def test_default(name: str, value: object) -> None:
 
 
 def test_every_key_has_a_field_and_a_description() -> None:
-    assert [row.name for row in config.KEYS] == [item.name for item in fields(Config)]
-    assert all(row.doc for row in config.KEYS)
+    assert [row.name for row in config_keys.KEYS] == [item.name for item in fields(Config)]
+    assert all(row.doc for row in config_keys.KEYS)
 
 
 def test_round_trip() -> None:
@@ -64,7 +65,7 @@ def test_round_trip() -> None:
         ("str_trunc_trailer", "", ""),
     ],
 )
-def test_values(name: str, given: config.Value, value: config.Value) -> None:
+def test_values(name: str, given: config_keys.Value, value: config_keys.Value) -> None:
     assert read_value(name, given) == (name, value)
 
 
@@ -85,7 +86,7 @@ def test_values(name: str, given: config.Value, value: config.Value) -> None:
         ("str_trunc_trailer", 3),
     ],
 )
-def test_bad_values(name: str, given: config.Value) -> None:
+def test_bad_values(name: str, given: config_keys.Value) -> None:
     with pytest.raises(BadValueError, match="expects"):
         read_value(name, given)
 
@@ -99,7 +100,7 @@ def test_bad_values(name: str, given: config.Value) -> None:
         ("map_keys_max", 8, "max_map_keys", 8),
     ],
 )
-def test_renamed(old: str, given: config.Value, new: str, value: config.Value) -> None:
+def test_renamed(old: str, given: config_keys.Value, new: str, value: config_keys.Value) -> None:
     assert read_value(old, given) == (new, value)
 
 
@@ -110,9 +111,10 @@ def test_unknown_key() -> None:
 
 def test_variables_prefer_the_own_prefix() -> None:
     environment = {"BPFTRACE_MAX_STRLEN": "1", "PYTRACE_MAX_STRLEN": "2", "BPFTRACE_STACK_MODE": "raw", "HOME": "/"}
-    found = {name: text for _, name, text in config.variables(environment)}
+    found = {name: text for _, name, text in config_keys.variables(environment)}
     assert found == {"max_strlen": "2", "stack_mode": "raw"}
 
 
 def test_variables_that_are_no_configuration() -> None:
-    assert config.variables({"BPFTRACE_COLOR": "never", "PYTRACE_TRACEBACK": "1", "BPFTRACE_max_strlen": "2"}) == []
+    environment = {"BPFTRACE_COLOR": "never", "PYTRACE_TRACEBACK": "1", "BPFTRACE_max_strlen": "2"}
+    assert config_keys.variables(environment) == []

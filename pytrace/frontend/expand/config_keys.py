@@ -1,0 +1,238 @@
+"""Configuration keys: the values that each takes, and where they come from.
+
+A value comes from the environment (``PYTRACE_KEY``, else ``BPFTRACE_KEY``), from the script's ``config`` block, or is
+the default, in this order.  :data:`KEYS` is the table; :class:`~pytrace.core.config.Config` has the defaults and is the
+result that the stages read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pytrace.base.fast_dataclass import dataclass, fields
+from pytrace.core.config import Config
+from pytrace.core.numbers import parse_boolean, parse_integer
+
+Value = bool | int | str
+
+LICENSES = (
+    "GPL",
+    "GPL v2",
+    "GPL and additional rights",
+    "Dual BSD/GPL",
+    "Dual MIT/GPL",
+    "Dual MPL/GPL",
+)
+"""Licences that the kernel accepts for programs that call GPL-only helpers (include/linux/license.h)."""
+
+MAX_STRING = 65536
+"""Largest string or buffer."""
+
+
+class BadValueError(ValueError):
+    """A value that a key does not take; the text says what it takes."""
+
+
+def _boolean(value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    found = parse_boolean(str(value))
+    if found is None:
+        raise BadValueError("expects true or false (also 1/0, on/off, yes/no)")
+    return found
+
+
+def _integer(low: int, high: int) -> Callable[[Value], int]:
+    def read(value: Value) -> int:
+        found = parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
+        if found is None:
+            raise BadValueError("expects an integer")
+        if not low <= found <= high:
+            raise BadValueError(f"expects an integer of {low} to {high}")
+        return found
+
+    return read
+
+
+def _choice(*allowed: str) -> Callable[[Value], str]:
+    known = {item.lower(): item for item in allowed}
+
+    def read(value: Value) -> str:
+        found = known.get(str(value).lower()) if not isinstance(value, bool) else None
+        if found is None:
+            raise BadValueError(f"expects {_either(allowed)}")
+        return found
+
+    return read
+
+
+def _license(value: Value) -> str:
+    if value not in LICENSES:
+        raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {_either(LICENSES)}")
+    return str(value)
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise BadValueError("expects a string")
+    return value
+
+
+def _symbol_cache(value: Value) -> str:
+    named = {"1": "AUTO", "true": "AUTO", "0": "NONE", "false": "NONE"}.get(str(value).lower())
+    if named is not None:
+        return named
+    return _choice("PER_PID", "PER_PROGRAM", "NONE")(value)
+
+
+def _unstable(value: Value) -> str:
+    if isinstance(value, bool) or str(value).lower() not in ("enable", "warn", "error"):
+        try:
+            return "enable" if _boolean(value) else "error"
+        except BadValueError:
+            raise BadValueError("expects enable, warn or error") from None
+    return str(value).lower()
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row: how the values of a key are read, and what it means."""
+
+    name: str
+    read: Callable[[Value], Value]
+    doc: str
+
+
+_SIZE = _integer(0, 2**31 - 1)
+_COUNT = _integer(1, 2**31 - 1)
+
+KEYS: tuple[Key, ...] = (
+    Key("cache_user_symbols", _symbol_cache, "how long symbols of user processes are kept: PER_PID, PER_PROGRAM, NONE"),
+    Key("cpp_demangle", _boolean, "show C++ names demangled"),
+    Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are looked up when they are printed"),
+    Key("license", _license, "licence that the programs are loaded under"),
+    Key("log_size", _COUNT, "bytes of verifier log"),
+    Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
+    Key("max_cat_bytes", _SIZE, "how much of a file cat() prints"),
+    Key("max_map_keys", _COUNT, "entries of a keyed map that is not declared"),
+    Key("max_probes", _COUNT, "how many probes a script may attach"),
+    Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
+    Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
+    Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),
+    Key("perf_rb_pages", _integer(0, 2**19), "pages of the ring buffer; 0: by available memory"),
+    Key("print_maps_on_exit", _boolean, "print all maps at the end"),
+    Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
+    Key("use_blazesym", _boolean, "accepted for compatibility"),
+    Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),
+    Key("str_trunc_trailer", _text, "what is appended to a string that was cut"),
+    Key("unstable_tseries", _unstable, "tseries(): enable, warn, error"),
+    Key("unstable_dw_ustack", _unstable, "dw_ustack(): enable, warn, error"),
+    Key("unstable_typeinfo", _unstable, "typeinfo(): enable, warn, error"),
+    Key("unstable_import_statement", _unstable, "import inside a block: enable, warn, error"),
+)
+
+RENAMED = {
+    "strlen": "max_strlen",
+    "no_cpp_demangle": "cpp_demangle",
+    "cat_bytes_max": "max_cat_bytes",
+    "map_keys_max": "max_map_keys",
+}
+"""Old names of keys."""
+
+INVERTED = frozenset({"no_cpp_demangle"})
+"""Old names that mean the opposite of the new key."""
+
+IGNORED = frozenset(
+    {
+        "symbol_source",
+        "max_type_res_iterations",
+        "unstable_addr",
+        "unstable_import",
+        "unstable_macro",
+        "unstable_map_decl",
+    }
+)
+"""Keys that are accepted and have no effect any more."""
+
+PREFIXES = ("PYTRACE_", "BPFTRACE_")
+"""Prefixes of the environment variables, the one that wins first."""
+
+OTHER_VARIABLES = frozenset(
+    {"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VM_WAIT", "VMLINUX"}
+)
+"""Variables with our prefix that are no configuration of a script."""
+
+_OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")
+"""Starts of variables by which our tests talk to each other."""
+
+_TABLE = {row.name: row for row in KEYS}
+if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Config)}:
+    raise ValueError("configuration table and Config differ")
+
+
+def canonical(name: str) -> str:
+    """A key as scripts may write it (any case, with a prefix), as the table has it; renamed keys stay as they are."""
+    upper = name.upper()
+    for prefix in PREFIXES:
+        upper = upper.removeprefix(prefix)
+    return upper.lower()
+
+
+def key(name: str) -> Key | None:
+    """The row of a canonical name."""
+    return _TABLE.get(name)
+
+
+def key_names() -> list[str]:
+    """All names, for suggestions."""
+    return list(_TABLE)
+
+
+def read_value(name: str, value: Value) -> tuple[str, Value]:
+    """The table name and the checked value of a canonical name, which may be a renamed one.
+
+    Raises:
+        KeyError: there is no such key.
+        BadValueError: the key does not take *value*.
+    """
+    row = _TABLE[RENAMED.get(name, name)]
+    found = row.read(value)
+    return row.name, (not found if name in INVERTED else found)
+
+
+def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """``(variable, canonical name, text)`` of all configuration variables in *environment*.
+
+    Where both prefixes are set, only the winning one is given. Variables that are no configuration are left out.
+    """
+    known = {*_TABLE, *RENAMED, *IGNORED}
+    found: dict[str, tuple[str, str, str]] = {}
+    for prefix in PREFIXES:
+        for variable in sorted(environment):
+            name = variable.removeprefix(prefix).lower()
+            if variable.startswith(prefix) and variable.isupper() and name in known:
+                found.setdefault(RENAMED.get(name, name), (variable, name, environment[variable]))
+    return list(found.values())
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables of *environment* with pytrace's own prefix that mean nothing.
+
+    Those of bpftrace are not looked at: they may mean something to it.
+    """
+    prefix = PREFIXES[0]
+    known = {name.upper() for name in (*_TABLE, *RENAMED, *IGNORED)} | OTHER_VARIABLES
+    return [
+        name
+        for name in sorted(environment)
+        if name.startswith(prefix) and name.removeprefix(prefix) not in known and not name.startswith(_OF_TESTS)
+    ]
+
+
+def variable_names() -> list[str]:
+    """All variables of pytrace's own, without the prefix, for suggestions."""
+    return sorted({name.upper() for name in _TABLE} | OTHER_VARIABLES)
