@@ -12,13 +12,12 @@ from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter, Lowering, Program, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder, Value
-from pytrace.codegen.ir.module import RING, Module
+from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_following, unwind_tables
 from pytrace.codegen.storage.data_sections import SESSION, Layout
-from pytrace.codegen.storage.double_buffering import snapshots
 from pytrace.codegen.storage.scratch_memory import Scratch
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
@@ -50,16 +49,16 @@ def generate(
     """LLVM IR text and manifest of a script; *sparing* of the stack when registers and stack do not hold all values."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license)
-    twice = snapshots(checked)
+    layout = Layout.plan(checked, kernel.possible_cpus)
     for info in checked.maps.values():
-        map_access.declare(module, info, info.name in twice)
+        map_access.declare(module, info, info.name in layout.generations)
     script = Script(
         LOWERING,
         checked,
         kernel,
         options,
         module,
-        Layout.plan(checked, kernel.possible_cpus),
+        layout,
         checked.config.on_stack_limit,
         {name: at for at, name in enumerate(checked.maps)},
         ahead=Ahead(kernel) if options.ahead else None,
@@ -102,7 +101,7 @@ def _program(script: Script, unit: ProbeUnit, at: int) -> None:
 
 def _entry(program: Program) -> None:
     unit = program.unit
-    name, section = unit.symbol, f"pytrace/{unit.symbol}"
+    name, section = unit.symbol, program_section(unit.symbol)
     if unit.multi == KPROBE_SESSION:
         name, section = f"{unit.symbol}{_PART}", ""
     text, scope = program.script.module.function(name, ("*ctx",), unit.span, section=section)
@@ -127,7 +126,7 @@ def _entry(program: Program) -> None:
 def _session(script: Script, returns: ProbeUnit) -> None:
     """The program of a session: calls the code of the entry or that of the return."""
     module, symbol = script.module, returns.part_of
-    text, scope = module.function(symbol, ("*ctx",), returns.span, section=f"pytrace/{symbol}")
+    text, scope = module.function(symbol, ("*ctx",), returns.span, section=program_section(symbol))
     b = Builder(text)
     b.location = module.debug.location(scope, returns.span, returns.span.source)
     module.kernel_function(SESSION_IS_RETURN, (), "int")
@@ -218,7 +217,6 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         events=tuple(checked.event_list),
         strings=tuple(checked.strings),
         config=checked.config,
-        ring=RING,
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
         unwind=unwind_tables.MAPS if script.unwinds else None,

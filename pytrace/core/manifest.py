@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from enum import IntEnum
 from typing import Any, TypeVar
 
 from pytrace.base.fast_dataclass import asdict, dataclass
@@ -84,6 +85,41 @@ class ProgramSpec:
         }
 
 
+RING = "events"
+"""Name of the ring buffer map."""
+
+LOAD_TIME_SECTION = ".rodata.load"
+"""Section of an ahead-of-time file that loading writes values into."""
+
+SLOT_FLAG = 8
+"""Bytes of the written flag before the value of a slot."""
+
+
+class MapType(IntEnum):
+    """``enum bpf_map_type``, as far as pytrace makes or meets such maps."""
+
+    HASH = 1
+    ARRAY = 2
+    PERF_EVENT_ARRAY = 4
+    PERCPU_HASH = 5
+    PERCPU_ARRAY = 6
+    LRU_HASH = 9
+    LRU_PERCPU_HASH = 10
+    ARRAY_OF_MAPS = 12
+    RINGBUF = 27
+
+
+MAP_TYPES = {
+    "hash": MapType.HASH,
+    "lruhash": MapType.LRU_HASH,
+    "percpuhash": MapType.PERCPU_HASH,
+    "percpulruhash": MapType.LRU_PERCPU_HASH,
+}
+"""Map types by the kinds that a script declares (:attr:`MapSpec.kind`)."""
+
+PER_CPU_TYPES = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH})
+
+
 @dataclass(frozen=True)
 class GlobalSlot:
     """Where an unkeyed map lies in a data section.
@@ -109,7 +145,7 @@ class MapSpec:
     """One ``@map`` of the script.
 
     *symbol* names the BPF map in the ELF file (empty for a *slot*). *key* is None for an unkeyed map. *kind* is
-    ``hash``, ``lruhash``, ``percpuhash``, ``percpulruhash`` or ``global``. For keyed hist, lhist and tseries the
+    one of :data:`MAP_TYPES` or ``global``. For keyed hist, lhist and tseries the
     BPF key is *key* padded to 8 bytes followed by a ``u64`` bucket number, and the BPF value one ``u64`` count per CPU
     (tseries: one 24-byte interval). A keyed map that is printed and cleared in one step has *inner*, the type number,
     key size and value size of the BPF maps that hold it in turn; the one in use lies in the array of maps *symbol*.
@@ -158,7 +194,7 @@ class Manifest:
     strings: tuple[str, ...]
     """String table that values refer to by index (formats of timestamps, filters of cgroup paths)."""
     config: Config
-    ring: str = "events"
+    ring: str = RING
     """Name of the ring buffer map."""
     counters: Counters | None = None
     warnings: tuple[str, ...] = ()

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 import pytest
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import MapType
 from pytrace.core.probes.targets import NoTarget
-from pytrace.runtime.abi import bpf, libbpf
+from pytrace.runtime.abi import libbpf
 from pytrace.runtime.load import features, loader
 from pytrace.runtime.load.map_reader import MapReader
 from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target
@@ -101,7 +102,7 @@ def test_walk_by_keys_gives_the_same_as_batches() -> None:
     from pytrace.runtime.abi import bpf_maps
     from pytrace.runtime.load import map_reader as maps
 
-    descriptor = bpf_maps.create(bpf.MapType.HASH, 8, 8, 500)
+    descriptor = bpf_maps.create(MapType.HASH, 8, 8, 500)
     try:
         bpf_maps.update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
         assert sorted(maps._by_keys(descriptor, 8, 8, 500)) == sorted(maps.read_pairs(descriptor, 8, 8, 500))

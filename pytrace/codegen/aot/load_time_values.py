@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.core.kernel_info import KernelInfo
 
-SECTION = ".rodata.load"
 SYMBOL = "load_time"
 
 

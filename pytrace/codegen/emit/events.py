@@ -12,10 +12,10 @@ from pytrace.codegen.emit import memory, seq_file
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Value
-from pytrace.codegen.ir.module import RING
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, RuntimeFailure
+from pytrace.core.manifest import RING
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location

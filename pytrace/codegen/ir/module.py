@@ -5,10 +5,10 @@ from __future__ import annotations
 from pytrace.codegen.ir.builder import FunctionText
 from pytrace.codegen.ir.debug_info import DebugInfo
 from pytrace.codegen.ir.target import TRIPLE
+from pytrace.core.manifest import LOAD_TIME_SECTION, RING, MapType
 from pytrace.core.source import Source, Span
 from pytrace.core.types import Type
 
-RING = "events"
 PERCPU = "percpu"
 SHARED = "shared"
 PERCPU_SECTION = ".bss.percpu"
@@ -29,7 +29,10 @@ declare i64 @llvm.bswap.i64(i64)
 _NO_LIBRARY = '"no-builtins"'
 """There is no C library: many small stores must not become one call of memset()."""
 
-HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, ARRAY_OF_MAPS, RINGBUF = 1, 5, 9, 10, 12, 27
+
+def program_section(symbol: str) -> str:
+    """The ELF section of the program of that name."""
+    return f"pytrace/{symbol}"
 
 
 def escaped(data: bytes) -> str:
@@ -57,7 +60,7 @@ class Module:
         self._globals.append(
             f'@LICENSE = dso_local global [{len(raw)} x i8] {escaped(raw)}, section "license", align 1, !dbg {info}'
         )
-        self.map(RING, {"type": RINGBUF, "max_entries": 256 * 1024})
+        self.map(RING, {"type": MapType.RINGBUF, "max_entries": 256 * 1024})
 
     # ------------------------------------------------------------------ functions
 
@@ -159,7 +162,7 @@ class Module:
             info = self.debug.data("load_time", len(self.load_time))
             data.append(
                 f"@load_time = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
-                f'{escaped(bytes(self.load_time))}, section ".rodata.load", align 8, !dbg {info}'
+                f'{escaped(bytes(self.load_time))}, section "{LOAD_TIME_SECTION}", align 8, !dbg {info}'
             )
         kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
         count = kept.count("ptr")

@@ -13,9 +13,10 @@ from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import map_access
-from pytrace.codegen.storage.data_sections import FLAG, SESSION
+from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.codegen.storage.scratch_memory import USER_AREA, area_name
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
@@ -413,7 +414,7 @@ def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Valu
     def one(cpu: Value, _leave: Callable[[], None]) -> None:
         if key is None:
             start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
-            visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + FLAG), now))
+            visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + SLOT_FLAG), now))
             return
         place = e.b.helper("map_lookup_percpu_elem", map_access.map_symbol(e, info), key, cpu)
         there, skip = e.b.block(), e.b.block()

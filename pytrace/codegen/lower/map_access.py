@@ -9,15 +9,13 @@ from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Builder, Value
-from pytrace.codegen.ir.module import ARRAY_OF_MAPS, HASH, LRU_HASH, LRU_PERCPU_HASH, PERCPU_HASH, SHARED, Module
+from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
-from pytrace.codegen.storage.data_sections import FLAG
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
-
-KINDS = {"hash": HASH, "percpuhash": PERCPU_HASH, "lruhash": LRU_HASH, "percpulruhash": LRU_PERCPU_HASH}
 
 NOEXIST = "1"
 """``BPF_NOEXIST``: the update fails when the key is there."""
@@ -50,7 +48,7 @@ def sizes(info: MapInfo) -> tuple[int, int, int]:
     key_size, value_size = info.key.size if info.key is not None else 0, info.value.size
     if bucketed(info.value):
         key_size, value_size = padded_key(info) + BUCKET, BUCKET_SIZE[type(info.value)]
-    return KINDS[info.kind], max(key_size, 1), max(value_size, 1)
+    return MAP_TYPES[info.kind], max(key_size, 1), max(value_size, 1)
 
 
 def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
@@ -60,7 +58,7 @@ def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
     """
     if info.key is None:
         return
-    kind, key_size, value_size = (ARRAY_OF_MAPS, 4, 4) if twice else sizes(info)
+    kind, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info)
     module.map(
         symbol(info.name),
         {
@@ -192,7 +190,7 @@ def slot(e: Emitter, info: MapInfo) -> Value:
 
 def slot_value(e: Emitter, info: MapInfo) -> Value:
     """Where the value of an unkeyed map lies."""
-    return e.b.offset(slot(e, info), FLAG)
+    return e.b.offset(slot(e, info), SLOT_FLAG)
 
 
 def mark_written(e: Emitter, info: MapInfo) -> None:

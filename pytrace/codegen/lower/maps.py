@@ -11,7 +11,7 @@ from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregates, map_access
-from pytrace.codegen.storage.data_sections import FLAG
+from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Bool, Int, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
@@ -138,7 +138,7 @@ def _reset_slot(e: Emitter, info: MapInfo) -> Value:
     if not info.value.aggregate:
         place = map_access.slot(e, info)
         was = e.b.truth(e.b.load(place))
-        memory.zero(e, place, FLAG + info.value.size)
+        memory.zero(e, place, SLOT_FLAG + info.value.size)
         return was
     result = e.b.register()
     e.b.store("0", result)
@@ -148,7 +148,7 @@ def _reset_slot(e: Emitter, info: MapInfo) -> Value:
         start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
         place = e.b.offset(e.b.offset(start, e.script.layout.slots[info.name]), now)
         e.b.store(e.b.op("or", e.b.load(result), e.b.load(place)), result)
-        memory.zero(e, place, FLAG + info.value.size)
+        memory.zero(e, place, SLOT_FLAG + info.value.size)
 
     loops.counted(e, e.script.layout.copies, one)
     return e.b.truth(e.b.load(result))

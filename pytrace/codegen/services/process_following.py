@@ -15,12 +15,12 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter, Program, Script
 from pytrace.codegen.ir.builder import Value
-from pytrace.codegen.ir.module import HASH, Module
+from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import ProgramSpec, Target
+from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
@@ -49,7 +49,7 @@ def wanted(checked: CheckedProgram) -> bool:
 
 def declare(module: Module) -> None:
     """The set: one entry for each task."""
-    module.map(MAP, {"type": HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
+    module.map(MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
 
 
 def check(e: Emitter) -> Value:
@@ -102,7 +102,7 @@ def _service(
     span = script.checked.units[0].span
     unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span)
     program = Program(script, unit, -1, frozenset())
-    text, scope = script.module.function(symbol, ("*ctx",), span, section=f"pytrace/{symbol}")
+    text, scope = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
     e = Emitter(program, text, scope, span, 0, None)
     e.b.store(result, e.result)
     write(e)

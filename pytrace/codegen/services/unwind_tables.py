@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.codegen.ir.builder import Block, Builder, Value
-from pytrace.codegen.ir.module import HASH, LRU_HASH, Module
+from pytrace.codegen.ir.module import Module
+from pytrace.core.manifest import MapType
 from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.core.unwind_format import RANGE_SIZE
 
@@ -28,7 +29,6 @@ RANGE_ENTRIES = 1 << 16
 ROW_ENTRIES = 1 << 20
 """Rows of a session; the session makes the map larger when it knows to need more."""
 
-_ARRAY = 2
 _MMAPABLE = 1 << 10
 """``BPF_F_MMAPABLE``: the session writes the array as memory."""
 
@@ -44,12 +44,12 @@ MAPS = UnwindMaps(SPACES, RANGES, ROWS, ROW_ENTRIES)
 
 def declare(module: Module) -> None:
     """The maps and the function that finds a rule."""
-    module.map(SPACES, {"type": HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
-    module.map(TOLD, {"type": LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
+    module.map(SPACES, {"type": MapType.HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
+    module.map(TOLD, {"type": MapType.LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
     for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
         module.map(
             symbol,
-            {"type": _ARRAY, "key_size": 4, "value_size": size, "max_entries": entries, "map_flags": _MMAPABLE},
+            {"type": MapType.ARRAY, "key_size": 4, "value_size": size, "max_entries": entries, "map_flags": _MMAPABLE},
         )
     _rule_function(module)
 

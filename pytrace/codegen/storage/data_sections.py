@@ -7,14 +7,11 @@ from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.double_buffering import snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
 from pytrace.core.event_layout import Location
-from pytrace.core.manifest import Counters, GlobalSlot, Site
+from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, Site
 from pytrace.core.manifest_sections import SessionData
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
-FLAG = 8
-"""Bytes of the written flag before the value of a slot."""
-
 
 SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
 """Numbers at the start of the shared section."""
@@ -62,7 +59,7 @@ class Layout:
         return layout
 
     def _place(self, info: MapInfo) -> None:
-        size = FLAG + _up(info.value.size, 8)
+        size = SLOT_FLAG + _up(info.value.size, 8)
         times = 1
         if info.name in self.generations:
             times = 2
@@ -81,7 +78,7 @@ class Layout:
         """Bytes between the two copies of a slot that is printed and cleared in one step, else 0."""
         if info.name not in self.selectors:
             return 0
-        size = FLAG + _up(info.value.size, 8)
+        size = SLOT_FLAG + _up(info.value.size, 8)
         return size if info.value.aggregate else _up(size, CACHE_LINE)
 
     def counter(self, kind: str, subject: int) -> int:

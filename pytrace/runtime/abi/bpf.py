@@ -52,23 +52,6 @@ class Command(IntEnum):
     LINK_DETACH = 34
 
 
-class MapType(IntEnum):
-    """``enum bpf_map_type``, as far as pytrace makes or meets such maps."""
-
-    HASH = 1
-    ARRAY = 2
-    PERF_EVENT_ARRAY = 4
-    PERCPU_HASH = 5
-    PERCPU_ARRAY = 6
-    LRU_HASH = 9
-    LRU_PERCPU_HASH = 10
-    ARRAY_OF_MAPS = 12
-    RINGBUF = 27
-
-
-PER_CPU_TYPES = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH})
-
-
 class ProgramType(IntEnum):
     """``enum bpf_prog_type``, as far as used."""
 

@@ -8,6 +8,7 @@ import os
 import resource
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import fingerprints
 
@@ -98,10 +99,10 @@ def check_bpf() -> None:
 
     A map is made: that needs CAP_BPF and no more, where asking for the ids of programs needs CAP_SYS_ADMIN.
     """
-    from pytrace.runtime.abi import bpf, bpf_maps
+    from pytrace.runtime.abi import bpf_maps
 
     try:
-        os.close(bpf_maps.create(bpf.MapType.ARRAY, 4, 4, 1))
+        os.close(bpf_maps.create(MapType.ARRAY, 4, 4, 1))
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.run_options import RunOptions
@@ -21,9 +21,6 @@ from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
-
-SECTION = ".rodata.load"
-"""As in ``codegen.aot.load_time_values``."""
 
 SHOWN = 5
 """How many differences a refusal tells."""
@@ -316,7 +313,7 @@ def _patched(elf: bytes, values: Iterable[tuple[int, bytes]]) -> bytes:
     from pytrace.runtime.elf.file import ElfFile
 
     image = bytearray(elf)
-    section = ElfFile(elf, "").section(SECTION)
+    section = ElfFile(elf, "").section(LOAD_TIME_SECTION)
     for offset, data in values:
         if section is None or offset + len(data) > section.size:
             raise TraceError("the file is damaged: a value lies outside of its section")

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import MapType
 
 _THREADS = 256
 _STACK = 128 << 10
@@ -79,10 +80,10 @@ def close_later(events: Sequence[int]) -> None:
 
 def _hand_over(events: Sequence[int]) -> int | None:
     """A map that holds *events*, which are switched off; None where the kernel refuses."""
-    from pytrace.runtime.abi import bpf, bpf_maps, perf
+    from pytrace.runtime.abi import bpf_maps, perf
 
     try:
-        holder = bpf_maps.create(bpf.MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
+        holder = bpf_maps.create(MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
     except (OSError, TraceError):
         return None
     try:

@@ -16,8 +16,8 @@ import os
 import struct
 from contextlib import ExitStack
 
+from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf_maps
-from pytrace.runtime.abi.bpf import MapType
 
 _FIRST = bytes(4)
 

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges
-from pytrace.runtime.abi.bpf import AttachType, MapType, ProgramType
+from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import CompiledScript, ProgramSpec
+from pytrace.core.manifest import CompiledScript, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, ProbeTarget, RawTracepointTarget, TypedFunctionTarget
 from pytrace.runtime.abi import bpf, libbpf
@@ -240,7 +240,7 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
 def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
     pages = script.manifest.config.perf_rb_pages
     for item in maps:
-        if lib.bpf_map__type(item) == bpf.MapType.RINGBUF:
+        if lib.bpf_map__type(item) == MapType.RINGBUF:
             lib.bpf_map__set_max_entries(item, ring_size(pages))
         entries = options.entries.get(_map_name(lib, item))
         if entries is not None:

@@ -12,13 +12,11 @@ import struct
 from collections.abc import Iterator
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import GlobalSlot, MapSpec
+from pytrace.core.manifest import PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load.loader import LoadedScript
 
 _BATCH_ELEMENTS = 4096
-_FLAG = 8
-"""Bytes of a slot's written flag."""
 
 
 class MapReader:
@@ -100,7 +98,7 @@ class MapReader:
         parts: list[bytes] = []
         for start in _starts(slot, shift):
             written |= view[start] != 0
-            parts.append(bytes(view[start + _FLAG : start + _FLAG + size]))
+            parts.append(bytes(view[start + SLOT_FLAG : start + SLOT_FLAG + size]))
         return written, b"".join(parts)
 
     # ---- both
@@ -118,7 +116,7 @@ class MapReader:
     def _clear_slot(self, spec: MapSpec, shift: int) -> None:
         view, slot, size = self._slot(spec)
         for start in _starts(slot, shift):
-            view[start : start + _FLAG + size] = bytes(_FLAG + size)
+            view[start : start + SLOT_FLAG + size] = bytes(SLOT_FLAG + size)
 
     def zero(self, spec: MapSpec) -> None:
         """Set all values of a map to zero; keys stay."""
@@ -131,7 +129,7 @@ class MapReader:
                 view[slot.offset + self._shift(spec)] |= written
                 return
             for start in _starts(slot, before):
-                view[start + _FLAG : start + _FLAG + size] = bytes(size)
+                view[start + SLOT_FLAG : start + SLOT_FLAG + size] = bytes(size)
             return
         descriptor, _, value_size, _ = self._size(spec)
         keys = [key for key, _ in self.items(spec)]
@@ -151,7 +149,7 @@ class MapReader:
             twice = self._loaded.generations.get(spec.symbol)
             descriptor = self._loaded.map_fd(spec.symbol) if twice is None else twice.current
             kind, _, key_size, value_size, entries = bpf.map_info(descriptor)
-            if kind in bpf.PER_CPU_TYPES:
+            if kind in PER_CPU_TYPES:
                 value_size = round_up(value_size) * len(perf.possible_cpus())
             found = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
         twice = self._loaded.generations.get(spec.symbol)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import StaticPart
+from pytrace.core.manifest import MAP_TYPES
 from pytrace.core.types import Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 
-DECLARED_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
 PER_CPU = {"hash": "percpuhash", "lruhash": "percpulruhash"}
 
 
@@ -61,9 +61,9 @@ def declare_map(checker: Checker, node: nodes.MapDecl) -> None:
         checker.error(f"{node.map.name} is declared already", node.span, notes=notes)
         return
     state.declaration = node
-    if node.kind not in DECLARED_KINDS:
-        known = ", ".join(DECLARED_KINDS)
-        hints = did_you_mean(node.kind, DECLARED_KINDS) or (f"there are {known}",)
+    if node.kind not in MAP_TYPES:
+        known = ", ".join(MAP_TYPES)
+        hints = did_you_mean(node.kind, MAP_TYPES) or (f"there are {known}",)
         checker.error(f"there is no map type {node.kind!r}", node.span, hints=hints)
     size = checker.constant_integer(node.size, "the size of a map")
     if size is not None and not 1 <= size < 1 << 32:
