@@ -14,9 +14,9 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind, known_kind, probe_kind
+from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind, probe_kind
 from pytrace.core.probes.targets import NoTarget
-from pytrace.core.source import Source, Span
+from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach import programs, sessions
@@ -61,27 +61,6 @@ def expand(
         _check_limits(found, scope)
         _check_some(found, program, options, diagnostics, dropped=dropped)
     return sessions.pair(found, scope)
-
-
-def match(pattern: str, options: CompileOptions, kernel: KernelInfo, config: Config | None = None) -> list[Match]:
-    """The probes that a listing pattern stands for (a comma list of attach points or single patterns), by kind.
-
-    Patterns may stand in every part, the provider included. A single part that is no provider is looked for in every
-    kind that the kernel offers. What cannot be understood matches nothing.
-    """
-    source = Source("pattern", pattern)
-    diagnostics = Diagnostics()
-    scope = Scope(options, kernel, config if config is not None else Config(), diagnostics, listing=True)
-    found: dict[tuple[str, str], Match] = {}
-    for start, end in _commas(pattern):
-        text = pattern[start:end]
-        stripped = text.strip()
-        span = Span(source, start + text.find(stripped), end)
-        parts = points.split_text(stripped, span, options.positional, diagnostics) if stripped else None
-        for item in _listed(parts, span, scope) if parts else ():
-            found.setdefault((item.kind.name, item.probe), item)
-    order = {row.name: at for at, row in enumerate(PROBE_KINDS)}
-    return sorted(found.values(), key=lambda item: order[item.kind.name])
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
@@ -249,48 +228,3 @@ def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
             target = Target(point.text, 0, NoTarget())
             return [ProbeUnit("", index, kind, (target,), ProbeContext(), programs.body_of(probe), probe.head)]
     return []
-
-
-# ---------------------------------------------------------------------------------------------- listing
-
-
-def _commas(text: str) -> list[tuple[int, int]]:
-    """Ranges of *text* between commas that are neither quoted nor in parentheses or angle brackets (C++ names)."""
-    found, start, depth, quoted = [], 0, 0, False
-    for at, character in enumerate(text):
-        if character == '"':
-            quoted = not quoted
-        elif character in "(<":
-            depth += 1
-        elif character in ")>":
-            depth -= 1
-        elif character == "," and depth <= 0 and not quoted:
-            found.append((start, at))
-            start = at + 1
-    found.append((start, len(text)))
-    return found
-
-
-KERNEL_KINDS = ("kprobe", "tracepoint", "software", "hardware", "fentry", "iter", "rawtracepoint")
-"""What a listing without provider covers."""
-
-
-def _listed(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
-    first = parts[0]
-    kind = probe_kind(first.text)
-    if kind is not None:
-        rest = parts[1:] if len(parts) > 1 else (Part("*", span, ":"),)
-        return PROVIDERS[kind.name].expand(Point(kind, first, rest, span), scope)
-    found: list[Match] = []
-    if len(parts) == 1:
-        found.extend(
-            item
-            for name in KERNEL_KINDS
-            for item in PROVIDERS[name].expand(Point(known_kind(name), first, parts, span), scope)
-        )
-        return found
-    for row in PROBE_KINDS:
-        point = Point(row, first, parts[1:], span)
-        if first.wild and not row.special and _named(first.text, row) and PROVIDERS[row.name].fit(point):
-            found.extend(PROVIDERS[row.name].expand(point, scope))
-    return found

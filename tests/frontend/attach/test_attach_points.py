@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.frontend.ast import visitor
-from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.providers.table import PROVIDERS
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
@@ -258,38 +256,3 @@ def test_overlapping_patterns_fire_once() -> None:
 
 def test_typed_kinds_have_a_unit_for_each_place() -> None:
     assert len(Expanded("fentry:vfs_* { }").units) == 3
-
-
-# ---- listing
-
-
-def listed(pattern: str, **options: object) -> list[str]:
-    found = attach_points.match(pattern, CompileOptions(mode="list", **options), RecordedKernel())  # type: ignore[arg-type]
-    return [item.probe for item in found]
-
-
-def test_listing_by_provider() -> None:
-    assert listed("tracepoint:sched:*wakeup*") == ["tracepoint:sched:sched_wakeup", "tracepoint:sched:sched_wakeup_new"]
-    assert listed("t:*") == listed("tracepoint:*:*")
-    assert listed("software:cpu*") == ["software:cpu:", "software:cpu-clock:", "software:cpu-migrations:"]
-    assert listed("interval:*") == ["interval:hz:", "interval:us:", "interval:ms:", "interval:s:"]
-    assert listed("self:*") == ["self:signal:SIGUSR1"]
-    assert listed("iter") == ["iter:task"]
-
-
-def test_listing_of_one_part_goes_over_all_kernel_kinds() -> None:
-    assert listed("sched_switch") == ["tracepoint:sched:sched_switch", "rawtracepoint:vmlinux:sched_switch"]
-
-
-def test_listing_of_several_patterns() -> None:
-    assert listed("software:dummy,hardware:cyc*") == ["software:dummy:", "hardware:cycles:"]
-
-
-def test_listing_of_user_binaries() -> None:
-    assert listed("uprobe:/bin/app:work*") == ["uprobe:/bin/app:work", "uprobe:/bin/app:work_more"]
-    assert listed("usdt:/bin/app") == ["usdt:/bin/app:one:start", "usdt:/bin/app:one:stop", "usdt:/bin/app:two:stop"]
-
-
-def test_listing_finds_nothing_without_error() -> None:
-    assert listed("nonsense") == []
-    assert listed("tracepoint:nope:*") == []

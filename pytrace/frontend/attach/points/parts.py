@@ -73,13 +73,7 @@ def split(
     point: nodes.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
 ) -> tuple[Part, ...] | None:
     """The parts of *point*, the provider first; None after an error was reported."""
-    return split_text(point.text, _text_span(point), parameters, diagnostics, ahead=ahead)
-
-
-def split_text(
-    text: str, span: Span, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
-) -> tuple[Part, ...] | None:
-    """The parts of *text*, whose first character is at the start of *span*."""
+    text, span = point.text, _text_span(point)
     parts = _Parts(span)
     for found in _TOKEN.finditer(text):
         if found["separator"]:

@@ -20,16 +20,12 @@ from pytrace.frontend.attach.points.parts import Part, Point
 
 @dataclass(slots=True)
 class Scope:
-    """What expansion may look at, and where it reports.
-
-    *listing* is set for ``-l``: patterns are allowed everywhere, nothing found is no error, and limits do not count.
-    """
+    """What expansion may look at, and where it reports."""
 
     options: CompileOptions
     kernel: KernelInfo
     config: Config
     diagnostics: Diagnostics
-    listing: bool = False
     quiet: bool = False
     """Set while a pattern as provider is tried on one kind: what this kind lacks is no mistake."""
     names: dict[tuple[str, str], Span] = field(default_factory=dict)
@@ -39,7 +35,7 @@ class Scope:
 
     def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a pattern that matches nothing, which is no mistake beside another attach point that does."""
-        if not self.listing and not self.quiet:
+        if not self.quiet:
             self.empty.append((message, span, tuple(hints)))
 
     def end_block(self, *, attached: bool) -> None:
@@ -53,7 +49,7 @@ class Scope:
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a probe that cannot be attached, as the ``missing_probes`` key wants it."""
-        if self.listing or self.quiet or self.config.missing_probes == "ignore":
+        if self.quiet or self.config.missing_probes == "ignore":
             return
         if self.config.missing_probes == "warn":
             self.diagnostics.warn(f"{message}; it is left out", span, hints=hints, cause=True)
@@ -62,13 +58,13 @@ class Scope:
 
     def error(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a mistake in an attach point."""
-        if not self.listing and not self.quiet:
+        if not self.quiet:
             self.diagnostics.error(message, span, hints=hints)
 
     @property
     def attaching(self) -> bool:
         """Whether the probes will be attached, so that the kernel must be able to."""
-        return not self.listing and self.options.mode != "list"
+        return self.options.mode != "list"
 
     def feature(self, name: str) -> bool:
         """Whether the kernel has a feature that ``--no-feature`` does not hide."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
-
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.perf_events import PerfEvent
 from pytrace.core.probes.targets import CountedEventTarget
@@ -11,7 +9,7 @@ from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest, number_of
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
 
 MOST_PERIOD = 2**63 - 1
 
@@ -31,12 +29,6 @@ class Counter(Provider):
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts
-        if scope.listing and parts:
-            return [
-                Match(point.kind, f"{point.kind.name}:{name}:", _place(row, row.period), point.span)
-                for name, row in sorted(self.names.items(), key=itemgetter(0))
-                if matches_pattern(parts[0].text, name)
-            ]
         if not 1 <= len(parts) <= 2 or not parts[0].text:
             return self.bad_shape(point, scope)
         if parts[0].wild:

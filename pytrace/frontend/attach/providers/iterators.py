@@ -9,7 +9,7 @@ from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest
 
 BPF_FILE_SYSTEM = "/sys/fs/bpf"
 
@@ -28,12 +28,6 @@ class Iterator(Provider):
             return self.bad_shape(point, scope)
         known = scope.kernel.iterators()
         name = point.parts[0]
-        if scope.listing:
-            return [
-                Match(point.kind, f"{point.kind.name}:{item}", IteratorTarget(item), point.span)
-                for item in sorted(known)
-                if matches_pattern(name.text, item)
-            ]
         if name.wild:
             scope.error("iter takes no pattern", name.span, [f"iterators are {', '.join(sorted(known))}"])
             return []

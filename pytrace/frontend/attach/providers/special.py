@@ -7,7 +7,7 @@ from pytrace.core.probes.targets import NamedRunTarget, NoTarget, SignalTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope
 
 SIGNALS = ("SIGUSR1",)
 """Signals that ``self:signal`` takes."""
@@ -30,7 +30,7 @@ class Plain(_Special):
         return not point.parts
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if point.parts and not scope.listing:
+        if point.parts:
             return self.bad_shape(point, scope)
         return [Match(point.kind, point.kind.name, NoTarget(), point.span)]
 
@@ -44,13 +44,6 @@ class Self(_Special):
         return len(point.parts) == 2
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if scope.listing:
-            pattern = point.parts[-1].text if point.parts else "*"
-            return [
-                Match(point.kind, f"self:signal:{name}", SignalTarget(name), point.span)
-                for name in SIGNALS
-                if matches_pattern(pattern, name)
-            ]
         if len(point.parts) != 2 or point.parts[0].text.lower() != "signal":
             return self.bad_shape(point, scope)
         signal = point.parts[1]

@@ -8,7 +8,7 @@ from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest, number_of
+from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
 
 UNITS = ("hz", "us", "ms", "s")
 LEAST_PERIOD = 1000
@@ -29,21 +29,11 @@ class Timer(Provider):
         return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if scope.listing and (not point.parts or point.parts[0].wild or point.parts[0].text in UNITS):
-            return self._list(point)
         if len(point.parts) == 1 and point.parts[0].text:
             return self._period(point, point.parts[0], scope)
         if len(point.parts) != 2:
             return self.bad_shape(point, scope)
         return self._unit(point, *point.parts, scope)
-
-    def _list(self, point: Point) -> list[Match]:
-        pattern = point.parts[0].text if point.parts else "*"
-        return [
-            Match(point.kind, f"{point.kind.name}:{unit}:", TimerTarget(), point.span)
-            for unit in UNITS
-            if matches_pattern(pattern, unit)
-        ]
 
     def _period(self, point: Point, part: Part, scope: Scope) -> list[Match]:
         period = number_of(part, scope, "the period", parse_integer)

@@ -21,7 +21,7 @@ class Tracepoint(Provider):
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts
-        if len(parts) == 1 and (parts[0].wild or scope.listing):
+        if len(parts) == 1 and parts[0].wild:
             category, event = Part("*", parts[0].span), parts[0]
         elif len(parts) == 2 and all(part.text for part in parts):
             category, event = parts
@@ -52,8 +52,6 @@ class Tracepoint(Provider):
         return self.bad_shape(point, scope)
 
     def _missing(self, point: Point, category: Part, event: Part, scope: Scope) -> None:
-        if scope.listing:
-            return
         if category.wild or event.wild:
             scope.unmatched(f"no tracepoint matches {category.text}:{event.text}", point.span)
             return
@@ -141,8 +139,6 @@ class RawTracepoint(Provider):
         return [item for item in scope.kernel.raw_tracepoints(event) if matches_pattern(module, item[0])]
 
     def _missing(self, span: Span, module: str, event: Part, scope: Scope) -> None:
-        if scope.listing:
-            return
         where = "" if module == "*" else f" in module {module}"
         if event.wild or ("*" in module and module != "*"):
             scope.unmatched(f"no raw tracepoint matches {event.text}{where}", span)

@@ -98,12 +98,12 @@ class Trampoline(Provider):
         if refused is not None:
             scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
             return []
-        if not scope.listing and not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
+        if not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
             reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
             message = f"kernel function {name!r} cannot be traced: {reason}"
             scope.missing(message, point.span, ["--unsafe tries it all the same"])
             return []
-        if name in RECURSIVE and not scope.listing:
+        if name in RECURSIVE:
             scope.diagnostics.warn(
                 f"{name} is called by BPF itself; events while the probe runs on a CPU are left out", point.span
             )

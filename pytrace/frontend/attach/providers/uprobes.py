@@ -47,8 +47,6 @@ class UserProbe(Provider):
         if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
             return self.bad_shape(point, scope)
         if len(parts) == 1 and scope.options.pid is None:
-            if scope.listing:
-                return []
             scope.error(
                 f"{point.kind.name} needs a binary",
                 point.span,

@@ -26,8 +26,6 @@ class Usdt(Provider):
             return self.bad_shape(point, scope)
         target: Part | None = parts[0] if len(parts) > 1 else None
         name = parts[-1]
-        if scope.listing and target is None and scope.options.pid is None:
-            target, name = parts[0], Part("*", name.span)
         provider = parts[1] if len(parts) == 3 and parts[1].text else None
         found: list[UsdtProbe] = []
         paths = binaries.resolve(target, point.span, scope)
@@ -43,7 +41,7 @@ class Usdt(Provider):
 
     def _unique(self, point: Point, found: list[UsdtProbe], scope: Scope) -> bool:
         providers = sorted({item.provider for item in found})
-        if len(providers) < 2 or scope.listing:
+        if len(providers) < 2:
             return True
         name, path = point.parts[-1].text, found[0].path
         hints = [f"write {' or '.join(f'usdt:{path}:{item}:{name}' for item in providers)}"]
@@ -51,8 +49,6 @@ class Usdt(Provider):
         return False
 
     def _missing(self, point: Point, paths: list[str], provider: Part | None, name: Part, scope: Scope) -> None:
-        if scope.listing:
-            return
         known = [item for path in paths[:8] for item in scope.kernel.usdt_probes(path, "*", "*")]
         where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
         wanted = f"{provider.text}:{name.text}" if provider is not None else name.text
