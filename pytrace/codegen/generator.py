@@ -184,7 +184,7 @@ def _leave(e: Emitter, value: Operand | None) -> None:
     if unit.kind.special and value is not None:
         result = memory.number(e, value)
     else:
-        result = "1" if unit.kind.name == "tracepoint" else "0"
+        result = "1" if unit.kind.context is Context.TRACEPOINT else "0"
     e.b.store(result, e.result)
     e.b.jump(e.exit)
 

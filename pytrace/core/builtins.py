@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytrace.core.builtin_row import Builtin, Mode
+from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, Context
 
-_FUNCTION_PROBES = frozenset({"kprobe", "kretprobe", "uprobe", "uretprobe", "fentry", "fexit"})
-_REGISTER_PROBES = frozenset({"kprobe", "kretprobe", "uprobe", "uretprobe", "usdt"})
-_ARGUMENT_PROBES = frozenset({"kprobe", "uprobe", "usdt", "rawtracepoint"})
-_CTX_PROBES = _REGISTER_PROBES | {"profile", "interval", "software", "hardware", "watchpoint", "iter"}
-_RETURN_PROBES = frozenset({"kretprobe", "uretprobe", "fexit"})
-_TRACING_PROBES = frozenset({"fentry", "fexit", "rawtracepoint", "iter"})
-_SIGNAL_PROBES = _REGISTER_PROBES | {"tracepoint", "profile", "fentry", "fexit", "rawtracepoint"}
-_USER_PROBES = frozenset({"uprobe", "uretprobe", "usdt"})
+_CTX = (Context.REGISTERS, Context.PERF_EVENT, Context.ITERATOR)
+
+_FUNCTION_PROBES = frozenset(row.name for row in PROBE_KINDS if row.function)
+_REGISTER_PROBES = frozenset(row.name for row in PROBE_KINDS if row.context is Context.REGISTERS)
+_ARGUMENT_PROBES = frozenset(row.name for row in PROBE_KINDS if row.positional)
+_CTX_PROBES = frozenset(row.name for row in PROBE_KINDS if row.context in _CTX)
+_RETURN_PROBES = frozenset(row.name for row in PROBE_KINDS if row.returns)
+_TRACING_PROBES = frozenset(row.name for row in PROBE_KINDS if row.typed)
+_SIGNAL_PROBES = frozenset(row.name for row in PROBE_KINDS if row.signals)
+_USER_PROBES = frozenset(row.name for row in PROBE_KINDS if row.user)
 
 _A, _C = Mode.ASYNC, Mode.COMPILE
 
@@ -142,7 +145,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "End tracing, with an exit status of 0 to 255 (more is cut to 8 bits, with a warning).", _A, most=1,
             example="interval:s:10 { exit(0); }"),
     Builtin("skboutput", "output", "skboutput(const string path, struct sk_buff *skb, uint64 length, uint64 offset)",
-            "Write a packet to a pcap file.", _A, least=4, most=4, probes=_TRACING_PROBES - {"iter"},
+            "Write a packet to a pcap file.", _A, least=4, most=4, probes=_TRACING_PROBES - {ITER},
             example='fentry:__netif_receive_skb_core { skboutput("in.pcap", *args.pskb, (*args.pskb).len, 0); }'),
     Builtin("unwatch", "output", "unwatch(void *address)", "Remove the watchpoints on an address.", _A, least=1, most=1,
             example="watchpoint:0x10000000:8:w { print(comm); unwatch((uint8*)0x10000000); }"),
@@ -176,7 +179,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             example='tracepoint:syscalls:sys_enter_write { printf("%r\\n", buf(args.buf, args.count)); }'),
     Builtin("path", "string", "path(struct path *path[, const int size])",
             "The path name that a `struct path` stands for.",
-            least=1, most=2, probes=frozenset({"fentry", "fexit", "iter"}),
+            least=1, most=2, probes=frozenset({FENTRY, FEXIT, ITER}),
             example="fentry:filp_close { print(path(args.filp.f_path)); }"),
     Builtin("strcap", "string", "strcap(value)", "Capacity in bytes of a string.", least=1, most=1,
             example='begin { $a = "abc"; print(strcap($a)); }'),
@@ -258,7 +261,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
     # ---- that change the system
     Builtin("override", "control", "override(uint64 rc)",
             "Make the traced function return a value without running.",
-            least=1, most=1, unsafe=True, probes=frozenset({"kprobe"}),
+            least=1, most=1, unsafe=True, probes=frozenset({KPROBE}),
             example='kprobe:__x64_sys_mkdir /comm == "test"/ { override(-1); }'),
     Builtin("signal", "control", "signal(const string name or int n)",
             "Send a signal to the current process.", least=1, most=1, unsafe=True, probes=_SIGNAL_PROBES,

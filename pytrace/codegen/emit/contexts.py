@@ -12,6 +12,7 @@ from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.codegen.ir.registers import Registers, registers_of
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast.typed_program import (
     Argument,
@@ -63,7 +64,7 @@ def typed(e: Emitter, value: Value, kind: Type) -> Scalar:
     """
     if not isinstance(kind, Pointer):
         return Scalar(value, kind)
-    if kind.trusted and e.program.unit.kind.name != "iter":
+    if kind.trusted and e.program.unit.kind.context is not Context.ITERATOR:
         return Scalar(value, kind, direct=True)
     return Scalar(e.launder(value), kind)
 

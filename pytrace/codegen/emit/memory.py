@@ -80,7 +80,7 @@ def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     if space is not AddressSpace.NONE:
         return space
     kind = e.program.unit.kind
-    both = kind.name == "tracepoint" or kind.context is Context.PERF_EVENT or kind.special
+    both = kind.context in (Context.TRACEPOINT, Context.PERF_EVENT) or kind.special
     return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
 
 

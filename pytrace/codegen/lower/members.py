@@ -11,6 +11,7 @@ from pytrace.codegen.ir.builder import Block, Value
 from pytrace.codegen.ir.operands import Memory, Operand, Remote, Scalar
 from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
+from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
 from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
@@ -145,7 +146,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Value:
         PlacedError: the value was not reached from the probe's arguments alone.
     """
     whole, node = node, origin(e, node)
-    if e.program.unit.kind.name == "iter" and isinstance(node, nodes.FieldAccess):
+    if e.program.unit.kind.context is Context.ITERATOR and isinstance(node, nodes.FieldAccess):
         path = e.checked.fields[node]
         distance = load_time_values.member_offset(e, node, path, movable=True)
         if isinstance(node.base, nodes.Identifier):
@@ -177,7 +178,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Value:
 
 def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
     """The slot of a struct pointer among the arguments of a raw tracepoint, which the verifier may take for null."""
-    if e.program.unit.kind.name != "rawtracepoint" or not isinstance(node, nodes.FieldAccess):
+    if e.program.unit.kind.name != RAWTRACEPOINT or not isinstance(node, nodes.FieldAccess):
         return None
     item = e.checked.fields[node].argument
     if item is None or not isinstance(item.type, Pointer) or not isinstance(item.type.target, Struct):

@@ -30,6 +30,14 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.core.types import AddressSpace
 
+BEGIN, END, SELF, TEST, BENCH = "begin", "end", "self", "test", "bench"
+KPROBE, KRETPROBE, FENTRY, FEXIT = "kprobe", "kretprobe", "fentry", "fexit"
+UPROBE, URETPROBE, USDT = "uprobe", "uretprobe", "usdt"
+TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"
+PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
+    "profile", "interval", "software", "hardware", "watchpoint", "iter",
+)  # fmt: skip
+
 
 class Context(Enum):
     """What a program's context pointer points to."""
@@ -85,57 +93,73 @@ class ProbeKind:
     """Attaches to user binaries."""
     returns: bool = False
     """Runs when a function returns, so ``retval`` is there."""
+    function: bool = False
+    """Traces a function, whose name is ``func``."""
+    positional: bool = False
+    """Has arguments without types: ``arg0``, ``arg1`` …"""
+    signals: bool = False
+    """Runs where a signal can be sent to the current task."""
+
+    @property
+    def typed(self) -> bool:
+        """Whether the verifier knows the types of the context."""
+        return self.program_type == "tracing"
 
 
 _K, _U = AddressSpace.KERNEL, AddressSpace.USER
 
 PROBE_KINDS: tuple[ProbeKind, ...] = (
-    ProbeKind("begin", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NoTarget,
+    ProbeKind(BEGIN, (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NoTarget,
               "before anything is attached", special=True),
-    ProbeKind("end", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NoTarget,
+    ProbeKind(END, (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NoTarget,
               "after everything is detached", special=True),
-    ProbeKind("self", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, SignalTarget,
+    ProbeKind(SELF, (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, SignalTarget,
               "a signal to the tracer itself", special=True),
-    ProbeKind("test", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NamedRunTarget,
+    ProbeKind(TEST, (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NamedRunTarget,
               "a test of --test", special=True),
-    ProbeKind("bench", (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NamedRunTarget,
+    ProbeKind(BENCH, (), "raw_tracepoint", Context.NONE, _K, PidFilter.NONE, NamedRunTarget,
               "a benchmark of --bench", special=True),
-    ProbeKind("kprobe", ("k",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, KernelFunctionTarget,
+    ProbeKind(KPROBE, ("k",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, KernelFunctionTarget,
               "kernel function entry or offset",
-              wildcards=True, backwards=True),
-    ProbeKind("kretprobe", ("kr",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, KernelFunctionTarget,
+              wildcards=True, backwards=True,
+              function=True, positional=True, signals=True),
+    ProbeKind(KRETPROBE, ("kr",), "kprobe", Context.REGISTERS, _K, PidFilter.INJECTED, KernelFunctionTarget,
               "kernel function return",
-              wildcards=True, returns=True),
-    ProbeKind("uprobe", ("u",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, UserTarget,
+              wildcards=True, returns=True, function=True, signals=True),
+    ProbeKind(UPROBE, ("u",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, UserTarget,
               "user function entry or offset",
-              wildcards=True, backwards=True, user=True),
-    ProbeKind("uretprobe", ("ur",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, UserTarget,
+              wildcards=True, backwards=True, user=True,
+              function=True, positional=True, signals=True),
+    ProbeKind(URETPROBE, ("ur",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, UserTarget,
               "user function return",
-              wildcards=True, backwards=True, user=True, returns=True),
-    ProbeKind("usdt", ("U",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, StaticProbeTarget,
+              wildcards=True, backwards=True, user=True, returns=True, function=True, signals=True),
+    ProbeKind(USDT, ("U",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, StaticProbeTarget,
               "user static tracepoint",
-              wildcards=True, backwards=True, user=True),
-    ProbeKind("tracepoint", ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED, TracepointTarget,
+              wildcards=True, backwards=True, user=True,
+              positional=True, signals=True),
+    ProbeKind(TRACEPOINT, ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED, TracepointTarget,
               "kernel static tracepoint",
-              wildcards=True),
-    ProbeKind("rawtracepoint", ("rt",), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, RawTracepointTarget,
-              "kernel static tracepoint, raw arguments", attach_type="trace_raw_tp", wildcards=True),
-    ProbeKind("fentry", ("f", "kfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, TypedFunctionTarget,
-              "kernel function entry with typed arguments", attach_type="trace_fentry", wildcards=True, backwards=True),
-    ProbeKind("fexit", ("fr", "kretfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, TypedFunctionTarget,
+              wildcards=True, signals=True),
+    ProbeKind(RAWTRACEPOINT, ("rt",), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, RawTracepointTarget,
+              "kernel static tracepoint, raw arguments", attach_type="trace_raw_tp", wildcards=True,
+              positional=True, signals=True),
+    ProbeKind(FENTRY, ("f", "kfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, TypedFunctionTarget,
+              "kernel function entry with typed arguments", attach_type="trace_fentry", wildcards=True, backwards=True,
+              function=True, signals=True),
+    ProbeKind(FEXIT, ("fr", "kretfunc"), "tracing", Context.SLOTS, _K, PidFilter.INJECTED, TypedFunctionTarget,
               "kernel function return with typed arguments", attach_type="trace_fexit", wildcards=True, backwards=True,
-              returns=True),
-    ProbeKind("profile", ("p",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, TimerTarget,
-              "timed sampling on every CPU"),
-    ProbeKind("interval", ("i",), "perf_event", Context.PERF_EVENT, _K, PidFilter.NONE, TimerTarget,
+              returns=True, function=True, signals=True),
+    ProbeKind(PROFILE, ("p",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, TimerTarget,
+              "timed sampling on every CPU", signals=True),
+    ProbeKind(INTERVAL, ("i",), "perf_event", Context.PERF_EVENT, _K, PidFilter.NONE, TimerTarget,
               "timer on one CPU"),
-    ProbeKind("software", ("s",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, CountedEventTarget,
+    ProbeKind(SOFTWARE, ("s",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, CountedEventTarget,
               "kernel software event"),
-    ProbeKind("hardware", ("h",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, CountedEventTarget,
+    ProbeKind(HARDWARE, ("h",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, CountedEventTarget,
               "processor event"),
-    ProbeKind("watchpoint", ("w",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, WatchpointTarget,
+    ProbeKind(WATCHPOINT, ("w",), "perf_event", Context.PERF_EVENT, _K, PidFilter.ATTACH, WatchpointTarget,
               "memory watchpoint"),
-    ProbeKind("iter", ("it",), "tracing", Context.ITERATOR, _K, PidFilter.NONE, IteratorTarget,
+    ProbeKind(ITER, ("it",), "tracing", Context.ITERATOR, _K, PidFilter.NONE, IteratorTarget,
               "iterator over kernel objects",
               attach_type="trace_iter", backwards=True),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind, probe_kind
+from pytrace.core.probes.kinds import BEGIN, BENCH, END, PROBE_KINDS, TEST, Context, ProbeKind, probe_kind
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
@@ -32,7 +32,7 @@ REMOVED = {
 }
 """Providers of former versions, and what to say about them."""
 
-ONLY_IN_MODE = {"test": ("test", "--test"), "bench": ("bench", "--bench")}
+ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
 """Kinds that run in one mode only: the mode, and the option that switches it on."""
 
 
@@ -76,7 +76,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
         matches.extend(_places(wanted, parts, attach_point.span, scope))
     scope.end_block(attached=bool(matches))
     for kind, span in kinds:
-        if kind.name == "iter" and len(kinds) > 1:
+        if kind.context is Context.ITERATOR and len(kinds) > 1:
             scope.error("an iter probe stands alone in its block", span, ["give it a block of its own"])
             return []
     return matches
@@ -147,7 +147,7 @@ class _Wanted:
         self.pattern = pattern
 
     def __call__(self, item: Match) -> bool:
-        return self.pattern is None or item.kind.name in ("begin", "end") or bool(self.pattern.search(item.probe))
+        return self.pattern is None or item.kind.name in (BEGIN, END) or bool(self.pattern.search(item.probe))
 
 
 def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> _Wanted:
@@ -180,7 +180,7 @@ def _check_some(
 ) -> None:
     """Report when nothing is left to attach."""
     wanted = options.probe_filter
-    if wanted is not None and all(unit.kind.name in ("begin", "end") for unit in found):
+    if wanted is not None and all(unit.kind.name in (BEGIN, END) for unit in found):
         diagnostics.error(f"no probe matches --probe-filter {wanted!r}", program.span)
         return
     if found or options.mode == "list":

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
 from pytrace.frontend.attach.providers.table import Scope
@@ -24,10 +25,10 @@ ROOM = 16
 
 def pair(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
     """The units, with those that are exactly one kprobe and one kretprobe on the same functions marked as a session."""
-    if not any(unit.kind.name == "kretprobe" for unit in units) or not _possible(scope):
+    if not any(unit.kind.name == KRETPROBE for unit in units) or not _possible(scope):
         return units
     least = ROOM if _has_pool(scope) else 1
-    entries, returns = _by_functions(units, "kprobe"), _by_functions(units, "kretprobe")
+    entries, returns = _by_functions(units, KPROBE), _by_functions(units, KRETPROBE)
     replaced: dict[str, ProbeUnit] = {}
     for functions, found in entries.items():
         left = returns.get(functions, [])

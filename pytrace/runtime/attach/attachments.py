@@ -12,7 +12,24 @@ from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.kinds import (
+    FENTRY,
+    FEXIT,
+    HARDWARE,
+    INTERVAL,
+    ITER,
+    KPROBE,
+    KRETPROBE,
+    PROFILE,
+    RAWTRACEPOINT,
+    SOFTWARE,
+    TRACEPOINT,
+    UPROBE,
+    URETPROBE,
+    USDT,
+    WATCHPOINT,
+    known_kind,
+)
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript
@@ -20,21 +37,21 @@ from pytrace.runtime.load.loader import LoadedScript
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 
 ATTACHERS: dict[str, tuple[str, str]] = {
-    "kprobe": ("kprobe", "attach"),
-    "kretprobe": ("kprobe", "attach"),
-    "uprobe": ("uprobe", "attach"),
-    "uretprobe": ("uprobe", "attach"),
-    "usdt": ("uprobe", "attach"),
-    "tracepoint": ("tracepoint", "attach"),
-    "rawtracepoint": ("tracing", "attach"),
-    "fentry": ("tracing", "attach"),
-    "fexit": ("tracing", "attach"),
-    "profile": ("events", "attach_profile"),
-    "interval": ("events", "attach_interval"),
-    "software": ("events", "attach_software"),
-    "hardware": ("events", "attach_hardware"),
-    "watchpoint": ("events", "attach_watchpoint"),
-    "iter": ("iterator", "attach"),
+    KPROBE: ("kprobe", "attach"),
+    KRETPROBE: ("kprobe", "attach"),
+    UPROBE: ("uprobe", "attach"),
+    URETPROBE: ("uprobe", "attach"),
+    USDT: ("uprobe", "attach"),
+    TRACEPOINT: ("tracepoint", "attach"),
+    RAWTRACEPOINT: ("tracing", "attach"),
+    FENTRY: ("tracing", "attach"),
+    FEXIT: ("tracing", "attach"),
+    PROFILE: ("events", "attach_profile"),
+    INTERVAL: ("events", "attach_interval"),
+    SOFTWARE: ("events", "attach_software"),
+    HARDWARE: ("events", "attach_hardware"),
+    WATCHPOINT: ("events", "attach_watchpoint"),
+    ITER: ("iterator", "attach"),
 }
 """Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
 

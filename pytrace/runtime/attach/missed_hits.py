@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript
@@ -53,7 +54,7 @@ class MissReader:
         services = {spec.symbol for spec in loaded.manifest.programs if spec.service}
         self._symbols = [symbol for symbol in loaded.symbols if symbol not in services]
         self._kernel_probes = [
-            spec for spec in loaded.manifest.programs if spec.kind in ("kprobe", "kretprobe") and not spec.part_of
+            spec for spec in loaded.manifest.programs if spec.kind in (KPROBE, KRETPROBE) and not spec.part_of
         ]
 
     def totals(self) -> dict[tuple[str, int], int]:

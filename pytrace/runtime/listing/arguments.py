@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, RAWTRACEPOINT, TRACEPOINT, UPROBE
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -117,11 +118,11 @@ def _user_function(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
 
 
 _ROWS: dict[str, Callable[[LiveKernel, ProbeTarget], list[str]]] = {
-    "tracepoint": _tracepoint,
-    "rawtracepoint": _raw_tracepoint,
-    "fentry": _entry,
-    "fexit": _exit,
-    "kprobe": _entry,
-    "iter": _iterator,
-    "uprobe": _user_function,
+    TRACEPOINT: _tracepoint,
+    RAWTRACEPOINT: _raw_tracepoint,
+    FENTRY: _entry,
+    FEXIT: _exit,
+    KPROBE: _entry,
+    ITER: _iterator,
+    UPROBE: _user_function,
 }

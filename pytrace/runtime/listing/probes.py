@@ -15,7 +15,30 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.manifest import Target
 from pytrace.core.probes import perf_events
-from pytrace.core.probes.kinds import probe_kind, probe_names
+from pytrace.core.probes.kinds import (
+    BEGIN,
+    BENCH,
+    END,
+    FENTRY,
+    FEXIT,
+    HARDWARE,
+    INTERVAL,
+    ITER,
+    KPROBE,
+    KRETPROBE,
+    PROFILE,
+    RAWTRACEPOINT,
+    SELF,
+    SOFTWARE,
+    TEST,
+    TRACEPOINT,
+    UPROBE,
+    URETPROBE,
+    USDT,
+    WATCHPOINT,
+    probe_kind,
+    probe_names,
+)
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -35,9 +58,9 @@ from pytrace.runtime.listing import arguments
 if TYPE_CHECKING:
     from pytrace.runtime.live_kernel import LiveKernel
 
-KERNEL_KINDS = ("kprobe", "tracepoint", "software", "hardware", "fentry", "iter", "rawtracepoint")
+KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
 """What is listed, in this order, when no provider is named."""
-USER_KINDS = ("uprobe", "usdt")
+USER_KINDS = (UPROBE, USDT)
 TYPE_WORDS = ("struct", "union", "enum")
 _UNITS = ("hz", "us", "ms", "s")
 
@@ -257,7 +280,7 @@ def _iterators(question: Question) -> Iterator[Place]:
 
 
 def _events(question: Question) -> Iterator[Place]:
-    table = perf_events.SOFTWARE if question.kind == "software" else perf_events.HARDWARE
+    table = perf_events.SOFTWARE if question.kind == SOFTWARE else perf_events.HARDWARE
     for name in matching((question.parts or ("*",))[0] or "*", perf_events.names(table)):
         yield f"{question.kind}:{name}:", _NOWHERE
 
@@ -367,35 +390,35 @@ def _types(kernel: LiveKernel, word: str, pattern: str, verbose: bool) -> Iterat
 
 
 ROWS: dict[str, Callable[[Question], Iterable[Place]]] = {
-    "kprobe": _kernel_functions,
-    "kretprobe": _kernel_functions,
-    "tracepoint": _tracepoints,
-    "software": _events,
-    "hardware": _events,
-    "fentry": _trampolines,
-    "fexit": _trampolines,
-    "iter": _iterators,
-    "rawtracepoint": _raw_tracepoints,
-    "profile": _timers,
-    "interval": _timers,
-    "uprobe": _functions,
-    "uretprobe": _functions,
-    "usdt": _static_probes,
-    "self": _signals,
-    "begin": _special,
-    "end": _special,
-    "test": _nothing,
-    "bench": _nothing,
-    "watchpoint": _nothing,
+    KPROBE: _kernel_functions,
+    KRETPROBE: _kernel_functions,
+    TRACEPOINT: _tracepoints,
+    SOFTWARE: _events,
+    HARDWARE: _events,
+    FENTRY: _trampolines,
+    FEXIT: _trampolines,
+    ITER: _iterators,
+    RAWTRACEPOINT: _raw_tracepoints,
+    PROFILE: _timers,
+    INTERVAL: _timers,
+    UPROBE: _functions,
+    URETPROBE: _functions,
+    USDT: _static_probes,
+    SELF: _signals,
+    BEGIN: _special,
+    END: _special,
+    TEST: _nothing,
+    BENCH: _nothing,
+    WATCHPOINT: _nothing,
 }
 """What lists each probe kind."""
 
 BULK: dict[str, Callable[[Question], Iterable[Group]]] = {
-    "kprobe": _kernel_function_groups,
-    "kretprobe": _kernel_function_groups,
-    "fentry": _trampoline_groups,
-    "fexit": _trampoline_groups,
-    "uprobe": _function_groups,
-    "uretprobe": _function_groups,
+    KPROBE: _kernel_function_groups,
+    KRETPROBE: _kernel_function_groups,
+    FENTRY: _trampoline_groups,
+    FEXIT: _trampoline_groups,
+    UPROBE: _function_groups,
+    URETPROBE: _function_groups,
 }
 """What lists the names of kinds with very many, faster than their rows in :data:`ROWS`."""

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
+from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
 from pytrace.core.run_options import RunOptions
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import Attached, AttachOptions
@@ -37,7 +38,7 @@ REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
 
 
-_OVER_AT_ONCE = frozenset({"begin", "end", "iter"})
+_OVER_AT_ONCE = frozenset({BEGIN, END, ITER})
 """Probe kinds that have done all they will ever do once everything is attached."""
 
 
@@ -52,7 +53,7 @@ def run(script: CompiledScript, options: RunOptions) -> int:
     """
     with ExitStack() as stack:
         session = Session(script, options, stack)
-        if options.mode in ("test", "bench"):
+        if options.mode in (TEST, BENCH):
             from pytrace.runtime.session import test_runs
 
             return test_runs.run(session)
@@ -173,7 +174,7 @@ class Session:
         dry = self.options.dry_run
         # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
         # reads the output finds the number of attached probes first.
-        for program in self.programs("begin") if not dry else ():
+        for program in self.programs(BEGIN) if not dry else ():
             self.loaded.run(program.symbol)
         attached = self._attach()
         self._announce(attached)
@@ -249,7 +250,7 @@ class Session:
     def _announce(self, attached: list[Attached]) -> None:
         by_hand = sum(
             len(program.targets)
-            for kind in ("begin", "end", "self")
+            for kind in (BEGIN, END, SELF)
             for program in self.programs(kind)
         )
         # A probe may have several places: a static one that was inlined, overloads of a name.
@@ -303,7 +304,7 @@ class Session:
             if not self._consumer.turn() and self._ahead is not None:
                 self._ahead.work()
             for _ in self._signals.take():
-                self._run_all("self")
+                self._run_all(SELF)
             if self._target is not None and self._target in ready:
                 return
             self._look_for_exit()
@@ -370,7 +371,7 @@ class Session:
         else:
             self._consumer.finish()
             self.renderer.resume()
-            self._run_all("end")
+            self._run_all(END)
             self._consumer.finish()
         totals = {**before, **self._counters.totals()}
         self.renderer.losses(totals, ended=True)
@@ -398,7 +399,7 @@ def _status_text(status: int) -> str:
 
 def _mode_hints(session: Session) -> tuple[str, ...]:
     return tuple(
-        f"{kind}: probes run with --{kind}" for kind in ("test", "bench") if session.programs(kind)
+        f"{kind}: probes run with --{kind}" for kind in (TEST, BENCH) if session.programs(kind)
     )
 
 

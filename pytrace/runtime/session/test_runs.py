@@ -12,6 +12,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec
+from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.core.probes.targets import NamedRunTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.output.render import json
@@ -184,4 +185,4 @@ def _table(session: Session, results: list[BenchResult]) -> None:
         session.output.write(f"{result.name:<{width}} {average:>16} {result.iterations:>16}\n".encode())
 
 
-_MODES: dict[str, Callable[[Session, list[ProgramSpec]], int]] = {"test": _tests, "bench": _benchmarks}
+_MODES: dict[str, Callable[[Session, list[ProgramSpec]], int]] = {TEST: _tests, BENCH: _benchmarks}

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from pytrace.base.lazy_regex import late
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
 from pytrace.core.numbers import parse_integer
+from pytrace.core.probes.kinds import FENTRY, FEXIT
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
@@ -130,7 +131,7 @@ class KernelProbe(Provider):
     def _instead(self, name: str, scope: Scope) -> list[str]:
         """Hints for a kernel without kprobes."""
         if scope.kernel.feature("fentry"):
-            provider = "fexit" if not self.offsets else "fentry"
+            provider = FEXIT if not self.offsets else FENTRY
             return [f"{provider}:{name} traces the same function"]
         hints = ["tracepoint, rawtracepoint, uprobe, usdt and profile probes work here"]
         if "*" in name or not name:

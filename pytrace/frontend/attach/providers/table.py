@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-from pytrace.core.probes.kinds import PROBE_KINDS
-from pytrace.core.probes.perf_events import HARDWARE, SOFTWARE
+from pytrace.core.probes import perf_events
+from pytrace.core.probes.kinds import (
+    BEGIN,
+    BENCH,
+    END,
+    FENTRY,
+    FEXIT,
+    HARDWARE,
+    INTERVAL,
+    ITER,
+    KPROBE,
+    KRETPROBE,
+    PROBE_KINDS,
+    PROFILE,
+    RAWTRACEPOINT,
+    SELF,
+    SOFTWARE,
+    TEST,
+    TRACEPOINT,
+    UPROBE,
+    URETPROBE,
+    USDT,
+    WATCHPOINT,
+)
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope
 from pytrace.frontend.attach.providers.counters import Counter
 from pytrace.frontend.attach.providers.functions import KernelProbe
@@ -19,26 +41,26 @@ from pytrace.frontend.attach.providers.watchpoints import Watchpoint
 __all__ = ["PROVIDERS", "Match", "Provider", "Scope"]
 
 PROVIDERS: dict[str, Provider] = {
-    "begin": Plain(),
-    "end": Plain(),
-    "self": Self(),
-    "test": Named(),
-    "bench": Named(),
-    "kprobe": KernelProbe(offsets=True),
-    "kretprobe": KernelProbe(offsets=False),
-    "uprobe": UserProbe(offsets=True),
-    "uretprobe": UserProbe(offsets=False),
-    "usdt": Usdt(),
-    "tracepoint": Tracepoint(),
-    "rawtracepoint": RawTracepoint(),
-    "fentry": Trampoline(),
-    "fexit": Trampoline(),
-    "profile": Timer(),
-    "interval": Timer(),
-    "software": Counter(SOFTWARE),
-    "hardware": Counter(HARDWARE, "perf_hardware"),
-    "watchpoint": Watchpoint(),
-    "iter": Iterator(),
+    BEGIN: Plain(),
+    END: Plain(),
+    SELF: Self(),
+    TEST: Named(),
+    BENCH: Named(),
+    KPROBE: KernelProbe(offsets=True),
+    KRETPROBE: KernelProbe(offsets=False),
+    UPROBE: UserProbe(offsets=True),
+    URETPROBE: UserProbe(offsets=False),
+    USDT: Usdt(),
+    TRACEPOINT: Tracepoint(),
+    RAWTRACEPOINT: RawTracepoint(),
+    FENTRY: Trampoline(),
+    FEXIT: Trampoline(),
+    PROFILE: Timer(),
+    INTERVAL: Timer(),
+    SOFTWARE: Counter(perf_events.SOFTWARE),
+    HARDWARE: Counter(perf_events.HARDWARE, "perf_hardware"),
+    WATCHPOINT: Watchpoint(),
+    ITER: Iterator(),
 }
 
 if list(PROVIDERS) != [row.name for row in PROBE_KINDS]:

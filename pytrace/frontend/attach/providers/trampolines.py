@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.numbers import parse_integer
+from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import Struct
 from pytrace.frontend.ast.typed_program import ProbeContext
@@ -60,7 +61,7 @@ class Trampoline(Provider):
             missing = "this kernel cannot attach BPF trampolines to functions (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)"
         else:
             return True
-        provider = "kretprobe" if point.kind.returns else "kprobe"
+        provider = KRETPROBE if point.kind.returns else KPROBE
         if scope.kernel.feature("kprobe"):
             hints = [f"{provider}:{point.parts[-1].text} traces the same function"]
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import counted
+from pytrace.core.probes.kinds import BEGIN, END, SELF
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, String, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
@@ -61,7 +62,7 @@ def probetype(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     if checker.unit is None:
         return checker.error("a function does not know the probe", node.span)
     kind = checker.unit.kind
-    name = (b"special" if kind.special and kind.name in ("begin", "end", "self") else kind.name.encode())
+    name = b"special" if kind.name in (BEGIN, END, SELF) else kind.name.encode()
     checker.set_constant(node, name)
     return String(len(name) + 1)
 

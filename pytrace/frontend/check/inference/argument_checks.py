@@ -109,7 +109,7 @@ def require_args(checker: Checker, node: nodes.Identifier) -> bool:
         return False
     if unit.context.args_type is None and not unit.context.arguments:
         hints = [*unit.context.missing]
-        if unit.kind.name in ("kprobe", "uprobe", "usdt"):
+        if unit.kind.positional and not unit.kind.typed:
             hints.append("arg0, arg1 … are there")
         checker.error(f"there is no args in {unit.kind.name} probes here", node.span, hints=hints)
         return False

@@ -45,10 +45,10 @@ class AttachPointScan:
         """Whether the slash at offset *slash* belongs to a path of the attach point."""
         if self.part == 1:
             return False
-        from pytrace.core.probes.kinds import probe_kind  # not needed by most scripts, and not quick to import
+        from pytrace.core.probes.kinds import Context, probe_kind  # not needed by most scripts, and not quick to import
 
         kind = probe_kind(self.provider)
-        if kind is not None and kind.name == "iter":
+        if kind is not None and kind.context is Context.ITERATOR:
             return self.part >= 3
         if kind is not None and not kind.user:
             return False
