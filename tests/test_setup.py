@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-SETUP = Path(__file__).parent.parent / "scripts" / "setup.sh"
+ROOT = Path(__file__).parent.parent
+SETUP = ROOT / "scripts" / "setup.sh"
 
 
 def logs_after(folder: Path, commands: str) -> list[str]:
@@ -132,3 +134,11 @@ def test_kernel_headers_are_fetched_once(tmp_path: Path) -> None:
         assert done.stdout == tree
         assert os.path.isdir(tree)
     assert (tmp_path / "log").read_text().split() == ["linux-headers-6.1.0-10-amd64", "linux-headers-6.1.0-10-common"]
+
+
+def test_each_script_in_python_is_type_checked() -> None:
+    files = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    python = [path for path in scripts if path.suffix == ".py" or path.read_text().startswith("#!/usr/bin/env python3")]
+    assert python
+    assert {str(path.relative_to(ROOT)) for path in python} == {name for name in files if name.startswith("scripts/")}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 CASES = Path(__file__).resolve().parent.parent / "cases"
 
@@ -157,7 +159,7 @@ class _Reader:
         if setter is None:
             raise self._error(f"unknown key {key!r}")
         try:
-            return replace(case, **{key: setter(value)})  # type: ignore[arg-type]
+            return replace(case, **{key: setter(value)})
         except ValueError as error:
             raise self._error(f"{key}: {error}") from error
 
@@ -183,7 +185,7 @@ def _where(value: str) -> tuple[str, ...]:
     return ways
 
 
-_SETTERS = {
+_SETTERS: dict[str, Callable[[str], Any]] = {
     "program": str,
     "options": _words,
     "args": _words,

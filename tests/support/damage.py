@@ -87,7 +87,7 @@ def _contents(section: Section, wide: bool) -> Iterator[tuple[str, int, int]]:
         step, fields = (24, _SYMBOL) if wide else (16, _NARROW_SYMBOL)
         for number in (0, 1, 2, section.size // step - 1):
             yield from _record(f"{section.name} {number}", section.offset + number * step, fields)
-    for start, fields in _STARTS.items():
+    for start, known in _STARTS.items():
         if section.name.startswith(start):
-            fitting = tuple(field for field in fields if sum(field) <= section.size)
+            fitting = tuple(field for field in known if sum(field) <= section.size)
             yield from _record(f"in {section.name}", section.offset, fitting)

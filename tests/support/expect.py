@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.cases import Case, Check
@@ -114,7 +115,7 @@ def _regex(check: Check, text: str) -> str:
     return f"no match for {missing}" if missing else ""
 
 
-_FORMS = {
+_FORMS: dict[str, Callable[[Check, str], str]] = {
     "exact": _exact,
     "contains": _contains,
     "lacks": _lacks,

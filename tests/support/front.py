@@ -51,17 +51,23 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
     options, kernel = options or CompileOptions(), kernel or Facts()
     found = Diagnostics()
     program = parser.parse(Source("stdin", text), found)
-    if not found.failed:
-        program = imports.resolve(program, options, found)
-        config = settings.read(program, options, found)
-        definitions = cdefs.read(program, options, kernel, found)
-    if not found.failed:
+    if _failed(found):
+        return Result(found, None)
+    program = imports.resolve(program, options, found)
+    config = settings.read(program, options, found)
+    definitions = cdefs.read(program, options, kernel, found)
+    if not _failed(found):
         program = parameters.substitute(program, options, found)
-    if not found.failed:
+    if not _failed(found):
         program = macros.expand(program, definitions, found)
-    if found.failed:
+    if _failed(found):
         return Result(found, None)
     units = attach_points.expand(program, options, kernel, definitions, config, found)
-    if found.failed:
+    if _failed(found):
         return Result(found, None)
     return Result(found, analysis.analyse(units, program, options, kernel, definitions, config, found))
+
+
+def _failed(found: Diagnostics) -> bool:
+    """A function, so that the type checker does not take the answer for one that cannot change."""
+    return found.failed

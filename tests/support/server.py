@@ -195,7 +195,7 @@ def _orphans() -> list[int]:
 
 def _clear() -> list[str]:
     """End what the run left, and say what that was; what had ended by itself is only reaped."""
-    left = []
+    left: list[str] = []
     for _ in range(20):
         orphans = _orphans()
         if not orphans:

@@ -81,12 +81,13 @@ class Changes(Values):
         where = self.pick(lambda m: isinstance(m.value, Aggregation) and (m.key is None or isinstance(m.key, Int)))
         if where is None:
             return
-        value = where.value
+        value, integer = where.value, where.key
         assert isinstance(value, Aggregation)
+        assert integer is None or isinstance(integer, Int)
         count, factor, offset = self.choices.below(40), self.choices.pick((1, 3, 1024, 1000)), self.choices.below(3)
         modulus = self.choices.pick((1, 2, 5))
         name = f"$i{len(self.lines)}"
-        place = where.name if where.key is None else f"{where.name}[({where.key.name})({name} % {modulus})]"
+        place = where.name if integer is None else f"{where.name}[({integer.name})({name} % {modulus})]"
         argument = f"({value.argument.name})({name} * {factor} + {offset})"
         self.lines.append(f"for ({name} : 0..{count}) {{ {place} = {value.write(argument)}; }}")
         if self.alive:
@@ -105,21 +106,23 @@ class Changes(Values):
         source = self.mixed(where.value, value)
         name = f"$i{len(self.lines)}"
         rest: tuple[Any, ...] = ()
-        key, kind = "", where.key
-        if isinstance(kind, Group):
-            rest = tuple(member.pick(self.choices) for member in kind.members[1:])
-            parts = [self.given(member, item) for member, item in zip(kind.members[1:], rest, strict=True)]
-            kind = kind.members[0]
+        kind, group = where.key, where.key
+        if isinstance(group, Group):
+            rest = tuple(member.pick(self.choices) for member in group.members[1:])
+            parts = [self.given(member, item) for member, item in zip(group.members[1:], rest, strict=True)]
+            kind = group.members[0]
+            assert isinstance(kind, Int)
             key = f"({kind.name})({name} * {step})"
-            if where.key.names:
-                parts = [f"{n}={part}" for n, part in zip(where.key.names, [key, *parts], strict=True)]
+            if group.names:
+                parts = [f"{n}={part}" for n, part in zip(group.names, [key, *parts], strict=True)]
                 key = f"({', '.join(parts)})"
             else:
                 key = f"({', '.join([key, *parts])}{'' if parts else ','})"
         else:
+            assert isinstance(kind, Int)
             key = f"({kind.name})({name} * {step})"
-        changing = where.value in (INT64, UINT64)
-        if changing:
+        changing = isinstance(where.value, Int) and where.value in (INT64, UINT64)
+        if isinstance(where.value, Int) and changing:
             source = f"({where.value.name})({name} % 5)"
         self.lines.append(f"for ({name} : 0..{count}) {{ {where.name}[{key}] = {source}; }}")
         if self.alive:
@@ -218,12 +221,11 @@ class Changes(Values):
         assert where.key is not None
         name = self.fresh()
         kind = where.value
+        result: Kind = kind
         entries = list(where.held.items())
         if isinstance(kind, Aggregation):
             result = kind.result
             entries = [(key, kind.read(value)) for key, value in entries]
-        else:
-            result = kind
         if self.choices.chance(50):
             self.names += 1
             other = Map(f"@copy{self.names}", where.key, result, plain=True, limit=self.limit)

@@ -17,6 +17,7 @@ from tests.support.mapped.kinds import (
     PAIR,
     TEXT,
     Enum,
+    Group,
     Int,
     Kind,
     json_text,
@@ -46,7 +47,7 @@ class Shown(Changes):
             name = self.fresh()
             kind, shown = where.value, where.held.get(key, where.value.zero)
             if isinstance(kind, Aggregation):
-                kind, shown = kind.result, kind.read(shown)
+                shown, kind = kind.read(shown), kind.result
             self.lines.append(f"if (find({where.name}, {inner}, {name})) {{ print({name}); }}")
             if key in where.held:
                 self.now(output.value(kind, shown))
@@ -62,7 +63,7 @@ class Shown(Changes):
         key, place = self.key(where)
         kind, held = where.value, where.held.get(key, where.value.zero)
         if isinstance(kind, Aggregation):
-            kind, held = kind.result, kind.read(held)
+            held, kind = kind.read(held), kind.result
         value = held if self.choices.chance(50) else self.any_of(kind)
         if kind is PAIR or _has_address(kind):
             # A missing address is none, while the one of zeros is written as 0.0.0.0.
@@ -89,7 +90,7 @@ class Shown(Changes):
         key, place = self.key(where)
         kind, shown = where.value, where.held.get(key, where.value.zero)
         if isinstance(kind, Aggregation) and kind.readable:
-            kind, shown = kind.result, kind.read(shown)
+            shown, kind = kind.read(shown), kind.result
         if where.value is BUFFER and key not in where.held:
             return
         if self.choices.chance(60) or isinstance(kind, Aggregation):
@@ -280,7 +281,7 @@ def _quantiles(where: Map, percents: Sequence[str]) -> list[Record]:
         named = []
         for at, member in members:
             text = key.key(at)
-            if getattr(key, "members", None) and not key.names:
+            if isinstance(key, Group) and key.members and not key.names:
                 text = text[1:-1]
             seen[text] = seen.get(text, 0) + 1
             if seen[text] > 1:

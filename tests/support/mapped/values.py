@@ -99,9 +99,8 @@ class Values:
         return found, f"{where.name}[{self._as_key(where.key, found)}]"
 
     def _as_key(self, kind: Kind, value: Any) -> str:
-        members = getattr(kind, "members", ())
-        if len(members) > 1 and not kind.names and self.choices.chance(60):
-            return ", ".join(self.given(member, item) for member, item in zip(members, value, strict=True))
+        if isinstance(kind, Group) and len(kind.members) > 1 and not kind.names and self.choices.chance(60):
+            return ", ".join(self.given(member, item) for member, item in zip(kind.members, value, strict=True))
         return self.mixed(kind, value)
 
     @staticmethod
@@ -136,7 +135,7 @@ class Values:
         key, place = self.key(where)
         kind, shown = where.value, where.held.get(key, where.value.zero)
         if isinstance(kind, Aggregation):
-            kind, shown = kind.result, kind.read(shown)
+            shown, kind = kind.read(shown), kind.result
             place = f"({kind.name}){place}" if self.choices.chance(50) else place
         return kind, shown, place
 

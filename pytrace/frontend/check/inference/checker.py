@@ -46,8 +46,10 @@ from pytrace.frontend.check.inference.slots import MapState, Removed, Slot, Vari
 class Definitions(Protocol):
     """C definitions of the script, completed by the kernel's (``frontend.c.definitions``)."""
 
-    skipped: Callable[[str], list[str]]
-    """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
+    @property
+    def skipped(self) -> Callable[[str], list[str]]:
+        """Hints about headers not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
+
     binaries: tuple[str, ...]
     """Files of user probes, whose DWARF has types."""
 
