@@ -28,7 +28,6 @@ class Command(IntEnum):
     MAP_GET_NEXT_KEY = 4
     PROG_LOAD = 5
     OBJ_PIN = 6
-    OBJ_GET = 7
     PROG_TEST_RUN = 10
     PROG_GET_NEXT_ID = 11
     MAP_GET_NEXT_ID = 12
@@ -38,18 +37,15 @@ class Command(IntEnum):
     RAW_TRACEPOINT_OPEN = 17
     BTF_LOAD = 18
     BTF_GET_FD_BY_ID = 19
-    MAP_LOOKUP_AND_DELETE_ELEM = 21
     BTF_GET_NEXT_ID = 23
     MAP_LOOKUP_BATCH = 24
     MAP_LOOKUP_AND_DELETE_BATCH = 25
     MAP_UPDATE_BATCH = 26
-    MAP_DELETE_BATCH = 27
     LINK_CREATE = 28
     LINK_GET_FD_BY_ID = 30
     LINK_GET_NEXT_ID = 31
     ENABLE_STATS = 32
     ITER_CREATE = 33
-    LINK_DETACH = 34
 
 
 class ProgramType(IntEnum):
@@ -61,7 +57,6 @@ class ProgramType(IntEnum):
     PERF_EVENT = 7
     RAW_TRACEPOINT = 17
     TRACING = 26
-    SYSCALL = 31
 
 
 class AttachType(IntEnum):

@@ -36,7 +36,6 @@ class EventType(IntEnum):
     HARDWARE = 0
     SOFTWARE = 1
     TRACEPOINT = 2
-    HW_CACHE = 3
     RAW = 4
     BREAKPOINT = 5
 

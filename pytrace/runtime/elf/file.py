@@ -226,11 +226,6 @@ class ElfFile:
                     return found[0]
         return None
 
-    def symbol_address(self, name: str) -> int | None:
-        """Virtual address of a symbol of any type."""
-        found = self.any_symbol(name)
-        return None if found is None else found.address
-
     @cached_property
     def mini_debug_info(self) -> ElfFile | None:
         """The ELF file in ``.gnu_debugdata``: a compressed symbol table of functions (Fedora)."""

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import Interrupted
@@ -57,9 +57,7 @@ class Signals:
         sys.unraisablehook = self._unraised
         self._take_over(_ENDING)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         sys.unraisablehook = self._unraisable

@@ -42,7 +42,7 @@ def test_without_type_information() -> None:
 def test_link_joins_symbols() -> None:
     whole = ElfFile(linker.link(OBJECT.read_bytes(), []), "linked")
     assert whole.section(".BTF") is not None
-    assert whole.symbol_address("triple") is not None
+    assert whole.any_symbol("triple") is not None
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -18,6 +18,7 @@ from pytrace.runtime.output.render.names import Names
 from pytrace.runtime.output.render.text import TextForms
 from tests.runtime.output.render.test_decoders import VALUES
 from tests.support.encode import Symbols
+from tests.support.json_strings import unquoted
 
 FORMS = JsonForms(TextForms(Names(Symbols(), Clock(), ("%Y", ""))))
 
@@ -26,7 +27,7 @@ FORMS = JsonForms(TextForms(Names(Symbols(), Clock(), ("%Y", ""))))
 @settings(max_examples=500, deadline=None)
 def test_any_bytes_survive(data: bytes) -> None:
     written = jsonout.quoted(data)
-    assert jsonout.unquoted(json.loads(written.decode("utf-8"))) == data
+    assert unquoted(json.loads(written.decode("utf-8"))) == data
 
 
 @given(st.text(max_size=40).map(str.encode))
@@ -90,7 +91,7 @@ def same(kind: types.Type, value: Any, found: Any) -> bool:
     if isinstance(kind, types.Int | types.Enum | types.Pointer):
         return int(found) == value
     if isinstance(kind, types.String):
-        return jsonout.unquoted(found) == value
+        return unquoted(found) == value
     if isinstance(kind, types.Buffer):
         return bytes(item & 0xFF for item in found) == value and all(-128 <= item < 128 for item in found)
     if isinstance(kind, types.Array):

@@ -29,8 +29,8 @@ from pytrace.core.types import (
     Tuple,
 )
 from pytrace.runtime.output.render import gfp_flags
-from pytrace.runtime.output.render import json as jsonout
 from tests.support.encode import Cut, Run
+from tests.support.json_strings import unquoted
 
 
 def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = False, **config: Any) -> bytes:
@@ -98,7 +98,7 @@ def test_conversions(layout: str, kind: types.Type, value: Any, expected: bytes)
     # Behind something that shifts it, and in JSON.
     assert printed("%d " + layout, (UINT8, 7), (kind, value)) == b"7 " + expected
     line = printed(layout, (kind, value), as_json=True)
-    assert jsonout.unquoted(json.loads(line)["data"]) == expected
+    assert unquoted(json.loads(line)["data"]) == expected
 
 
 def test_a_string_that_was_cut_shows_the_trailer() -> None:
@@ -170,7 +170,7 @@ def test_any_strings_survive_text_and_json(texts: list[bytes]) -> None:
     arguments = [(String(24 if index % 2 else 80), text) for index, text in enumerate(texts)]
     assert printed(layout, *arguments) == b"|".join(texts)
     line = printed(layout, *arguments, as_json=True)
-    assert jsonout.unquoted(json.loads(line)["data"]) == b"|".join(texts)
+    assert unquoted(json.loads(line)["data"]) == b"|".join(texts)
 
 
 @pytest.mark.parametrize(
