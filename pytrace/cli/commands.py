@@ -167,16 +167,16 @@ def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
 
 
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
-    from pytrace.runtime.aot import prepare as aot
+    from pytrace.runtime.aot import prepare
 
     assert script.compiled is not None
     compiled = CompiledScript.from_bytes(script.compiled)
     if script.wants_help:
-        sys.stdout.write(aot.usage(compiled, script.source.name))
+        sys.stdout.write(prepare.usage(compiled, script.source.name))
         return 0
     _check_machine(options)
-    given = aot.Given(script.positional, script.named)
-    prepared = aot.prepare(compiled, given, options, live_kernel(options))
+    given = prepare.Given(script.positional, script.named)
+    prepared = prepare.prepare(compiled, given, options, live_kernel(options))
     _warn(prepared.warnings, options)
     return _execute(prepared.script, options)
 

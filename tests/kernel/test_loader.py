@@ -100,12 +100,13 @@ def test_walk_by_keys_gives_the_same_as_batches() -> None:
     import os
 
     from pytrace.runtime.abi import bpf_maps
-    from pytrace.runtime.load import map_reader as maps
+    from pytrace.runtime.load import map_reader
 
     descriptor = bpf_maps.create(MapType.HASH, 8, 8, 500)
     try:
         bpf_maps.update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
-        assert sorted(maps._by_keys(descriptor, 8, 8, 500)) == sorted(maps.read_pairs(descriptor, 8, 8, 500))
+        pairs = map_reader.read_pairs(descriptor, 8, 8, 500)
+        assert sorted(map_reader._by_keys(descriptor, 8, 8, 500)) == sorted(pairs)
     finally:
         os.close(descriptor)
 

@@ -10,7 +10,7 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.attach import attach_points
-from pytrace.frontend.c import definitions as cdefs
+from pytrace.frontend.c import definitions
 from pytrace.frontend.check import analysis
 from pytrace.frontend.expand import imports, macros, parameters, settings
 from pytrace.frontend.syntax import parser
@@ -55,17 +55,17 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
         return Result(found, None)
     program = imports.resolve(program, options, found)
     config = settings.read(program, options, found)
-    definitions = cdefs.read(program, options, kernel, found)
+    c_part = definitions.read(program, options, kernel, found)
     if not _failed(found):
         program = parameters.substitute(program, options, found)
     if not _failed(found):
-        program = macros.expand(program, definitions, found)
+        program = macros.expand(program, c_part, found)
     if _failed(found):
         return Result(found, None)
-    units = attach_points.expand(program, options, kernel, definitions, config, found)
+    units = attach_points.expand(program, options, kernel, c_part, config, found)
     if _failed(found):
         return Result(found, None)
-    return Result(found, analysis.analyse(units, program, options, kernel, definitions, config, found))
+    return Result(found, analysis.analyse(units, program, options, kernel, c_part, config, found))
 
 
 def _failed(found: Diagnostics) -> bool:

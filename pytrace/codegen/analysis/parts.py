@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.types import VOID
-from pytrace.frontend.ast import nodes as ast
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import children
 
@@ -36,7 +36,7 @@ DEEPEST = 3
 class Piece:
     """Statements that follow each other: in a function of their own (*apart*), or in place."""
 
-    statements: tuple[ast.Stmt, ...]
+    statements: tuple[nodes.Stmt, ...]
     apart: bool
 
 
@@ -44,8 +44,8 @@ class Piece:
 class Arm:
     """One branch of a chain of ``else if``."""
 
-    condition: ast.Expr
-    then: ast.Block
+    condition: nodes.Expr
+    then: nodes.Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +53,23 @@ class Chain:
     """A long ``if … else if …``: its branches in groups, each a function, and what is done when none was taken."""
 
     groups: tuple[tuple[Arm, ...], ...]
-    other: ast.Block | None
+    other: nodes.Block | None
 
 
 @dataclass(slots=True, eq=False)
 class Plan:
     """How the bodies of a program are cut."""
 
-    blocks: dict[ast.Block, tuple[Piece, ...]] = field(default_factory=dict)
-    chains: dict[ast.If, Chain] = field(default_factory=dict)
-    loops: set[ast.Unroll] = field(default_factory=set)
+    blocks: dict[nodes.Block, tuple[Piece, ...]] = field(default_factory=dict)
+    chains: dict[nodes.If, Chain] = field(default_factory=dict)
+    loops: set[nodes.Unroll] = field(default_factory=set)
 
     @property
     def long(self) -> bool:
         """Whether there is more than fits one function."""
         return bool(self.blocks)
 
-    def pieces(self, block: ast.Block) -> Iterable[Piece]:
+    def pieces(self, block: nodes.Block) -> Iterable[Piece]:
         """The statements of a block in the pieces that are generated."""
         found = self.blocks.get(block)
         return (Piece(block.statements, False),) if found is None else found
@@ -84,13 +84,13 @@ class _Size:
     jumps: bool = False
 
 
-def plan(checked: CheckedProgram, bodies: Iterable[ast.Block]) -> Plan:
+def plan(checked: CheckedProgram, bodies: Iterable[nodes.Block]) -> Plan:
     """How the *bodies* of a program and of the functions that it calls are cut."""
     planner = _Planner(checked)
     whole = list(bodies)
-    nodes = sum(planner.size(body).nodes for body in whole)
-    if nodes > WHOLE:
-        planner.part = max(PART, nodes // MOST)
+    count = sum(planner.size(body).nodes for body in whole)
+    if count > WHOLE:
+        planner.part = max(PART, count // MOST)
         for body in whole:
             planner.cut(body)
     return planner.plan
@@ -101,49 +101,49 @@ class _Planner:
         self.checked = checked
         self.plan = Plan()
         self.part = PART
-        self.sizes: dict[ast.Node, _Size] = {}
+        self.sizes: dict[nodes.Node, _Size] = {}
 
     # ---------------------------------------------------------------------------------------- sizes
 
-    def size(self, node: ast.Node) -> _Size:
+    def size(self, node: nodes.Node) -> _Size:
         """The size of a node, kept for those that may be cut."""
         below = [self.size(child) for child in children(node)]
-        nodes = 1 + sum(item.nodes for item in below)
+        count = 1 + sum(item.nodes for item in below)
         loops = max((item.loops for item in below), default=0)
-        jumps = isinstance(node, ast.Break | ast.Continue) or any(item.jumps for item in below)
-        if isinstance(node, ast.For | ast.While):
+        jumps = isinstance(node, nodes.Break | nodes.Continue) or any(item.jumps for item in below)
+        if isinstance(node, nodes.For | nodes.While):
             jumps = False
-        elif isinstance(node, ast.Unroll):
+        elif isinstance(node, nodes.Unroll):
             jumps = False
             rounds = int(self.checked.constants.get(node.count, 1))
-            if rounds * nodes <= UNROLLED or loops >= DEEPEST:
-                nodes *= rounds
+            if rounds * count <= UNROLLED or loops >= DEEPEST:
+                count *= rounds
             else:
                 self.plan.loops.add(node)
                 loops += 1
-        found = _Size(nodes, loops, jumps)
-        if isinstance(node, ast.Stmt | ast.Block | ast.If):
+        found = _Size(count, loops, jumps)
+        if isinstance(node, nodes.Stmt | nodes.Block | nodes.If):
             self.sizes[node] = found
         return found
 
     # ---------------------------------------------------------------------------------------- cutting
 
-    def cut(self, node: ast.Node) -> None:
+    def cut(self, node: nodes.Node) -> None:
         """Cut the blocks and chains of a node that are too long."""
         if node in self.sizes and self.sizes[node].nodes <= self.part:
             return
-        if isinstance(node, ast.Block):
+        if isinstance(node, nodes.Block):
             self.plan.blocks[node] = tuple(self._pieces(node))
             if node.value is not None:
                 self.cut(node.value)
-        elif isinstance(node, ast.If) and self.checked.types.get(node, VOID) == VOID and not self.sizes[node].jumps:
+        elif isinstance(node, nodes.If) and self.checked.types.get(node, VOID) == VOID and not self.sizes[node].jumps:
             self._chain(node)
         else:
             for child in children(node):
                 self.cut(child)
 
-    def _pieces(self, block: ast.Block) -> Iterator[Piece]:
-        waiting: list[ast.Stmt] = []
+    def _pieces(self, block: nodes.Block) -> Iterator[Piece]:
+        waiting: list[nodes.Stmt] = []
         length = 0
         for statement in block.statements:
             size = self.sizes[statement]
@@ -160,11 +160,11 @@ class _Planner:
         if waiting:
             yield Piece(tuple(waiting), 2 * length > self.part)
 
-    def _chain(self, node: ast.If) -> None:
+    def _chain(self, node: nodes.If) -> None:
         groups: list[list[Arm]] = [[]]
         length = 0
-        rest: ast.Block | ast.If | None = node
-        while isinstance(rest, ast.If):
+        rest: nodes.Block | nodes.If | None = node
+        while isinstance(rest, nodes.If):
             known = self.checked.constants.get(rest.condition)
             if known is not None:
                 rest = rest.then if known else rest.other
@@ -182,6 +182,6 @@ class _Planner:
         if len(groups) > 1:
             self.plan.chains[node] = Chain(tuple(tuple(group) for group in groups), rest)
 
-    def _condition_nodes(self, node: ast.If) -> int:
+    def _condition_nodes(self, node: nodes.If) -> int:
         other = self.sizes[node.other].nodes if node.other is not None else 0
         return self.sizes[node].nodes - self.sizes[node.then].nodes - other

@@ -13,15 +13,14 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
-from pytrace.codegen.lower import calls, maps, operators
-from pytrace.codegen.lower import members as access
+from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
-from pytrace.frontend.ast import nodes as ast
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import TypeDescription
 
 
-def evaluate(e: Emitter, node: ast.Expr) -> Operand:
+def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
     """The value of *node*."""
     checked = e.checked
     if node in checked.constants:
@@ -49,11 +48,11 @@ def constant(e: Emitter, value: int | bool | bytes, kind: Type) -> Operand:
     return Scalar(str(number), kind)
 
 
-def _literal(e: Emitter, node: ast.IntLiteral | ast.BoolLiteral | ast.StringLiteral) -> Operand:
+def _literal(e: Emitter, node: nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) -> Operand:
     return constant(e, node.value, e.type(node))
 
 
-def _variable(e: Emitter, node: ast.Variable) -> Operand:
+def _variable(e: Emitter, node: nodes.Variable) -> Operand:
     info = e.checked.variables[node]
     place = e.variable(info)
     if place.register is not None:
@@ -65,33 +64,33 @@ def _variable(e: Emitter, node: ast.Variable) -> Operand:
     return Memory(pointer, info.type)
 
 
-def _unary(e: Emitter, node: ast.Unary) -> Operand:
+def _unary(e: Emitter, node: nodes.Unary) -> Operand:
     return _UNARY[node.operator](e, node)
 
 
-def _not(e: Emitter, node: ast.Unary) -> Operand:
+def _not(e: Emitter, node: nodes.Unary) -> Operand:
     zero = e.b.icmp("eq", e.number(node.operand), "0")
     return Scalar(e.b.number(zero), e.type(node))
 
 
-def _negate(e: Emitter, node: ast.Unary) -> Operand:
+def _negate(e: Emitter, node: nodes.Unary) -> Operand:
     return Scalar(e.b.sub("0", e.number(node.operand)), e.type(node))
 
 
-def _invert(e: Emitter, node: ast.Unary) -> Operand:
+def _invert(e: Emitter, node: nodes.Unary) -> Operand:
     return Scalar(e.b.op("xor", e.number(node.operand), "-1"), e.type(node))
 
 
-def _follow(e: Emitter, node: ast.Unary) -> Operand:
-    return access.follow(e, e.value(node.operand), e.type(node.operand), e.type(node))
+def _follow(e: Emitter, node: nodes.Unary) -> Operand:
+    return members.follow(e, e.value(node.operand), e.type(node.operand), e.type(node))
 
 
-def _address_of(e: Emitter, node: ast.Unary) -> Operand:
+def _address_of(e: Emitter, node: nodes.Unary) -> Operand:
     kind, operand = e.type(node), node.operand
-    if isinstance(operand, ast.Variable):
+    if isinstance(operand, nodes.Variable):
         pointer = e.variable_pointer(e.checked.variables[operand])
         return Scalar(e.b.address(pointer), kind, direct=True)
-    if isinstance(operand, ast.MapRef | ast.MapIndex):
+    if isinstance(operand, nodes.MapRef | nodes.MapIndex):
         # It may be null, and the verifier lets nobody compute with such a pointer: it becomes a number.
         return Scalar(e.launder(e.b.address(maps.address(e, operand))), kind)
     whole = e.value(operand)
@@ -100,11 +99,11 @@ def _address_of(e: Emitter, node: ast.Unary) -> Operand:
     return Scalar(e.b.address(e.place(whole).pointer), kind)
 
 
-def _step(e: Emitter, node: ast.Unary) -> Operand:
+def _step(e: Emitter, node: nodes.Unary) -> Operand:
     kind = e.type(node)
     amount = kind.target.size or 1 if isinstance(kind, Pointer) else 1
     by = str(amount if node.operator == "++" else -amount)
-    if isinstance(node.operand, ast.MapRef | ast.MapIndex):
+    if isinstance(node.operand, nodes.MapRef | nodes.MapIndex):
         return maps.step(e, node.operand, by, kind, node.postfix)
     old = e.number(node.operand)
     new = memory.fit(e, e.b.add(old, by), kind)
@@ -112,7 +111,7 @@ def _step(e: Emitter, node: ast.Unary) -> Operand:
     return Scalar(old if node.postfix else new, kind)
 
 
-_UNARY: dict[str, Callable[[Emitter, ast.Unary], Operand]] = {
+_UNARY: dict[str, Callable[[Emitter, nodes.Unary], Operand]] = {
     "!": _not,
     "-": _negate,
     "~": _invert,
@@ -123,9 +122,9 @@ _UNARY: dict[str, Callable[[Emitter, ast.Unary], Operand]] = {
 }
 
 
-def store_variable(e: Emitter, node: ast.Expr, operand: Operand) -> None:
+def store_variable(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
     """Assign to a variable."""
-    if not isinstance(node, ast.Variable):
+    if not isinstance(node, nodes.Variable):
         raise InternalError(f"cannot assign to {type(node).__name__}")
     info = e.checked.variables[node]
     place = e.variable(info)
@@ -136,7 +135,7 @@ def store_variable(e: Emitter, node: ast.Expr, operand: Operand) -> None:
     memory.write(e, operand, e.variable_pointer(info), info.type)
 
 
-def _ternary(e: Emitter, node: ast.Ternary) -> Operand:
+def _ternary(e: Emitter, node: nodes.Ternary) -> Operand:
     known = e.checked.constants.get(node.condition)
     if known is not None:
         chosen = node.other if not known else (node.then or node.condition)
@@ -150,10 +149,10 @@ def _ternary(e: Emitter, node: ast.Ternary) -> Operand:
     return choose(e, condition, then, lambda: e.value(node.other), e.type(node))
 
 
-def _continues(e: Emitter, node: ast.Ternary, other: ast.Expr) -> bool:
+def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
     """Whether *other*, of ``a ? b : other``, goes on with a choice of the same type."""
     return (
-        isinstance(other, ast.Ternary)
+        isinstance(other, nodes.Ternary)
         and node.then is not None
         and other.then is not None
         and not {other, other.condition} & e.checked.constants.keys()
@@ -161,17 +160,17 @@ def _continues(e: Emitter, node: ast.Ternary, other: ast.Expr) -> bool:
     )
 
 
-def _chain(e: Emitter, node: ast.Ternary) -> Operand:
+def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
     """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
     kind, done = e.type(node), e.b.block()
     ways: list[tuple[str, Any]] = []
 
-    def meet(value: ast.Expr) -> None:
+    def meet(value: nodes.Expr) -> None:
         ways.append((memory.number(e, memory.convert(e, e.value(value), kind)), e.b.current))
         e.b.jump(done)
 
-    link: ast.Expr = node
-    while isinstance(link, ast.Ternary) and link.then is not None:
+    link: nodes.Expr = node
+    while isinstance(link, nodes.Ternary) and link.then is not None:
         first, second = e.b.block(), e.b.block()
         e.b.branch(memory.truth(e, e.value(link.condition)), first, second)
         e.b.start(first)
@@ -180,7 +179,7 @@ def _chain(e: Emitter, node: ast.Ternary) -> Operand:
         if not _continues(e, link, link.other):
             break
         link = link.other
-    meet(link.other if isinstance(link, ast.Ternary) else link)
+    meet(link.other if isinstance(link, nodes.Ternary) else link)
     e.b.start(done)
     return Scalar(e.b.phi("i64", ways), kind)
 
@@ -215,15 +214,15 @@ def choose(
     return Scalar(e.b.phi("i64", ways) if ways else "0", kind)
 
 
-def _if(e: Emitter, node: ast.If) -> Operand:
+def _if(e: Emitter, node: nodes.If) -> Operand:
     kind = e.checked.types.get(node, VOID)
     chain = e.program.plan.chains.get(node)
     if chain is not None:
         _long_chain(e, node, chain)
         return Nothing(VOID)
 
-    def run(block: ast.Block | ast.If | None) -> Operand | None:
-        if isinstance(block, ast.If):
+    def run(block: nodes.Block | nodes.If | None) -> Operand | None:
+        if isinstance(block, nodes.If):
             return e.value(block)
         return e.run_block(block, kind) if block is not None else None
 
@@ -235,7 +234,7 @@ def _if(e: Emitter, node: ast.If) -> Operand:
     return choose(e, condition, lambda: run(node.then), lambda: run(node.other), kind)
 
 
-def _long_chain(e: Emitter, node: ast.If, chain: Chain) -> None:
+def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
     """``if … else if …`` with groups of branches in functions, each of which says when none of its own was taken."""
     none = e.reserve(8)
     done = e.b.block()
@@ -267,11 +266,11 @@ def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
     e.b.start(done)
 
 
-def _block(e: Emitter, node: ast.BlockExpr) -> Operand:
+def _block(e: Emitter, node: nodes.BlockExpr) -> Operand:
     return e.run_block(node.block, e.checked.types.get(node, VOID)) or Nothing(VOID)
 
 
-def _cast(e: Emitter, node: ast.Cast) -> Operand:
+def _cast(e: Emitter, node: nodes.Cast) -> Operand:
     return cast(e, e.value(node.operand), e.type(node))
 
 
@@ -306,74 +305,74 @@ def _array_address(e: Emitter, operand: Operand) -> Value:
     return e.launder(e.b.address(e.place(operand).pointer))
 
 
-def _tuple(e: Emitter, node: ast.TupleLiteral | ast.RecordLiteral) -> Operand:
+def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operand:
     kind = e.type(node)
     if len(node.members) <= events.IN_REGISTERS:
         return Parts(kind, tuple(in_order(e, node.members)))
     # So many members do not fit registers and stack.
-    members, offsets, _ = memory.members_of(kind)
+    types, offsets, _ = memory.members_of(kind)
     pointer = e.scratch(kind.size)
     memory.zero(e, pointer, kind.size)
-    for member, of, offset in zip(node.members, members, offsets, strict=True):
+    for member, of, offset in zip(node.members, types, offsets, strict=True):
         with e.temporaries():
             memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
     return Memory(pointer, kind)
 
 
-def _field(e: Emitter, node: ast.FieldAccess) -> Operand:
-    return access.field(e, node)
+def _field(e: Emitter, node: nodes.FieldAccess) -> Operand:
+    return members.field(e, node)
 
 
-def _tuple_access(e: Emitter, node: ast.TupleAccess) -> Operand:
+def _tuple_access(e: Emitter, node: nodes.TupleAccess) -> Operand:
     return memory.member_of(e, e.value(node.base), node.index)
 
 
-def _index(e: Emitter, node: ast.Index) -> Operand:
-    return access.index(e, node)
+def _index(e: Emitter, node: nodes.Index) -> Operand:
+    return members.index(e, node)
 
 
-def _map(e: Emitter, node: ast.MapRef | ast.MapIndex) -> Operand:
+def _map(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
     return maps.read(e, node)
 
 
-def _name(e: Emitter, node: ast.Identifier | ast.Call) -> Operand:
+def _name(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
     return calls.call(e, node)
 
 
-def _comptime(e: Emitter, node: ast.Comptime) -> Operand:
+def _comptime(e: Emitter, node: nodes.Comptime) -> Operand:
     return e.value(node.operand)
 
 
-def _type_info(e: Emitter, node: ast.TypeInfo) -> Operand:
+def _type_info(e: Emitter, node: nodes.TypeInfo) -> Operand:
     return e.value(e.checked.fact(node, TypeDescription).record)
 
 
-def _binary(e: Emitter, node: ast.Binary) -> Operand:
+def _binary(e: Emitter, node: nodes.Binary) -> Operand:
     return operators.binary(e, node)
 
 
-_EMIT: dict[type[ast.Expr], Callable[[Emitter, Any], Operand]] = {
-    ast.IntLiteral: _literal,
-    ast.BoolLiteral: _literal,
-    ast.StringLiteral: _literal,
-    ast.Variable: _variable,
-    ast.Unary: _unary,
-    ast.Binary: _binary,
-    ast.Ternary: _ternary,
-    ast.Cast: _cast,
-    ast.TupleLiteral: _tuple,
-    ast.RecordLiteral: _tuple,
-    ast.TypeInfo: _type_info,
-    ast.FieldAccess: _field,
-    ast.TupleAccess: _tuple_access,
-    ast.Index: _index,
-    ast.MapRef: _map,
-    ast.MapIndex: _map,
-    ast.Identifier: _name,
-    ast.Call: _name,
-    ast.If: _if,
-    ast.BlockExpr: _block,
-    ast.Comptime: _comptime,
-    ast.TypeInfo: _type_info,
+_EMIT: dict[type[nodes.Expr], Callable[[Emitter, Any], Operand]] = {
+    nodes.IntLiteral: _literal,
+    nodes.BoolLiteral: _literal,
+    nodes.StringLiteral: _literal,
+    nodes.Variable: _variable,
+    nodes.Unary: _unary,
+    nodes.Binary: _binary,
+    nodes.Ternary: _ternary,
+    nodes.Cast: _cast,
+    nodes.TupleLiteral: _tuple,
+    nodes.RecordLiteral: _tuple,
+    nodes.TypeInfo: _type_info,
+    nodes.FieldAccess: _field,
+    nodes.TupleAccess: _tuple_access,
+    nodes.Index: _index,
+    nodes.MapRef: _map,
+    nodes.MapIndex: _map,
+    nodes.Identifier: _name,
+    nodes.Call: _name,
+    nodes.If: _if,
+    nodes.BlockExpr: _block,
+    nodes.Comptime: _comptime,
+    nodes.TypeInfo: _type_info,
 }
 

@@ -21,8 +21,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach import programs, sessions
 from pytrace.frontend.attach.points import body_uses
-from pytrace.frontend.attach.points import parts as points
-from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import matches_pattern
 from pytrace.frontend.attach.providers.table import PROVIDERS, Match, Scope
 from pytrace.frontend.c.definitions import Definitions
@@ -68,7 +67,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
     matches: list[Match] = []
     kinds: list[tuple[ProbeKind, Span]] = []
     for attach_point in probe.attach_points:
-        parts = points.split(attach_point, scope.options.positional, scope.diagnostics, ahead=scope.options.ahead)
+        parts = split(attach_point, scope.options.positional, scope.diagnostics, ahead=scope.options.ahead)
         if parts is None:
             continue
         wanted = _points(parts, attach_point.span, scope)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
 from pytrace.core.types import Type
-from pytrace.runtime.elf import debug_files, plt
-from pytrace.runtime.elf import usdt_notes as usdt
+from pytrace.runtime.elf import debug_files, plt, usdt_notes
 from pytrace.runtime.elf.file import ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 from pytrace.runtime.host.name_patterns import name_pattern
@@ -240,7 +239,7 @@ class UserBinaries:
     def usdt(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
         """Static tracepoints by ``*`` patterns."""
         first, second = name_pattern(provider or "*").fullmatch, name_pattern(name).fullmatch
-        return [row for row in usdt.probes(self.binary(path).elf) if first(row.provider) and second(row.name)]
+        return [row for row in usdt_notes.probes(self.binary(path).elf) if first(row.provider) and second(row.name)]
 
     def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a function from DWARF; None without DWARF or without that function."""

@@ -6,7 +6,6 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.codegen import generator
-from pytrace.codegen import generator as codegen
 from pytrace.codegen.analysis import stack_use
 from pytrace.codegen.ir import target
 from pytrace.core.compile_options import CompileOptions
@@ -59,7 +58,7 @@ def test_many_variables_go_to_scratch_memory() -> None:
     text = wide(100)
     assert compile_text(text, sparing=False) > stack_use.LIMIT
     assert compile_text(text, sparing=True) <= stack_use.LIMIT
-    assert codegen.compile_program(checked(text), RecordedKernel(), CompileOptions()).elf
+    assert generator.compile_program(checked(text), RecordedKernel(), CompileOptions()).elf
 
 
 def test_copies_of_unaligned_text_take_no_stack() -> None:
@@ -71,4 +70,4 @@ def test_copies_of_unaligned_text_take_no_stack() -> None:
 def test_what_cannot_be_helped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_use, "LIMIT", -1)
     with pytest.raises(TraceError, match="bytes of stack"):
-        codegen.compile_program(checked(wide(5)), RecordedKernel(), CompileOptions())
+        generator.compile_program(checked(wide(5)), RecordedKernel(), CompileOptions())

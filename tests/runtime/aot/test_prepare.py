@@ -10,12 +10,12 @@ from pytrace import pipeline
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
-from pytrace.core.manifest import CompiledScript
+from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript
 from pytrace.core.manifest_sections import OpenValue
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, Enum, Field, Int, String, Struct
-from pytrace.runtime.aot import prepare as aot
+from pytrace.runtime.aot import prepare
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.facts import RecordedKernel, event, function, tracepoint_field
 
@@ -38,15 +38,15 @@ def compiled(
     return CompiledScript.from_bytes(found.to_bytes())
 
 
-def prepare(
+def prepared(
     script: CompiledScript,
     *positional: str,
     kernel: RecordedKernel | None = None,
     options: RunOptions | None = None,
     named: Mapping[str, str | None] | None = None,
-) -> aot.Prepared:
-    given = aot.Given(positional, tuple((named or {}).items()))
-    return aot.prepare(script, given, options or RunOptions(), kernel or RecordedKernel())
+) -> prepare.Prepared:
+    given = prepare.Given(positional, tuple((named or {}).items()))
+    return prepare.prepare(script, given, options or RunOptions(), kernel or RecordedKernel())
 
 
 def values(script: CompiledScript) -> tuple[OpenValue, ...]:
@@ -57,7 +57,7 @@ def values(script: CompiledScript) -> tuple[OpenValue, ...]:
 def value(script: CompiledScript, what: str, *parts: str) -> bytes:
     """The bytes of an open value in the ELF file."""
     item = next(item for item in values(script) if item.what == what and item.parts[: len(parts)] == parts)
-    section = ElfFile(script.elf, "").section(aot.SECTION)
+    section = ElfFile(script.elf, "").section(LOAD_TIME_SECTION)
     assert section is not None
     start = section.offset + item.offset
     return script.elf[start : start + item.size]
@@ -72,7 +72,7 @@ def number(script: CompiledScript, what: str, *parts: str) -> int:
 
 def test_positional_parameters_are_filled_in() -> None:
     script = compiled('begin { print(($1, str($2), $#, str($2 + 2))); }')
-    ready = prepare(script, "-0x10", "hello").script
+    ready = prepared(script, "-0x10", "hello").script
     assert number(ready, "parameter", "1") == -16
     assert value(ready, "parameter", "2", "text", "", "0").rstrip(b"\0") == b"hello"
     assert value(ready, "parameter", "2", "text", "", "2").rstrip(b"\0") == b"llo"
@@ -81,19 +81,19 @@ def test_positional_parameters_are_filled_in() -> None:
 
 def test_each_run_has_its_own_values() -> None:
     script = compiled("begin { print($1); }")
-    assert number(prepare(script, "1").script, "parameter", "1") == 1
-    assert number(prepare(script, "2").script, "parameter", "1") == 2
+    assert number(prepared(script, "1").script, "parameter", "1") == 1
+    assert number(prepared(script, "2").script, "parameter", "1") == 2
     assert number(script, "parameter", "1") == 0
 
 
 def test_missing_parameters_are_zero_with_one_warning() -> None:
-    ready = prepare(compiled("begin { print($2 + $2); print(str($3)); }"))
+    ready = prepared(compiled("begin { print($2 + $2); print(str($3)); }"))
     assert number(ready.script, "parameter", "2") == 0
     assert ready.warnings == ["parameter $2 was not given; it is 0"]
 
 
 def test_long_texts_are_cut_as_others_are() -> None:
-    ready = prepare(compiled("config = { max_strlen = 8 } begin { print(str($1)); }"), "0123456789")
+    ready = prepared(compiled("config = { max_strlen = 8 } begin { print(str($1)); }"), "0123456789")
     assert value(ready.script, "parameter", "1") == b"0123456\0"
     assert ready.warnings == ["parameter $1 has 10 bytes and is cut to 7 (max_strlen)"]
 
@@ -102,14 +102,14 @@ NAMED = 'begin { print((getopt("min", 7, "least"), getopt("who", "all"), getopt(
 
 
 def test_named_parameters_have_their_defaults() -> None:
-    ready = prepare(compiled(NAMED)).script
+    ready = prepared(compiled(NAMED)).script
     assert number(ready, "parameter", "min") == 7
     assert value(ready, "parameter", "who").rstrip(b"\0") == b"all"
     assert [number(ready, "parameter", name) for name in ("loud", "on")] == [0, 1]
 
 
 def test_named_parameters_are_filled_in() -> None:
-    ready = prepare(compiled(NAMED), named={"min": "-1", "who": "", "loud": None, "on": "false"}).script
+    ready = prepared(compiled(NAMED), named={"min": "-1", "who": "", "loud": None, "on": "false"}).script
     assert number(ready, "parameter", "min") == -1
     assert value(ready, "parameter", "who").rstrip(b"\0") == b""
     assert [number(ready, "parameter", name) for name in ("loud", "on")] == [1, 0]
@@ -129,7 +129,7 @@ def test_named_parameters_are_filled_in() -> None:
 def test_wrong_parameters_are_refused(positional: tuple[str, ...], named: dict[str, str | None], message: str) -> None:
     script = compiled('begin { print(($1, str($2), getopt("min", 1), getopt("loud"))); }')
     with pytest.raises(TraceError, match=message.replace("$", r"\$").replace("(", r"\(")):
-        prepare(script, *positional, named=named)
+        prepared(script, *positional, named=named)
 
 
 def test_parameters_given_with_aot_are_fixed() -> None:
@@ -137,11 +137,11 @@ def test_parameters_given_with_aot_are_fixed() -> None:
         'tracepoint:sched:$1 { print(($2, getopt("n", 1))); }', positional=("sched_wakeup",), named=(("n", "5"),)
     )
     assert script.manifest.programs[0].targets[0].probe == "tracepoint:sched:sched_wakeup"
-    assert number(prepare(script, "sched_wakeup", "4", named={"n": "5"}).script, "parameter", "2") == 4
+    assert number(prepared(script, "sched_wakeup", "4", named={"n": "5"}).script, "parameter", "2") == 4
     others: list[tuple[tuple[str, ...], dict[str, str | None]]] = [(("other",), {}), ((), {"n": "6"})]
     for positional, named in others:
         with pytest.raises(TraceError, match="is fixed in the file"):
-            prepare(script, *positional, named=named)
+            prepared(script, *positional, named=named)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_open_parameters_where_a_constant_is_needed(text: str, message: str) -> 
 
 
 def test_usage_lists_parameters() -> None:
-    text = aot.usage(compiled('begin { print(($2, getopt("min", 7, "least value"), getopt("x"))); }'), "tool")
+    text = prepare.usage(compiled('begin { print(($2, getopt("min", 7, "least value"), getopt("x"))); }'), "tool")
     assert text == (
         "parameters of tool:\n  --min=N  least value (default: 7)\n  --x\ntool takes 2 positional parameters\n"
     )
-    assert aot.usage(compiled("begin { }"), "tool") == "tool has no parameters\n"
+    assert prepare.usage(compiled("begin { }"), "tool") == "tool has no parameters\n"
 
 
 # ---------------------------------------------------------------------------------------------- facts of the machine
@@ -178,34 +178,34 @@ def test_usage_lists_parameters() -> None:
 def test_facts_about_the_machine_are_those_of_the_run() -> None:
     script = compiled("tracepoint:sched:sched_wakeup { print((ncpus, has_cpid, pid)); }")
     kernel = RecordedKernel(possible_cpus=3, pid_namespace=(4, 0xF0000001))
-    ready = prepare(script, kernel=kernel, options=RunOptions(pid=77)).script
+    ready = prepared(script, kernel=kernel, options=RunOptions(pid=77)).script
     assert number(ready, "cpus") == 3
     assert number(ready, "child") == 0
     assert number(ready, "pid") == 77
     assert number(ready, "namespace", "inode") == 0xF0000001
-    assert number(prepare(script, options=RunOptions(command="true")).script, "child") == 1
+    assert number(prepared(script, options=RunOptions(command="true")).script, "child") == 1
 
 
 def test_more_processors_than_the_file_has_room_for() -> None:
     with pytest.raises(TraceError, match="up to 4 processors, this machine may have 5"):
-        prepare(compiled("begin { @ = count(); }"), kernel=RecordedKernel(possible_cpus=5))
+        prepared(compiled("begin { @ = count(); }"), kernel=RecordedKernel(possible_cpus=5))
 
 
 def test_another_machine_is_refused() -> None:
     with pytest.raises(TraceError, match="compiled for x86_64, this machine is aarch64"):
-        prepare(compiled("begin { }"), kernel=RecordedKernel(arch="aarch64"))
+        prepared(compiled("begin { }"), kernel=RecordedKernel(arch="aarch64"))
 
 
 def test_options_that_are_part_of_the_code_are_refused() -> None:
     with pytest.raises(TraceError, match="--follow"):
-        prepare(compiled("begin { }"), options=RunOptions(follow=True))
+        prepared(compiled("begin { }"), options=RunOptions(follow=True))
 
 
 def test_cache_entries_are_no_ahead_of_time_files() -> None:
     script = compiled("begin { }")
     plain = replace(script, manifest=replace(script.manifest, ahead=None))
     with pytest.raises(TraceError, match="compile cache"):
-        prepare(plain)
+        prepared(plain)
 
 
 # ---------------------------------------------------------------------------------------------- layouts
@@ -214,14 +214,14 @@ def test_cache_entries_are_no_ahead_of_time_files() -> None:
 def test_members_follow_the_kernel() -> None:
     script = compiled(SCHED % "print(curtask->pid);")
     moved = RecordedKernel(structs=task(Field("pid", INT32, 40), Field("comm", String(16), 8)))
-    assert number(prepare(script).script, "member", "struct", "task_struct", "pid") == 0
-    assert number(prepare(script, kernel=moved).script, "member", "struct", "task_struct", "pid") == 40
+    assert number(prepared(script).script, "member", "struct", "task_struct", "pid") == 0
+    assert number(prepared(script, kernel=moved).script, "member", "struct", "task_struct", "pid") == 40
 
 
 def test_sizes_and_offsets_follow_the_kernel() -> None:
     script = compiled(SCHED % "print((sizeof(struct task_struct), offsetof(struct task_struct, comm)));")
     moved = RecordedKernel(structs=task(Field("comm", String(16), 24), size=128))
-    ready = prepare(script, kernel=moved).script
+    ready = prepared(script, kernel=moved).script
     assert number(ready, "size", "struct", "task_struct") == 128
     assert number(ready, "member", "struct", "task_struct", "comm") == 24
 
@@ -235,12 +235,12 @@ def test_sizes_and_offsets_follow_the_kernel() -> None:
 )
 def test_members_that_are_gone_or_different_are_refused(fields: tuple[Field, ...], message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        prepare(compiled(SCHED % "print(curtask->pid);"), kernel=RecordedKernel(structs=task(*fields)))
+        prepared(compiled(SCHED % "print(curtask->pid);"), kernel=RecordedKernel(structs=task(*fields)))
 
 
 def refusal(text: str, kernel: RecordedKernel) -> list[str]:
     with pytest.raises(TraceError, match="does not fit this one") as caught:
-        prepare(compiled(text), kernel=kernel)
+        prepared(compiled(text), kernel=kernel)
     return list(caught.value.hints)[:-1]
 
 
@@ -260,7 +260,7 @@ def test_tracepoint_fields_that_are_read_must_be_where_they_were() -> None:
     assert refusal(SCHED % "print(args.pid);", kernel) == [
         "tracepoint sched:sched_wakeup: field pid has 4 bytes at offset 28 here, it had 4 at offset 24"
     ]
-    prepare(compiled(SCHED % "print(args.comm);"), kernel=kernel)
+    prepared(compiled(SCHED % "print(args.comm);"), kernel=kernel)
 
 
 def test_prototypes_must_be_the_same() -> None:
@@ -271,7 +271,7 @@ def test_prototypes_must_be_the_same() -> None:
     assert refusal("fentry:vfs_read { print(args.count); }", RecordedKernel(prototypes=())) == [
         "there is no function vfs_read here"
     ]
-    prepare(compiled("fentry:vfs_read { print(1); }"), kernel=kernel)
+    prepared(compiled("fentry:vfs_read { print(1); }"), kernel=kernel)
 
 
 def test_answers_that_decided_what_was_compiled_must_be_the_same() -> None:
@@ -285,7 +285,7 @@ def test_enumerators_must_have_their_values_and_print_by_todays_names() -> None:
     grown = Enum("pid_type", 4, False, (("PIDTYPE_PID", 0), ("PIDTYPE_NEW", 1), ("PIDTYPE_MAX", 5)))
     kernel = RecordedKernel(enums={"pid_type": grown})
     assert refusal(text, kernel) == ["enumerator PIDTYPE_MAX is 5 here, it was 4"]
-    ready = prepare(compiled("begin { print((enum pid_type)nsecs); }"), kernel=kernel).script
+    ready = prepared(compiled("begin { print((enum pid_type)nsecs); }"), kernel=kernel).script
     printed = [kind for item in ready.manifest.events for kind in item.args if isinstance(kind, Enum)]
     assert printed == [grown]
 
@@ -294,4 +294,4 @@ def test_the_scripts_own_structs_are_no_business_of_the_kernel() -> None:
     text = "struct mine { int a; long b; }\n" + SCHED % "print(((struct mine *)1)->b);"
     script = compiled(text)
     assert not [item for item in values(script) if item.what == "member"]
-    prepare(script, kernel=RecordedKernel(structs={}))
+    prepared(script, kernel=RecordedKernel(structs={}))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.frontend.ast import nodes as ast
-from pytrace.frontend.ast import visitor
+from pytrace.frontend.ast import nodes, visitor
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +33,24 @@ class Uses:
         return name in self.names
 
 
-def of(nodes: Iterable[ast.Node | None]) -> Uses:
-    """What *nodes* use together."""
+def of(roots: Iterable[nodes.Node | None]) -> Uses:
+    """What *roots* use together."""
     names: set[str] = set()
     fields: set[str] = set()
-    members: set[ast.Node] = set()
+    members: set[nodes.Node] = set()
     bare = False
-    for root in nodes:
+    for root in roots:
         if root is None:
             continue
         for node in visitor.walk(root):
-            if isinstance(node, ast.FieldAccess) and _is_args(node.base):
+            if isinstance(node, nodes.FieldAccess) and _is_args(node.base):
                 fields.add(node.name)
                 members.add(node.base)
-            elif isinstance(node, ast.Identifier | ast.Call):
+            elif isinstance(node, nodes.Identifier | nodes.Call):
                 names.add(node.name)
                 bare = bare or (_is_args(node) and node not in members)
     return Uses(frozenset(names), frozenset(fields), bare)
 
 
-def _is_args(node: ast.Node) -> bool:
-    return isinstance(node, ast.Identifier | ast.Call) and node.name == "args"
+def _is_args(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Identifier | nodes.Call) and node.name == "args"

@@ -56,6 +56,13 @@ def quoted(text: bytes) -> bytes:
     return b'"%s"' % escape(text)
 
 
+def unquoted(text: str) -> bytes:
+    """The bytes that :func:`quoted` wrote, from the string that a JSON parser gives."""
+    parts = re.split("\uffffff([0-9a-f]{2})", text)
+    found = [part.encode() if index % 2 == 0 else bytes.fromhex(part) for index, part in enumerate(parts)]
+    return b"".join(found)
+
+
 _EXACT = 1 << 53
 
 

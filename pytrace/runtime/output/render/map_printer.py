@@ -11,7 +11,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
 from pytrace.core.numbers import truncated
-from pytrace.runtime.output.render import json as jsonout
+from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decode, Decoders
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.percpu_merge import BUCKETED, OTHER, ROWS, Merge, divided, itself
@@ -224,13 +224,13 @@ class MapView:
             data = value(entries[0][1])
         else:
             data = self._members([(name, value(item)) for name, item in entries])
-        return jsonout.line(self._row.json_type, jsonout.mapping([(self._name, data)]))
+        return json.line(self._row.json_type, json.mapping([(self._name, data)]))
 
     def _members(self, entries: list[tuple[Any, bytes]]) -> bytes:
         """A JSON object of decoded keys and values in JSON form."""
         key = self._jsons.key(cast(types.Type, self.spec.key))
-        names = jsonout.distinct([key(name) for name, _ in entries])
-        return jsonout.mapping(list(zip(names, (value for _, value in entries), strict=True)))
+        names = json.distinct([key(name) for name, _ in entries])
+        return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
     def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.spec.value
@@ -250,12 +250,12 @@ class MapView:
         kind = self.spec.value
         if isinstance(kind, types.TSeries):
             make = self._window(kind, entries, shown.div)
-            return lambda value: jsonout.series_form(make(value))
+            return lambda value: json.series_form(make(value))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
-            return lambda value: jsonout.histogram_form(shape, value, shown.div)
+            return lambda value: json.histogram_form(shape, value, shown.div)
         return _with_div(self._jsons.form(kind), kind, shown.div)
 
     def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Any], tseries.Series]:
@@ -290,7 +290,7 @@ class MapView:
 
         shape = self._shape()
         found = [
-            (name, jsonout.quantile_form(histogram.quantiles(shape, counts, percents)))
+            (name, json.quantile_form(histogram.quantiles(shape, counts, percents)))
             for name, counts in self.entries()
         ]
         if not found:
@@ -299,7 +299,7 @@ class MapView:
             data = found[0][1]
         else:
             data = self._members(found)
-        return jsonout.line("quantiles", jsonout.mapping([(self._name, data)]))
+        return json.line("quantiles", json.mapping([(self._name, data)]))
 
     def _shape(self) -> histogram.Shape:
         from pytrace.runtime.output.render import histogram

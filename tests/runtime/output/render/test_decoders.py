@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.core import types
-from pytrace.runtime.output.render import decoders as values
-from pytrace.runtime.output.render import json, text
+from pytrace.runtime.output.render import decoders, json, text
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.percpu_merge import divided
 from tests.support import encode as encoding
@@ -20,7 +19,7 @@ COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
 
 def test_every_type_has_a_row() -> None:
     every = frozenset(types.ALL)
-    assert values.ROWS.keys() == text.ROWS.keys() == json.ROWS.keys() == encoding.ROWS.keys() == every
+    assert decoders.ROWS.keys() == text.ROWS.keys() == json.ROWS.keys() == encoding.ROWS.keys() == every
 
 
 def integers(width: int, signed: bool) -> st.SearchStrategy[tuple[types.Type, Any]]:
@@ -110,9 +109,9 @@ def test_a_type_that_went_through_a_file_decodes_the_same(case: tuple[types.Type
 
 
 def test_only_the_longest_string_can_have_been_cut() -> None:
-    decoders = Decoders(b"..", max_strlen=5)
-    assert decoders.decoder(types.String(4))(b"abcd", 0) == b"abcd"
-    assert decoders.decoder(types.String(5))(b"abcde", 0) == b"abcde.."
+    some = Decoders(b"..", max_strlen=5)
+    assert some.decoder(types.String(4))(b"abcd", 0) == b"abcd"
+    assert some.decoder(types.String(5))(b"abcde", 0) == b"abcde.."
 
 
 def test_a_string_without_end_shows_the_trailer() -> None:
@@ -147,7 +146,7 @@ def test_anonymous_members_appear_in_place() -> None:
     kind = types.Struct("struct", "out", 12, (types.Field("a", types.INT32, 0), types.Field("", union, 4),
                                               types.Field("z", types.INT32, 8)))  # fmt: skip
     memory = encode(types.Tuple((types.INT32, types.INT32, types.INT32)), (1, 258, 3))
-    assert [field.name for field in values.named_fields(kind)] == ["a", "u", "v", "z"]
+    assert [field.name for field in decoders.named_fields(kind)] == ["a", "u", "v", "z"]
     assert Decoders().decoder(kind)(memory, 0) == (1, 258, 2, 3)
 
 
@@ -155,9 +154,9 @@ def test_equal_looking_anonymous_structs_keep_their_own_fields() -> None:
     one = types.Struct("struct", "", 4, (types.Field("a", types.INT32, 0),))
     two = types.Struct("struct", "", 4, (types.Field("a", types.UINT8, 0),))
     assert one == two
-    decoders = Decoders()
-    assert decoders.decoder(one)(b"\1\1\0\0", 0) == (257,)
-    assert decoders.decoder(two)(b"\1\1\0\0", 0) == (1,)
+    some = Decoders()
+    assert some.decoder(one)(b"\1\1\0\0", 0) == (257,)
+    assert some.decoder(two)(b"\1\1\0\0", 0) == (1,)
 
 
 def test_wide_integers_are_struct_members() -> None:

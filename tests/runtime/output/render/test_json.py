@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+from json import loads
 from typing import Any
 
 import pytest
@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from pytrace.core import types
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.render import json as jsonout
+from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.names import Names
 from pytrace.runtime.output.render.text import TextForms
 from tests.runtime.output.render.test_decoders import VALUES
 from tests.support.encode import Symbols
-from tests.support.json_strings import unquoted
 
 FORMS = JsonForms(TextForms(Names(Symbols(), Clock(), ("%Y", ""))))
 
@@ -26,15 +25,15 @@ FORMS = JsonForms(TextForms(Names(Symbols(), Clock(), ("%Y", ""))))
 @given(st.binary(max_size=60))
 @settings(max_examples=500, deadline=None)
 def test_any_bytes_survive(data: bytes) -> None:
-    written = jsonout.quoted(data)
-    assert unquoted(json.loads(written.decode("utf-8"))) == data
+    written = json.quoted(data)
+    assert json.unquoted(loads(written.decode("utf-8"))) == data
 
 
 @given(st.text(max_size=40).map(str.encode))
 @settings(max_examples=300, deadline=None)
 def test_text_reads_back_as_it_was(data: bytes) -> None:
     if "\uffff" not in data.decode():
-        assert json.loads(jsonout.quoted(data)) == data.decode()
+        assert loads(json.quoted(data)) == data.decode()
 
 
 @pytest.mark.parametrize(
@@ -51,13 +50,13 @@ def test_text_reads_back_as_it_was(data: bytes) -> None:
     ],
 )
 def test_escapes(data: bytes, expected: bytes) -> None:
-    assert jsonout.quoted(data) == expected
+    assert json.quoted(data) == expected
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", b"a #2", b"a #3", b"a #2 #2", b"b #1"]), max_size=12))
 @settings(max_examples=500, deadline=None)
 def test_names_of_members_are_distinct(names: list[bytes]) -> None:
-    found = jsonout.distinct(names)
+    found = json.distinct(names)
     assert len(set(found)) == len(names) == len(found)
     first = set()
     for name, shown in zip(names, found, strict=True):
@@ -66,22 +65,22 @@ def test_names_of_members_are_distinct(names: list[bytes]) -> None:
 
 
 def test_numbers_of_equal_names() -> None:
-    assert jsonout.distinct([b"a", b"b", b"a", b"a #2", b"a"]) == [b"a", b"b", b"a #3", b"a #2", b"a #4"]
+    assert json.distinct([b"a", b"b", b"a", b"a #2", b"a"]) == [b"a", b"b", b"a #3", b"a #2", b"a #4"]
 
 
 @given(st.integers(-(2**63), 2**64 - 1))
 def test_numbers_are_exact(value: int) -> None:
-    found = json.loads(jsonout.number(value))
+    found = loads(json.number(value))
     assert int(found) == value
     assert isinstance(found, str) == (int(float(value)) != value)
 
 
 def test_numbers_at_the_border() -> None:
-    assert jsonout.number(2**53) == b"9007199254740992"
-    assert jsonout.number(2**53 + 1) == b'"9007199254740993"'
-    assert jsonout.number(2**63) == b"9223372036854775808"
-    assert jsonout.number(2**63 - 1) == b'"9223372036854775807"'
-    assert jsonout.number(72057594037927936) == b"72057594037927936"
+    assert json.number(2**53) == b"9007199254740992"
+    assert json.number(2**53 + 1) == b'"9007199254740993"'
+    assert json.number(2**63) == b"9223372036854775808"
+    assert json.number(2**63 - 1) == b'"9223372036854775807"'
+    assert json.number(72057594037927936) == b"72057594037927936"
 
 
 def same(kind: types.Type, value: Any, found: Any) -> bool:
@@ -91,7 +90,7 @@ def same(kind: types.Type, value: Any, found: Any) -> bool:
     if isinstance(kind, types.Int | types.Enum | types.Pointer):
         return int(found) == value
     if isinstance(kind, types.String):
-        return unquoted(found) == value
+        return json.unquoted(found) == value
     if isinstance(kind, types.Buffer):
         return bytes(item & 0xFF for item in found) == value and all(-128 <= item < 128 for item in found)
     if isinstance(kind, types.Array):
@@ -111,10 +110,10 @@ def same(kind: types.Type, value: Any, found: Any) -> bool:
 @settings(max_examples=400, deadline=None)
 def test_every_value_parses_to_what_it_is(case: tuple[types.Type, Any]) -> None:
     kind, value = case
-    line = jsonout.line("value", FORMS.form(kind)(value))
+    line = json.line("value", FORMS.form(kind)(value))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    found = json.loads(line)
+    found = loads(line)
     assert found["type"] == "value"
     assert same(kind, value, found["data"])
 
@@ -134,4 +133,4 @@ def test_keys_have_no_parentheses_and_no_separating_spaces() -> None:
 
 
 def test_infinity_never_appears() -> None:
-    assert math.isfinite(float(json.loads(jsonout.number(-(2**63)))))
+    assert math.isfinite(float(loads(json.number(-(2**63)))))

@@ -1,8 +1,8 @@
-"""Format strings: conversions, flags, widths, cutting, for every type of argument; text and JSON."""
+"""Format strings: conversions, flags, widths, cutting, for every type of argument; text and json."""
 
 from __future__ import annotations
 
-import json
+from json import loads
 from typing import Any
 
 import pytest
@@ -28,9 +28,8 @@ from pytrace.core.types import (
     String,
     Tuple,
 )
-from pytrace.runtime.output.render import gfp_flags
+from pytrace.runtime.output.render import gfp_flags, json
 from tests.support.encode import Cut, Run
-from tests.support.json_strings import unquoted
 
 
 def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = False, **config: Any) -> bytes:
@@ -95,10 +94,10 @@ def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = Fal
 )  # fmt: skip
 def test_conversions(layout: str, kind: types.Type, value: Any, expected: bytes) -> None:
     assert printed(layout, (kind, value)) == expected
-    # Behind something that shifts it, and in JSON.
+    # Behind something that shifts it, and in json.
     assert printed("%d " + layout, (UINT8, 7), (kind, value)) == b"7 " + expected
     line = printed(layout, (kind, value), as_json=True)
-    assert unquoted(json.loads(line)["data"]) == expected
+    assert json.unquoted(loads(line)["data"]) == expected
 
 
 def test_a_string_that_was_cut_shows_the_trailer() -> None:
@@ -170,7 +169,7 @@ def test_any_strings_survive_text_and_json(texts: list[bytes]) -> None:
     arguments = [(String(24 if index % 2 else 80), text) for index, text in enumerate(texts)]
     assert printed(layout, *arguments) == b"|".join(texts)
     line = printed(layout, *arguments, as_json=True)
-    assert unquoted(json.loads(line)["data"]) == b"|".join(texts)
+    assert json.unquoted(loads(line)["data"]) == b"|".join(texts)
 
 
 @pytest.mark.parametrize(
