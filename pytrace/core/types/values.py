@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum as PyEnum
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pytrace.base.fast_dataclass import dataclass
 
@@ -374,17 +374,20 @@ class Struct(Type):
 
     @property
     def align(self) -> int:
-        if self._align is None:
-            found = max((field.type.align for field in self.fields), default=1)
-            object.__setattr__(self, "_align", found)
-        return cast(int, self._align)
+        if self._align is not None:
+            return self._align
+        found = max((field.type.align for field in self.fields), default=1)
+        object.__setattr__(self, "_align", found)
+        return found
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """Members in declaration order, anonymous ones included as such."""
-        if self._fields is None:
-            object.__setattr__(self, "_fields", self._load())
-        return cast("tuple[Field, ...]", self._fields)
+        if self._fields is not None:
+            return self._fields
+        loaded: tuple[Field, ...] = self._load()
+        object.__setattr__(self, "_fields", loaded)
+        return loaded
 
     def find(self, name: str) -> Field | None:
         """The member *name*, also inside anonymous members, with its offset from the start of this struct."""

@@ -284,6 +284,7 @@ def _declared(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParamet
         return None
     name = _string(call.args[0])
     if len(call.args) > 1:
+        # Refused above unless it is a constant.
         default = _constant(call.args[1])  # type: ignore[assignment]
     if len(call.args) > 2:
         description = _string(call.args[2])

@@ -27,6 +27,7 @@ def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnosti
     """The configuration of *program*; the environment in *options* wins over the script."""
     values = _from_script(program, diagnostics)
     values.update(_from_environment(options, diagnostics))
+    # Each value was read by the row of its key.
     return Config(**values)  # type: ignore[arg-type]
 
 

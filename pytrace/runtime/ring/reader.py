@@ -300,6 +300,7 @@ def _handler(handlers: Sequence[RunHandler], identity: int) -> RunHandler:
 
 
 def _view(stack: ExitStack, whole: memoryview, code: str) -> memoryview:
+    # The stub of memoryview.cast() wants the code as a literal.
     outer = stack.enter_context(whole)
     return stack.enter_context(outer.cast(code))  # type: ignore[call-overload]
 

@@ -59,6 +59,7 @@ class Signals:
 
     def __exit__(self, *_error: object) -> None:
         for number, handler in self._before.items():
+            # What signal.signal() gave before; its stub gives a wider type than it takes.
             signal.signal(number, handler)  # type: ignore[arg-type]
         sys.unraisablehook = self._unraisable
         signal.set_wakeup_fd(self._wakeup)

@@ -111,7 +111,8 @@ class Decoders(ByType[Decode]):
         """A decoder of members that start at *offsets*, giving a tuple."""
         if not kinds:
             return lambda _memory, _offset: ()
-        layout, at, converts = ["="], 0, []
+        layout, at = ["="], 0
+        converts: list[Convert | None] = []
         for kind, offset in zip(kinds, offsets, strict=True):
             code, convert = self.convert(kind)
             layout.append(f"{offset - at}x{code}" if offset != at else code)
@@ -120,8 +121,7 @@ class Decoders(ByType[Decode]):
         unpack = struct.Struct("".join(layout)).unpack_from
         if not any(converts):
             return unpack
-        if len(converts) == 1:
-            only = cast(Convert, converts[0])
+        if len(converts) == 1 and (only := converts[0]) is not None:
             return lambda memory, offset: (only(unpack(memory, offset)[0]),)
         steps = tuple((index, convert) for index, convert in enumerate(converts) if convert is not None)
 
@@ -142,8 +142,8 @@ def _bool(_kind: types.Type) -> str:
 
 
 def _integer(kind: types.Type) -> str:
-    number = cast("types.Int | types.Enum", kind)
-    return integer_code(number.width, number.signed)
+    assert isinstance(kind, types.Int | types.Enum)
+    return integer_code(kind.width, kind.signed)
 
 
 def _pointer(_kind: types.Type) -> str:
@@ -164,9 +164,8 @@ _SCALARS: dict[type[types.Type], Callable[[types.Type], str]] = {
 
 
 def _scalar(_decoders: Decoders, kind: types.Type) -> Decode:
-    if kind.size > 8:
-        signed = cast(types.Int, kind).signed
-        size = kind.size
+    if isinstance(kind, types.Int) and kind.size > 8:
+        signed, size = kind.signed, kind.size
         order = sys.byteorder
         return lambda memory, offset: int.from_bytes(memory[offset : offset + size], order, signed=signed)
     return _single("=" + _SCALARS[type(kind)](kind))
@@ -181,13 +180,13 @@ def _void(_decoders: Decoders, _kind: types.Type) -> Decode:
     return lambda _memory, _offset: None
 
 
-def _string(decoders: Decoders, kind: types.Type) -> Decode:
-    size, string = kind.size, decoders.string(cast(types.String, kind))
+def _string(decoders: Decoders, kind: types.String) -> Decode:
+    size, string = kind.size, decoders.string(kind)
     return lambda memory, offset: string(bytes(memory[offset : offset + size]))
 
 
-def _buffer(_decoders: Decoders, kind: types.Type) -> Decode:
-    capacity = cast(types.Buffer, kind).capacity
+def _buffer(_decoders: Decoders, kind: types.Buffer) -> Decode:
+    capacity = kind.capacity
     length = struct.Struct("=I").unpack_from
     header = types.Buffer.header
 
@@ -198,15 +197,13 @@ def _buffer(_decoders: Decoders, kind: types.Type) -> Decode:
     return decode
 
 
-def _array(decoders: Decoders, kind: types.Type) -> Decode:
-    array = cast(types.Array, kind)
-    step = array.element.size
-    return decoders.members((array.element,) * array.count, tuple(step * index for index in range(array.count)))
+def _array(decoders: Decoders, kind: types.Array) -> Decode:
+    step = kind.element.size
+    return decoders.members((kind.element,) * kind.count, tuple(step * index for index in range(kind.count)))
 
 
-def _tuple(decoders: Decoders, kind: types.Type) -> Decode:
-    value = cast("types.Tuple | types.Record", kind)
-    return decoders.members(value.members, value.offsets)
+def _tuple(decoders: Decoders, kind: types.Tuple | types.Record) -> Decode:
+    return decoders.members(kind.members, kind.offsets)
 
 
 def named_fields(kind: types.Struct, base: int = 0) -> Iterator[types.Field]:
@@ -245,9 +242,9 @@ def _bitfield(field: types.Field) -> Decode:
     return decode
 
 
-def _struct(decoders: Decoders, kind: types.Type) -> Decode:
+def _struct(decoders: Decoders, kind: types.Struct) -> Decode:
     parts: list[tuple[Decode, int]] = []
-    for field in named_fields(cast(types.Struct, kind)):
+    for field in named_fields(kind):
         if field.bit_size:
             parts.append((_bitfield(field), 0))
         else:
@@ -259,12 +256,11 @@ def _struct(decoders: Decoders, kind: types.Type) -> Decode:
     return decode
 
 
-def _stack(_decoders: Decoders, kind: types.Type) -> Decode:
-    stack = cast(types.Stack, kind)
+def _stack(_decoders: Decoders, kind: types.Stack) -> Decode:
     head = struct.Struct("=iI").unpack_from
-    start, limit = types.Stack.header, stack.limit
+    start, limit = types.Stack.header, kind.limit
     one = struct.Struct("=i20sQ")  # struct bpf_stack_build_id, include/uapi/linux/bpf.h
-    by_build_id = stack.mode is types.StackMode.BUILD_ID
+    by_build_id = kind.mode is types.StackMode.BUILD_ID
 
     def decode(memory: Memory, offset: int) -> tuple[int, tuple[Any, ...], int]:
         count, process = head(memory, offset)
@@ -311,24 +307,24 @@ def _fields(layout: str) -> Callable[[Decoders, types.Type], Decode]:
     return lambda _decoders, _kind: unpack
 
 
-def _signed64(kind: types.Type) -> str:
-    return "q" if cast(types.Sum, kind).signed else "Q"
+def _signed64(kind: types.Sum | types.Avg | types.Stats) -> str:
+    return "q" if kind.signed else "Q"
 
 
-def _sum(_decoders: Decoders, kind: types.Type) -> Decode:
+def _sum(_decoders: Decoders, kind: types.Sum) -> Decode:
     return _single("=" + _signed64(kind))
 
 
-def _pair(_decoders: Decoders, kind: types.Type) -> Decode:
+def _pair(_decoders: Decoders, kind: types.Avg | types.Stats) -> Decode:
     return struct.Struct(f"={_signed64(kind)}Q").unpack_from
 
 
-def _buckets(_decoders: Decoders, kind: types.Type) -> Decode:
-    return struct.Struct(f"={cast(types.Hist, kind).buckets}Q").unpack_from
+def _buckets(_decoders: Decoders, kind: types.Hist | types.LHist) -> Decode:
+    return struct.Struct(f"={kind.buckets}Q").unpack_from
 
 
-def _extreme(_decoders: Decoders, kind: types.Type) -> Decode:
-    unpack, value = struct.Struct("=QQ").unpack_from, cast("types.Min | types.Max", kind).value
+def _extreme(_decoders: Decoders, kind: types.Min | types.Max) -> Decode:
+    unpack, value = struct.Struct("=QQ").unpack_from, kind.value
 
     def decode(memory: Memory, offset: int) -> tuple[int, int]:
         rank, seen = unpack(memory, offset)
@@ -337,41 +333,50 @@ def _extreme(_decoders: Decoders, kind: types.Type) -> Decode:
     return decode
 
 
-def _tseries(_decoders: Decoders, kind: types.Type) -> Decode:
+def _tseries(_decoders: Decoders, kind: types.TSeries) -> Decode:
     size = kind.size
-    one = struct.Struct(f"=Q{'q' if cast(types.TSeries, kind).signed else 'Q'}Q")
+    one = struct.Struct(f"=Q{'q' if kind.signed else 'Q'}Q")
     return lambda memory, offset: tuple(one.iter_unpack(bytes(memory[offset : offset + size])))
 
 
-ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = {
-    types.Void: _void,
-    types.Bool: _scalar,
-    types.Int: _scalar,
-    types.Enum: _scalar,
-    types.Pointer: _scalar,
-    types.String: _string,
-    types.Buffer: _buffer,
-    types.Array: _array,
-    types.Tuple: _tuple,
-    types.Record: _tuple,
-    types.Struct: _struct,
-    types.Stack: _stack,
-    types.KSym: _scalar,
-    types.USym: _usym,
-    types.Inet: _inet,
-    types.Mac: _mac,
-    types.Timestamp: _fields("=QII"),
-    types.Username: _scalar,
-    types.InterfaceName: _scalar,
-    types.NetworkNamespace: _scalar,
-    types.CgroupPath: _fields("=QI"),
-    types.Count: _scalar,
-    types.Sum: _sum,
-    types.Avg: _pair,
-    types.Stats: _pair,
-    types.Min: _extreme,
-    types.Max: _extreme,
-    types.Hist: _buckets,
-    types.LHist: _buckets,
-    types.TSeries: _tseries,
-}
+_T = TypeVar("_T", bound=types.Type)
+_Make = Callable[[Decoders, types.Type], Decode]
+
+
+def _row(kind: type[_T], make: Callable[[Decoders, _T], Decode]) -> tuple[type[types.Type], _Make]:
+    """A row of the table, whose function is only called with values of its own class."""
+    return kind, cast(_Make, make)
+
+
+ROWS: dict[type[types.Type], _Make] = dict((
+    _row(types.Void, _void),
+    _row(types.Bool, _scalar),
+    _row(types.Int, _scalar),
+    _row(types.Enum, _scalar),
+    _row(types.Pointer, _scalar),
+    _row(types.String, _string),
+    _row(types.Buffer, _buffer),
+    _row(types.Array, _array),
+    _row(types.Tuple, _tuple),
+    _row(types.Record, _tuple),
+    _row(types.Struct, _struct),
+    _row(types.Stack, _stack),
+    _row(types.KSym, _scalar),
+    _row(types.USym, _usym),
+    _row(types.Inet, _inet),
+    _row(types.Mac, _mac),
+    _row(types.Timestamp, _fields("=QII")),
+    _row(types.Username, _scalar),
+    _row(types.InterfaceName, _scalar),
+    _row(types.NetworkNamespace, _scalar),
+    _row(types.CgroupPath, _fields("=QI")),
+    _row(types.Count, _scalar),
+    _row(types.Sum, _sum),
+    _row(types.Avg, _pair),
+    _row(types.Stats, _pair),
+    _row(types.Min, _extreme),
+    _row(types.Max, _extreme),
+    _row(types.Hist, _buckets),
+    _row(types.LHist, _buckets),
+    _row(types.TSeries, _tseries),
+))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pytrace.base.lazy_regex import late
 from pytrace.core import types
@@ -137,13 +137,13 @@ def _textual(forms: JsonForms, kind: types.Type) -> Form:
     return lambda value: quoted(text(value))
 
 
-def _array(forms: JsonForms, kind: types.Type) -> Form:
-    element = forms.form(cast(types.Array, kind).element)
+def _array(forms: JsonForms, kind: types.Array) -> Form:
+    element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def _tuple(forms: JsonForms, kind: types.Type) -> Form:
-    members = [forms.form(member) for member in cast(types.Tuple, kind).members]
+def _tuple(forms: JsonForms, kind: types.Tuple) -> Form:
+    members = [forms.form(member) for member in kind.members]
     return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
 
 
@@ -156,13 +156,12 @@ def _named(forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]) 
     return text
 
 
-def _record(forms: JsonForms, kind: types.Type) -> Form:
-    record = cast(types.Record, kind)
-    return _named(forms, record.names, record.members)
+def _record(forms: JsonForms, kind: types.Record) -> Form:
+    return _named(forms, kind.names, kind.members)
 
 
-def _struct(forms: JsonForms, kind: types.Type) -> Form:
-    fields = list(named_fields(cast(types.Struct, kind)))
+def _struct(forms: JsonForms, kind: types.Struct) -> Form:
+    fields = list(named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
@@ -179,10 +178,10 @@ def _extreme(value: tuple[int, int]) -> bytes:
     return number(value[0])
 
 
-def _hist(_forms: JsonForms, kind: types.Type) -> Form:
+def _hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Form:
     from pytrace.runtime.output.render import histogram
 
-    shape = histogram.shape(cast("types.Hist | types.LHist", kind))
+    shape = histogram.shape(kind)
     return lambda counts: histogram_form(shape, counts)
 
 
@@ -218,11 +217,10 @@ def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
     return b"[%s]" % b",".join(found)
 
 
-def _tseries(_forms: JsonForms, kind: types.Type) -> Form:
+def _tseries(_forms: JsonForms, kind: types.TSeries) -> Form:
     from pytrace.runtime.output.render import tseries
 
-    series = cast(types.TSeries, kind)
-    return lambda value: series_form(tseries.whole(series, value))
+    return lambda value: series_form(tseries.whole(kind, value))
 
 
 def series_form(series: tseries.Series) -> bytes:
@@ -237,35 +235,44 @@ def series_form(series: tseries.Series) -> bytes:
     return b"[%s]" % b",".join(found)
 
 
-ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Form]] = {
-    types.Void: _always(void),
-    types.Bool: _always(boolean),
-    types.Int: _always(number),
-    types.Enum: _always(number),
-    types.Pointer: _always(number),
-    types.String: _always(quoted),
-    types.Buffer: _always(_buffer),
-    types.Array: _array,
-    types.Tuple: _tuple,
-    types.Record: _record,
-    types.Struct: _struct,
-    types.Stack: _textual,
-    types.KSym: _textual,
-    types.USym: _textual,
-    types.Inet: _textual,
-    types.Mac: _textual,
-    types.Timestamp: _textual,
-    types.Username: _textual,
-    types.InterfaceName: _textual,
-    types.NetworkNamespace: _textual,
-    types.CgroupPath: _textual,
-    types.Count: _always(number),
-    types.Sum: _always(number),
-    types.Avg: _average,
-    types.Stats: _stats,
-    types.Min: _always(_extreme),
-    types.Max: _always(_extreme),
-    types.Hist: _hist,
-    types.LHist: _hist,
-    types.TSeries: _tseries,
-}
+_T = TypeVar("_T", bound=types.Type)
+_Make = Callable[[JsonForms, types.Type], Form]
+
+
+def _row(kind: type[_T], make: Callable[[JsonForms, _T], Form]) -> tuple[type[types.Type], _Make]:
+    """A row of the table, whose function is only called with values of its own class."""
+    return kind, cast(_Make, make)
+
+
+ROWS: dict[type[types.Type], _Make] = dict((
+    _row(types.Void, _always(void)),
+    _row(types.Bool, _always(boolean)),
+    _row(types.Int, _always(number)),
+    _row(types.Enum, _always(number)),
+    _row(types.Pointer, _always(number)),
+    _row(types.String, _always(quoted)),
+    _row(types.Buffer, _always(_buffer)),
+    _row(types.Array, _array),
+    _row(types.Tuple, _tuple),
+    _row(types.Record, _record),
+    _row(types.Struct, _struct),
+    _row(types.Stack, _textual),
+    _row(types.KSym, _textual),
+    _row(types.USym, _textual),
+    _row(types.Inet, _textual),
+    _row(types.Mac, _textual),
+    _row(types.Timestamp, _textual),
+    _row(types.Username, _textual),
+    _row(types.InterfaceName, _textual),
+    _row(types.NetworkNamespace, _textual),
+    _row(types.CgroupPath, _textual),
+    _row(types.Count, _always(number)),
+    _row(types.Sum, _always(number)),
+    _row(types.Avg, _average),
+    _row(types.Stats, _stats),
+    _row(types.Min, _always(_extreme)),
+    _row(types.Max, _always(_extreme)),
+    _row(types.Hist, _hist),
+    _row(types.LHist, _hist),
+    _row(types.TSeries, _tseries),
+))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
@@ -95,7 +95,7 @@ class MapView:
         shown = shown or Shown()
         if self._key is None:
             return self._scalar(shown, always)
-        found = self._keyed(shown.clear)
+        found = self._keyed(shown.clear, self._key)
         self._sort(found, shown.order)
         if shown.top and len(found) > shown.top:
             found = found[-shown.top :]
@@ -124,28 +124,28 @@ class MapView:
         """Whether something was written since the map was emptied, if it was."""
         return self._zeroed or self._baseline is None or bool(value != self._baseline)
 
-    def _keyed(self, clear: bool) -> list[Entry]:
+    def _keyed(self, clear: bool, decode: Decode) -> list[Entry]:
         read = self._reader.snapshot_and_clear if clear else self._reader.items
         pairs = read(self.spec)
         if isinstance(self.spec.value, BUCKETED):
-            return self._bucketed(pairs, self.spec.value)
+            return self._bucketed(pairs, self.spec.value, decode)
         if not pairs:
             return []
-        decode, merge = cast(Decode, self._key), self._merger(len(pairs[0][1]))
+        merge = self._merger(len(pairs[0][1]))
         return [(decode(key, 0), merge(value)) for key, value in pairs]
 
-    def _bucketed(self, pairs: list[tuple[bytes, bytes]], kind: types.Type) -> list[Entry]:
+    def _bucketed(self, pairs: list[tuple[bytes, bytes]], kind: types.Type, decode: Decode) -> list[Entry]:
         grouped: dict[bytes, list[tuple[int, bytes]]] = {}
         number = struct.Struct("=Q").unpack_from
         for key, value in pairs:
             cut = len(key) - 8
             grouped.setdefault(key[:cut], []).append((number(key, cut)[0], value))
         join = self._join_series if isinstance(kind, types.TSeries) else self._join_buckets
-        decode = cast(Decode, self._key)
         return [(decode(key, 0), join(parts)) for key, parts in grouped.items()]
 
     def _join_buckets(self, parts: list[tuple[int, bytes]]) -> tuple[int, ...]:
-        counts = [0] * cast("types.Hist | types.LHist", self.spec.value).buckets
+        assert isinstance(self.spec.value, types.Hist | types.LHist)
+        counts = [0] * self.spec.value.buckets
         for bucket, value in parts:
             if bucket >= len(counts):
                 raise InternalError(f"{self.spec.name} has a bucket {bucket}; its type has {len(counts)}")
@@ -228,7 +228,8 @@ class MapView:
 
     def _members(self, entries: list[tuple[Any, bytes]]) -> bytes:
         """A JSON object of decoded keys and values in JSON form."""
-        key = self._jsons.key(cast(types.Type, self.spec.key))
+        assert self.spec.key is not None
+        key = self._jsons.key(self.spec.key)
         names = json.distinct([key(name) for name, _ in entries])
         return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
@@ -310,7 +311,8 @@ class MapView:
         return histogram.shape(kind)
 
     def _key_text(self, name: Any) -> bytes:
-        return self._texts.key(cast(types.Type, self.spec.key))(name)
+        assert self.spec.key is not None
+        return self._texts.key(self.spec.key)(name)
 
 
 def _with_div(form: Form, kind: types.Type, div: int) -> Form:

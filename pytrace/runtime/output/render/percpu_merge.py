@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
@@ -21,11 +21,12 @@ Sort = Callable[[Any], Any]
 class Row:
     """What differs between types of map values.
 
-    *merge* makes the function that joins the copies of all CPUs; *rank* is what entries are ordered by before the key
-    (None: by key alone). *subtract* takes an earlier merged value off a later one where that makes sense.
+    *merge* makes, for a type of the row's class, the function that joins the copies of all CPUs; *rank* is what
+    entries are ordered by before the key (None: by key alone). *subtract* takes an earlier merged value off a later one
+    where that makes sense.
     """
 
-    merge: Callable[[types.Type, int, Decoders], Merge]
+    merge: Callable[[Any, int, Decoders], Merge]
     rank: Sort | None = None
     subtract: Callable[[Any, Any], Any] | None = None
     json_type: str = "map"
@@ -46,12 +47,11 @@ def _words(data_size: int, code: str) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(f"={data_size // 8}{code}").unpack
 
 
-def _number(kind: types.Type, size: int, decoders: Decoders) -> Merge:
+def _number(kind: types.Int, size: int, decoders: Decoders) -> Merge:
     if size <= max(8, kind.size):
         return _single(kind, size, decoders)
     # A plain number in a per-CPU map: each copy takes 8 bytes.
-    number = cast(types.Int, kind)
-    wrap = _wrapped(number.signed)
+    wrap = _wrapped(kind.signed)
     one = decoders.decoder(kind)
     return lambda data: wrap(sum(one(data, at) for at in range(0, size, 8)))
 
@@ -61,14 +61,14 @@ def _count(_kind: types.Type, size: int, _decoders: Decoders) -> Merge:
     return lambda data: sum(words(data))
 
 
-def _sum(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    signed = cast(types.Sum, kind).signed
+def _sum(kind: types.Sum, size: int, _decoders: Decoders) -> Merge:
+    signed = kind.signed
     wrap, words = _wrapped(signed), _words(size, "q" if signed else "Q")
     return lambda data: wrap(sum(words(data)))
 
 
-def _pairs(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    signed = cast(types.Avg, kind).signed
+def _pairs(kind: types.Avg, size: int, _decoders: Decoders) -> Merge:
+    signed = kind.signed
     wrap, words = _wrapped(signed), struct.Struct("=" + ("qQ" if signed else "QQ") * (size // 16)).unpack
 
     def merge(data: bytes) -> tuple[int, int]:
@@ -78,8 +78,8 @@ def _pairs(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
     return merge
 
 
-def _extreme(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    value, words = cast("types.Min | types.Max", kind).value, _words(size, "Q")
+def _extreme(kind: types.Min | types.Max, size: int, _decoders: Decoders) -> Merge:
+    value, words = kind.value, _words(size, "Q")
 
     def merge(data: bytes) -> tuple[int, int]:
         found = words(data)
@@ -89,8 +89,8 @@ def _extreme(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
     return merge
 
 
-def _buckets(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
-    count = cast("types.Hist | types.LHist", kind).buckets
+def _buckets(kind: types.Hist | types.LHist, size: int, _decoders: Decoders) -> Merge:
+    count = kind.buckets
     words = _words(size, "Q")
 
     def merge(data: bytes) -> tuple[int, ...]:
@@ -100,8 +100,8 @@ def _buckets(kind: types.Type, size: int, _decoders: Decoders) -> Merge:
     return merge
 
 
-def _series(kind: types.Type, _size: int, _decoders: Decoders) -> Merge:
-    one = struct.Struct(f"=Q{'q' if cast(types.TSeries, kind).signed else 'Q'}Q")
+def _series(kind: types.TSeries, _size: int, _decoders: Decoders) -> Merge:
+    one = struct.Struct(f"=Q{'q' if kind.signed else 'Q'}Q")
     return lambda data: tuple(item for item in one.iter_unpack(data) if item[0])
 
 

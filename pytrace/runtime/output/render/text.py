@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pytrace.core import types
 from pytrace.core.numbers import truncated
@@ -115,20 +115,20 @@ def _same(value: bytes) -> bytes:
     return value
 
 
-def _enum(_forms: TextForms, kind: types.Type) -> Form:
+def _enum(_forms: TextForms, kind: types.Enum) -> Form:
     known: dict[int, bytes] = {}
-    for name, value in cast(types.Enum, kind).members:
+    for name, value in kind.members:
         known.setdefault(value, name.encode())
     return lambda value: known.get(value) or b"%d" % value
 
 
-def _array(forms: TextForms, kind: types.Type) -> Form:
-    element = forms.form(cast(types.Array, kind).element)
+def _array(forms: TextForms, kind: types.Array) -> Form:
+    element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def _tuple(forms: TextForms, kind: types.Type) -> Form:
-    inner = _members([forms.form(member) for member in cast(types.Tuple, kind).members], forms.comma)
+def _tuple(forms: TextForms, kind: types.Tuple) -> Form:
+    inner = _members([forms.form(member) for member in kind.members], forms.comma)
     return lambda value: b"(%s)" % inner(value)
 
 
@@ -145,18 +145,17 @@ def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Form:
     return text
 
 
-def _record(forms: TextForms, kind: types.Type) -> Form:
-    record = cast(types.Record, kind)
-    return _named(forms, list(record.names), list(record.members))
+def _record(forms: TextForms, kind: types.Record) -> Form:
+    return _named(forms, list(kind.names), list(kind.members))
 
 
-def _struct(forms: TextForms, kind: types.Type) -> Form:
-    fields = list(named_fields(cast(types.Struct, kind)))
+def _struct(forms: TextForms, kind: types.Struct) -> Form:
+    fields = list(named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
-def _stack(forms: TextForms, kind: types.Type) -> Form:
-    return forms.names.stack(cast(types.Stack, kind), b"" if forms.compact else b"        ")
+def _stack(forms: TextForms, kind: types.Stack) -> Form:
+    return forms.names.stack(kind, b"" if forms.compact else b"        ")
 
 
 def _average(value: tuple[int, int]) -> bytes:
@@ -182,49 +181,57 @@ def _extreme(value: tuple[int, int]) -> bytes:
     return b"%d" % value[0]
 
 
-def _hist(_forms: TextForms, kind: types.Type) -> Form:
+def _hist(_forms: TextForms, kind: types.Hist | types.LHist) -> Form:
     from pytrace.runtime.output.render import histogram
 
-    shape = histogram.shape(cast("types.Hist | types.LHist", kind))
+    shape = histogram.shape(kind)
     return lambda counts: histogram.text(shape, counts)
 
 
-def _tseries(_forms: TextForms, kind: types.Type) -> Form:
+def _tseries(_forms: TextForms, kind: types.TSeries) -> Form:
     from pytrace.runtime.output.render import tseries
 
-    series = cast(types.TSeries, kind)
-    return lambda value: tseries.text(tseries.whole(series, value))
+    return lambda value: tseries.text(tseries.whole(kind, value))
 
 
-ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Form]] = {
-    types.Void: _always(void),
-    types.Bool: _always(boolean),
-    types.Int: _always(_int),
-    types.Enum: _enum,
-    types.Pointer: _always(_pointer),
-    types.String: _always(_same),
-    types.Buffer: _always(escaped),
-    types.Array: _array,
-    types.Tuple: _tuple,
-    types.Record: _record,
-    types.Struct: _struct,
-    types.Stack: _stack,
-    types.KSym: lambda forms, _kind: forms.names.kernel_symbol,
-    types.USym: lambda forms, _kind: forms.names.user_symbol,
-    types.Inet: _always(inet),
-    types.Mac: _always(mac),
-    types.Timestamp: lambda forms, _kind: forms.names.timestamp,
-    types.Username: lambda forms, _kind: forms.names.user,
-    types.InterfaceName: lambda forms, _kind: forms.names.interface,
-    types.NetworkNamespace: lambda forms, _kind: forms.names.network_namespace,
-    types.CgroupPath: lambda forms, _kind: forms.names.cgroup,
-    types.Count: _always(_int),
-    types.Sum: _always(_int),
-    types.Avg: _always(_average),
-    types.Stats: _stats,
-    types.Min: _always(_extreme),
-    types.Max: _always(_extreme),
-    types.Hist: _hist,
-    types.LHist: _hist,
-    types.TSeries: _tseries,
-}
+_T = TypeVar("_T", bound=types.Type)
+_Make = Callable[[TextForms, types.Type], Form]
+
+
+def _row(kind: type[_T], make: Callable[[TextForms, _T], Form]) -> tuple[type[types.Type], _Make]:
+    """A row of the table, whose function is only called with values of its own class."""
+    return kind, cast(_Make, make)
+
+
+ROWS: dict[type[types.Type], _Make] = dict((
+    _row(types.Void, _always(void)),
+    _row(types.Bool, _always(boolean)),
+    _row(types.Int, _always(_int)),
+    _row(types.Enum, _enum),
+    _row(types.Pointer, _always(_pointer)),
+    _row(types.String, _always(_same)),
+    _row(types.Buffer, _always(escaped)),
+    _row(types.Array, _array),
+    _row(types.Tuple, _tuple),
+    _row(types.Record, _record),
+    _row(types.Struct, _struct),
+    _row(types.Stack, _stack),
+    _row(types.KSym, lambda forms, _kind: forms.names.kernel_symbol),
+    _row(types.USym, lambda forms, _kind: forms.names.user_symbol),
+    _row(types.Inet, _always(inet)),
+    _row(types.Mac, _always(mac)),
+    _row(types.Timestamp, lambda forms, _kind: forms.names.timestamp),
+    _row(types.Username, lambda forms, _kind: forms.names.user),
+    _row(types.InterfaceName, lambda forms, _kind: forms.names.interface),
+    _row(types.NetworkNamespace, lambda forms, _kind: forms.names.network_namespace),
+    _row(types.CgroupPath, lambda forms, _kind: forms.names.cgroup),
+    _row(types.Count, _always(_int)),
+    _row(types.Sum, _always(_int)),
+    _row(types.Avg, _always(_average)),
+    _row(types.Stats, _stats),
+    _row(types.Min, _always(_extreme)),
+    _row(types.Max, _always(_extreme)),
+    _row(types.Hist, _hist),
+    _row(types.LHist, _hist),
+    _row(types.TSeries, _tseries),
+))
