@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.storage.data_sections import CACHE_LINE, FLAG, Layout
+from pytrace.codegen.storage.data_sections import CACHE_LINE, Layout
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.event_layout import Location
+from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, Count, Hist, String, Type
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
@@ -27,7 +28,7 @@ def test_copies_are_a_power_of_two() -> None:
 def test_aggregates_are_per_cpu_and_do_not_overlap() -> None:
     program = checked(a=Count(), b=Hist(0), c=Count())
     layout = Layout.plan(program, 4)
-    places = sorted((layout.slots[name], FLAG + info.value.size) for name, info in program.maps.items())
+    places = sorted((layout.slots[name], SLOT_FLAG + info.value.size) for name, info in program.maps.items())
     for (start, size), (following, _) in pairwise(places):
         assert start + size <= following
     layout.finish(Module(None, "GPL"))
@@ -66,7 +67,7 @@ def test_counters_come_behind_the_slots_in_the_order_of_use() -> None:
     layout.finish(Module(None, "GPL"))
     counters = layout.manifest_counters()
     assert counters.names == (("map_full", 0), ("lost", 3))
-    assert counters.offset >= layout.slots["@a"] + FLAG + 8
+    assert counters.offset >= layout.slots["@a"] + SLOT_FLAG + 8
 
 
 def test_a_place_where_a_helper_fails_has_one_counter() -> None:
