@@ -30,7 +30,7 @@ AHEAD_CPUS = 64
 def run(line: CommandLine) -> int:
     """Do what the command line asks for; the exit status."""
     options = request.run_options(line)
-    _warn((f"{name} is given more than once: the last one counts" for name in line.repeated), options)
+    _warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
     if line.flag("info"):
         from pytrace.cli import info
 
@@ -95,7 +95,7 @@ def _compiled(
             return found
     result = compile_script(script, compile_options, options)
     if use_cache and not cache.store(key, result) and options.verbose:
-        sys.stderr.write(f"the compiled script is not kept for the next start: {cache.directory()} cannot be written\n")
+        sys.stderr.write(f"the compiled script is not cached: {cache.directory()} cannot be written\n")
     return result
 
 
@@ -156,14 +156,14 @@ _OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench"
 def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
     for key, option in _COMPILE_ONLY.items():
         if line.text(key) or line.many(key):
-            raise TraceError(f"the file is compiled already; {option} goes to the call that compiles it")
+            raise TraceError(f"the file is already compiled; {option} goes to the call that compiles it")
     wanted = _OF_THE_TEXT.get(options.mode)
     if line.flag("verify_llvm_ir"):
         wanted = "--verify-llvm-ir"
     elif options.debug and not options.debug & {"libbpf", "verifier"}:
         wanted = "-d"
     if wanted is not None:
-        raise TraceError(f"the file is compiled already; {wanted} needs the script that it was made from")
+        raise TraceError(f"the file is already compiled; {wanted} needs the script that it was made from")
 
 
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
@@ -321,7 +321,7 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if line.text("program") is not None or (operand is not None and os.path.isfile(operand)):
         return _list_script(line, kernel, options)
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
-        sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is taken for a pattern of probe names\n")
+        sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")
     pattern = None if operand is None else ",".join(line.operands)
     text = probes.listing(kernel, pattern, pid=options.pid, verbose=options.verbose)
     _write_listing(text)
@@ -334,10 +334,10 @@ def _list(line: CommandLine, options: RunOptions) -> int:
 def _nothing_matches(pattern: str | None) -> str:
     """What is said where a listing is empty; a pattern without stars is most often meant as a part of a name."""
     if pattern is None:
-        return "WARNING: there are no probes here\n"
+        return "WARNING: no probes found\n"
     text = f"WARNING: nothing matches {pattern!r}\n"
     if "*" not in pattern and ":" not in pattern:
-        text += f"HINT: * stands for any text: '*{pattern}*'\n"
+        text += f"HINT: * matches any text: '*{pattern}*'\n"
     return text
 
 

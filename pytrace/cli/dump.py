@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def show_front_end(step: str, compilation: Compilation, stages: frozenset[str], out: TextIO) -> None:
     """Print what pass *step* made, when *stages* ask for it."""
     if step == "parse" and "ast" in stages:
-        out.write("\n== tree as parsed\n" + tree(compilation["parsed"]))
+        out.write("\n== syntax tree\n" + tree(compilation["parsed"]))
     if step == "analysis" and "types" in stages:
         out.write("\n== programs with types\n" + typed(compilation["checked"]))
 
@@ -25,7 +25,7 @@ def show_back_end(texts: LlvmTexts, stages: frozenset[str], out: TextIO) -> None
     """Print the code that *stages* ask for."""
     for stage, title, text in (
         ("ir", "LLVM code", texts.original),
-        ("ir-opt", "LLVM code, optimised", texts.optimized),
+        ("ir-opt", "LLVM IR, optimised", texts.optimized),
         ("asm", "BPF code", texts.assembly),
     ):
         if stage in stages:

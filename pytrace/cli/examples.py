@@ -23,7 +23,7 @@ def listing() -> str:
     names = sorted(name for name in os.listdir(place) if name.endswith(".bt"))
     width = max(map(len, names), default=0)
     rows = [f"  {name:<{width}}  {_question(os.path.join(place, name))}".rstrip() for name in names]
-    return "\n".join([place, *rows, "", "The top of each says how it is called.", ""])
+    return "\n".join([place, *rows, "", "The comment at the top of each script shows its usage.", ""])
 
 
 def _question(path: str) -> str:

@@ -1,4 +1,4 @@
-"""``--info``: what this build and this kernel can do."""
+"""``--info``: show what this build and this kernel support."""
 
 from __future__ import annotations
 

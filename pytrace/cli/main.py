@@ -85,7 +85,7 @@ def _bug(error: Exception) -> int:
     place = "" if frame is None else f" ({os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno})"
     sys.stderr.write(
         f"BUG: {kind}{error}{place}\n"
-        "HINT: this is a mistake in pytrace, not in the script; PYTRACE_TRACEBACK=1 shows where, please report it\n"
+        "HINT: this is a bug in pytrace, not in the script; PYTRACE_TRACEBACK=1 shows where, please report it\n"
     )
     return 2
 

@@ -46,16 +46,16 @@ def run_options(line: CommandLine) -> RunOptions:
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
     command, pid = line.text("command"), line.text("pid")
     if command is not None and pid is not None:
-        raise TraceError("-c and -p exclude each other", hints=("-p follows a process that runs, -c starts one",))
+        raise TraceError("-c and -p cannot be used together", hints=("-p traces a running process, -c starts one",))
     if command is not None and not command.strip():
         raise TraceError("-c needs a command")
     if line.flag("follow") and command is None and pid is None:
         raise TraceError("--follow needs -p or -c")
     _check_colour()
     if len(line.many("warnings")) > 1:
-        raise TraceError("-kk is no longer an option", hints=("-k reports every failed helper",))
+        raise TraceError("-kk is no longer supported", hints=("-k reports every failed helper",))
     if line.many("warnings") and line.flag("no_warnings"):
-        raise TraceError("-k and --no-warnings exclude each other")
+        raise TraceError("-k and --no-warnings cannot be used together")
     return RunOptions(
         pid=None if pid is None else _pid(pid, "-p"),
         command=command,
@@ -126,7 +126,7 @@ def mode(line: CommandLine) -> str:
         raise TraceError(f"unknown mode {unknown.pop()!r}", hints=("modes are " + ", ".join(MODES),))
     wanted |= {name for key, name in (("test", "test"), ("bench", "bench"), ("fmt", "format")) if line.flag(key)}
     if len(wanted) > 1:
-        raise TraceError("modes exclude each other: " + ", ".join(sorted(wanted)))
+        raise TraceError("only one mode can be given: " + ", ".join(sorted(wanted)))
     return wanted.pop() if wanted else "run"
 
 
@@ -193,7 +193,7 @@ def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], 
     if value is None:
         return default
     if value not in allowed:
-        raise TraceError(f"{option} does not take {value!r}", hints=("it takes " + ", ".join(allowed),))
+        raise TraceError(f"{option} does not accept {value!r}", hints=("it takes " + ", ".join(allowed),))
     return value
 
 
@@ -201,7 +201,7 @@ def _check_colour() -> None:
     for variable in ("PYTRACE_COLOR", "BPFTRACE_COLOR"):
         value = os.environ.get(variable, "")
         if value and value.lower() not in COLOURS:
-            raise TraceError(f"{variable} does not take {value!r}", hints=("it takes " + ", ".join(COLOURS),))
+            raise TraceError(f"{variable} does not accept {value!r}", hints=("it takes " + ", ".join(COLOURS),))
 
 
 def _pid(text: str, option: str) -> int:

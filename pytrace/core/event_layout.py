@@ -306,4 +306,4 @@ class EventSpec:
 
 def cut_exit_status(code: int) -> str:
     """What becomes of an exit status that is not among :data:`EXIT_STATUSES`."""
-    return f"an exit status has 8 bits: {code} becomes {code & 0xFF}"
+    return f"an exit status has 8 bits: {code} is truncated to {code & 0xFF}"

@@ -65,8 +65,8 @@ def _limit(error: BaseException) -> TraceError | None:
 
 def no_files(number: int | None) -> TraceError:
     """The error for EMFILE or ENFILE."""
-    hint = "see /proc/sys/fs/file-max" if number == errno.ENFILE else "raise the limit by ulimit -n"
-    return TraceError(f"no more files can be opened: {os.strerror(number or 0)}", hints=(hint,))
+    hint = "see /proc/sys/fs/file-max" if number == errno.ENFILE else "raise the limit with ulimit -n"
+    return TraceError(f"too many open files: {os.strerror(number or 0)}", hints=(hint,))
 
 
 def no_memory() -> TraceError:

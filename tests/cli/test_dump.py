@@ -58,7 +58,7 @@ def test_code_of_the_back_end() -> None:
     first, second, third = out.getvalue().split("\n== ")[1:]
     assert first.startswith("LLVM code\n")
     assert "alloca" in first
-    assert second.startswith("LLVM code, optimised\n")
+    assert second.startswith("LLVM IR, optimised\n")
     assert len(second) < len(first)
     assert third.startswith("BPF code\n")
     assert "\n\texit\n" in third

@@ -55,7 +55,7 @@ def test_memory(error: Exception) -> None:
 def test_files(error: Exception, hint: str) -> None:
     found = limits.met_by(error)
     assert found is not None
-    assert found.message.startswith("no more files can be opened: Too many open files")
+    assert found.message.startswith("too many open files: Too many open files")
     assert hint in found.hints[0]
 
 

@@ -174,7 +174,7 @@ def test_dropped_updates_are_counted_for_each_map(tmp_path: Path) -> None:
     assert found["data"]["map_full"] == {"@a": 990, "@b": 990}
     assert found["sizes"] == {"@a": 10, "@b": 10}
     text = Run(tmp_path, script).done.stderr
-    assert "1980 map updates were dropped (@a 990, @b 990); @a holds 10 keys, @b holds 10 keys: allow more" in text
+    assert "1980 map updates dropped (@a 990, @b 990); @a holds 10 keys, @b holds 10 keys: increase" in text
 
 
 def test_failed_helpers_are_counted_by_place(tmp_path: Path) -> None:
@@ -365,8 +365,8 @@ def test_what_an_interrupted_write_left_is_counted(arguments: tuple[str, ...], a
     # The second signal may come when all is over.
     assert status in ((0, 143) if again else (0,))
     whole = [line for line in printed.splitlines(keepends=True) if line.endswith("\n") and line != "\n"]
-    (left,) = re.findall(r"^WARNING: (\d+) events were not printed, as you interrupted", said, re.MULTILINE)
-    lost = re.findall(r"^WARNING: (\d+) events were lost", said, re.MULTILINE)
+    (left,) = re.findall(r"^WARNING: (\d+) events not printed because of the interrupt", said, re.MULTILINE)
+    lost = re.findall(r"^WARNING: (\d+) events lost", said, re.MULTILINE)
     assert 0 < len(whole) < LINES
     assert len(whole) + int(left) + sum(map(int, lost)) == LINES, said
 
@@ -375,5 +375,5 @@ def test_interrupted_maps_are_told() -> None:
     script = 'begin { for ($i : 0..4000) { @[$i, "a key that fills the pipe"] = $i; } exit(); }'
     status, _, said = interrupted("-e", script, again=True)
     assert status == 143
-    assert "the maps were not printed" in said
+    assert "not all maps were printed" in said
     assert "events" not in said

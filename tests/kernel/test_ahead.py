@@ -152,7 +152,7 @@ def test_functions_of_a_rebuilt_binary_are_found_again(tmp_path: Path) -> None:
     compiled(tmp_path, "app", "int main(void) { return 0; }")
     done = pytrace(*run)
     assert done.returncode == 1
-    assert "has no function 'work' any more" in done.stderr
+    assert "no longer has a function 'work'" in done.stderr
 
 
 def changed(made: Path, folder: Path) -> Path:

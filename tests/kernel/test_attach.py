@@ -298,7 +298,7 @@ def test_programs_that_went_since_a_pattern_found_them() -> None:
         done = attach_to(Loaded(stack, gone, there), stack)
         assert [item.spec for item in done.attached] == [there]
         assert not done.failures
-    with ExitStack() as stack, pytest.raises(TraceError, match="fentry:bpf:gone: there is no such program any more"):
+    with ExitStack() as stack, pytest.raises(TraceError, match="fentry:bpf:gone: the program no longer exists"):
         attach_to(Loaded(stack, gone), stack)
     with ExitStack() as stack, pytest.raises(TraceError, match="no type information"):
         Loaded(stack, program("hit_tracing", "fentry", target(place, 0, "fentry:bpf:gone")))

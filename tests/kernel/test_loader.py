@@ -71,7 +71,7 @@ def test_missing_programs() -> None:
 
 def test_a_ring_that_the_kernel_does_not_make() -> None:
     """The configuration's limit is what the kernel can make with enough memory; beyond, the key is named."""
-    with ExitStack() as stack, pytest.raises(loader.LoadError, match="ring buffer for events cannot be made") as raised:
+    with ExitStack() as stack, pytest.raises(loader.LoadError, match="for events cannot be created") as raised:
         Loaded(stack, BEGIN, perf_rb_pages=2**20)
     assert raised.value.hints == ("perf_rb_pages is 1048576; fewer pages take less memory",)
 

@@ -134,7 +134,7 @@ def test_what_a_probe_waits_for_ends_with_the_run(
     status, out, err = _end(tracer, number)
     assert status == 0, err
     assert out.endswith("end\n\n\n@: 1\n")
-    assert "as you interrupted" in err
+    assert "because of the interrupt" in err
 
 
 def _waits_in_poll(pid: int) -> bool:

@@ -174,7 +174,7 @@ def test_process_without_tables(server: Server, programs: Path) -> None:
         process.stdin.close()
     assert result.status == 0, result
     assert result.stderr.count("there are no unwind tables") == 1
-    assert "dw_ustack knows no process" in result.stderr
+    assert "dw_ustack has no process" in result.stderr
     assert "@n: 0" in result.stdout
     assert names(result.stdout) == []
 

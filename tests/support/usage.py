@@ -38,8 +38,8 @@ NEEDS = {
 }  # fmt: skip
 
 WARNINGS = (
-    r"(?s)\A(((Attached|Attaching) [^\n]*|WARNING: (in total, )?(\d+ hits? of (a probe inside itself was|probes inside "
-    r"themselves were) left out|\d+ strings? (was|were) cut|lost )[^\n]*|HINT: [^\n]*|\{[^\n]*)?\n)*\Z"
+    r"(?s)\A(((Attached|Attaching) [^\n]*|WARNING: (in total, )?(\d+ recursive probe hits? skipped|"
+    r"\d+ strings? truncated|lost )[^\n]*|HINT: [^\n]*|\{[^\n]*)?\n)*\Z"
 )
 """What may be said while a busy machine is traced."""
 

@@ -126,7 +126,7 @@ def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Poi
     ]
     found = [point for point in found if PROVIDERS[point.kind.name].fit(point)]
     if not found:
-        scope.error(f"no kind of probe matches {parts[0].text!r} with these parts", span)
+        scope.error(f"no probe type matches {parts[0].text!r} with these parts", span)
     return found
 
 

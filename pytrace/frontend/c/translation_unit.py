@@ -398,7 +398,7 @@ def skipped_hints(found: Translation, relation: str) -> list[str]:
         hints.append(f"it may be {relation} the kernel's {names}, which is not installed: {paths} is for programs")
     if hints:
         hints.append("install the headers of the running kernel, or set PYTRACE_KERNEL_SOURCE to their directory")
-    return hints + [f"this was not understood: {text}" for text in found.tolerated[:1]]
+    return hints + [f"clang could not parse: {text}" for text in found.tolerated[:1]]
 
 
 def _or(names: list[str]) -> str:

@@ -82,7 +82,7 @@ def _endless(checker: Checker) -> None:
     # Types that contain each other may grow in turns.
     growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
     if not growing:
-        raise InternalError("type inference does not end")
+        raise InternalError("type inference does not converge")
     for name, span in growing:
         if span is not None:
             checker.error(f"the type of {name} contains itself", span)
@@ -127,7 +127,7 @@ def _report_functions(checker: Checker, program: nodes.Program) -> None:
             continue
         if node.name in seen:
             notes = [("first defined here", seen[node.name])]
-            checker.error(f"the function {node.name!r} is defined already", node.head, notes=notes)
+            checker.error(f"the function {node.name!r} is already defined", node.head, notes=notes)
         if builtin(node.name) is not None:
             checker.error(f"{node.name!r} is the name of a builtin", node.head)
         seen.setdefault(node.name, node.head)
@@ -148,7 +148,7 @@ def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, 
     for state in states:
         state.assigned = True
         if state.name in checker.scope.names:
-            checker.error(f"${state.name} is a parameter already", state.span)
+            checker.error(f"${state.name} is already a parameter", state.span)
         checker.scope.names[state.name] = state
         checker.variables[state.node] = state
         checker.bind(state.node, state)
@@ -229,7 +229,7 @@ def _check_complete(checker: Checker) -> None:
     """Nothing may be unknown without an error that says why."""
     for node, kind in checker.program.types.items():
         if contains_unknown(kind) and node not in checker.program.constants and kind is UNKNOWN:
-            checker.error("the type of this cannot be found", node.span)
+            checker.error("the type of this expression cannot be inferred", node.span)
             return
 
 

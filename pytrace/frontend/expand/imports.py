@@ -71,13 +71,13 @@ def _inside_blocks(program: nodes.Program, state: _State) -> None:
     for node in found:
         if config.unstable_import_statement == "error":
             state.diagnostics.error(
-                "an import inside a block is not allowed here",
+                "import is not allowed inside a block",
                 node.span,
                 hints=["move it to the start of the script, or set unstable_import_statement=enable in the config"],
             )
             continue
         if config.unstable_import_statement == "warn":
-            state.diagnostics.warn("import inside a block is not stable and may change", node.span)
+            state.diagnostics.warn("import inside a block is unstable: its behaviour may change", node.span)
         _import(node, state)
 
 
@@ -96,7 +96,7 @@ def _import(node: nodes.Import, state: _State) -> None:
         state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
     elif _writable(path):
         state.diagnostics.error(
-            f"refusing to import {node.path!r}: anybody may write to it", node.span, hints=[f"chmod o-w {path}"]
+            f"refusing to import {node.path!r}: it is world-writable", node.span, hints=[f"chmod o-w {path}"]
         )
     elif not path.endswith(SUFFIXES):
         state.diagnostics.error(
@@ -110,7 +110,7 @@ def _directory(path: str, node: nodes.Import, state: _State) -> None:
     """All files of a directory that can be imported, in name order, without its sub-directories."""
     if _writable(path):
         state.diagnostics.error(
-            f"refusing to import from {node.path!r}: anybody may write to it", node.span, hints=[f"chmod o-w {path}"]
+            f"refusing to import from {node.path!r}: it is world-writable", node.span, hints=[f"chmod o-w {path}"]
         )
         return
     for name in sorted(_names(path)):
@@ -118,7 +118,7 @@ def _directory(path: str, node: nodes.Import, state: _State) -> None:
         if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
             continue
         if _writable(inner):
-            state.diagnostics.warn(f"{inner} is left out of the import: anybody may write to it", node.span)
+            state.diagnostics.warn(f"{inner} is not imported: it is world-writable", node.span)
             continue
         _file(inner, node, state)
 

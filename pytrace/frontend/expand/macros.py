@@ -96,7 +96,7 @@ class _Expander:
                 twin = next((other for other in overloads[:at] if _kinds(other) == _kinds(macro)), None)
                 if twin is not None:
                     self.diagnostics.error(
-                        f"the macro {macro.name!r} is defined already with the same parameters",
+                        f"the macro {macro.name!r} is already defined with the same parameters",
                         macro.head,
                         notes=[Note("first defined here", twin.head)],
                     )

@@ -271,7 +271,7 @@ def _declared(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParamet
     name, default, description = "", False, ""
     problem: tuple[str, nodes.Node] | None = None
     if not 1 <= len(call.args) <= 3:
-        problem = ("getopt takes a name, a default and a description", call)
+        problem = ("getopt() takes a name, a default and a description", call)
     elif not isinstance(call.args[0], nodes.StringLiteral) or not call.args[0].value:
         problem = ("the name of a parameter must be a string literal", call.args[0])
     elif len(call.args) > 1 and _constant(call.args[1]) is None:

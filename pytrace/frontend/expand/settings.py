@@ -75,7 +75,7 @@ def _set(
     values: dict[str, Value], name: str, value: Value, key_span: Span, value_span: Span, diagnostics: Diagnostics
 ) -> None:
     if name in IGNORED:
-        diagnostics.warn(f"config key {name!r} has no effect any more", key_span, hints=["it can be removed"])
+        diagnostics.warn(f"config key {name!r} no longer has an effect", key_span, hints=["it can be removed"])
         return
     try:
         target, found = read_value(name, value)

@@ -293,7 +293,7 @@ def p_simple_assign(p: Rule) -> None:
         report(p, "fields cannot be assigned to", target.span, "tuples and records never change: assign a new one")
     else:
         hints = (f"variables are written with '$': ${target.name}",) if isinstance(target, nodes.Identifier) else ()
-        report(p, "expected a variable or a map in front of the assignment", target.span, *hints)
+        report(p, "expected a variable or a map before the assignment", target.span, *hints)
 
 
 def p_simple_let(p: Rule) -> None:

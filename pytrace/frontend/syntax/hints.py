@@ -39,7 +39,7 @@ def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...
     hints = rule(tokens, at) if rule is not None else ()
     if not hints and token.type in _OPERANDS:
         if "','" in expected:
-            return ("add ',' in front of it",)
+            return ("add ',' before it",)
         if expected == "a variable" and token.type == "IDENT":
             return _name_of_variable(tokens, at)
     return hints
@@ -77,12 +77,12 @@ def _variable(tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
 
 
 def _else(_tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
-    return ("'else' belongs directly behind the '}' of an 'if'",)
+    return ("'else' must directly follow the '}' of an 'if'",)
 
 
 def _name_of_variable(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     if at + 1 < len(tokens) and tokens[at + 1].type in ("IDENT", "VARIABLE"):  # a type, as other languages have it
-        return ("there is no type in front: for ($i : 0..10) and let $name: type = value",)
+        return ("a type does not come first: for ($i : 0..10) and let $name: type = value",)
     return (f"variables are written with '$': ${tokens[at].text}",)
 
 

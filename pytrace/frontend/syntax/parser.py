@@ -257,7 +257,7 @@ class _ProgramParser:
         if token.type == "EOF":
             end = points[-1].span.end if points else token.span.end
             place = Span(self.source, end, end)
-            self.lexer.error("expected '{' behind the attach points, found the end of the text", place)
+            self.lexer.error("expected '{' after the attach points, found the end of the text", place)
             return False
         ended = token.text in (";", "}", ")")
         hints = () if ended else ('an attach point has spaces only inside quotes: kprobe:"a b"',)

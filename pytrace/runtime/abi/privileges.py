@@ -77,7 +77,7 @@ def check_capabilities(held: frozenset[str]) -> None:
     if os.geteuid() == 0:
         raise TraceError(
             f"this process runs as root without {', '.join(missing)}",
-            hints=("containers take such rights away: docker run --privileged, or --cap-add of those named",),
+            hints=("containers drop such capabilities: docker run --privileged, or --cap-add of those named",),
         )
     raise TraceError(
         "tracing needs root",

@@ -60,7 +60,7 @@ def call(name: str, *arguments: int) -> int:
 
     Raises:
         OSError: the call failed; *filename* is empty and the text names the call.
-        TraceError: no more files can be opened. Nobody shall take that for something that the kernel lacks.
+        TraceError: too many open files. Nobody shall take that for something that the kernel lacks.
     """
     result = int(_syscall()(ctypes.c_long(number(name)), *[ctypes.c_long(item) for item in arguments]))
     if result < 0:

@@ -101,7 +101,7 @@ def _shifts(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, str], in
     for _, path, name, offset in rows:
         symbol = next((item for item in kernel.user_symbols(path, name) if item.name == name), None)
         if symbol is None:
-            raise TraceError(f"{path} has no function {name!r} any more", hints=_AGAIN)
+            raise TraceError(f"{path} no longer has a function {name!r}", hints=_AGAIN)
         found[path, name] = symbol.offset - int(offset)
     return found
 
@@ -115,7 +115,7 @@ def _locations(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, int],
     for (path, provider, name), former in groups.items():
         present = kernel.usdt_probes(path, provider, name)
         if [item.arguments for item in present] != [row[5] for row in former]:
-            raise TraceError(f"the arguments of usdt:{path}:{provider}:{name} are not what they were", hints=_AGAIN)
+            raise TraceError(f"the arguments of usdt:{path}:{provider}:{name} have changed", hints=_AGAIN)
         for row, item in zip(former, present, strict=True):
             found[path, int(row[4])] = item
     return found

@@ -171,7 +171,7 @@ class _Parameters:
             raise TraceError(f"parameter {_shown(name)} needs a value")
         data = text.encode("utf-8", "surrogateescape")[skip:]
         if len(data) >= room:
-            self._warn(f"parameter {_shown(name)} has {len(data)} bytes and is cut to {room - 1} (max_strlen)")
+            self._warn(f"parameter {_shown(name)} has {len(data)} bytes and is truncated to {room - 1} (max_strlen)")
         return data[: room - 1]
 
     def _text(self, name: str, default: str, form: str) -> str | None:

@@ -90,7 +90,7 @@ def attach_all(
             parts.setdefault(spec.part_of, []).append(spec)
     for spec in attach_order(wanted):
         if spec.symbol in loaded.gone:
-            gone += [Failure(target, "there is no such program any more", gone=True) for target in spec.targets]
+            gone += [Failure(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
         job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
         for outcome in _attacher(spec.kind)(job, opened):

@@ -18,14 +18,14 @@ from pytrace.runtime.attach.base import (
 from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
-    errno.ENOENT: "this machine's processor or kernel does not have that event",
-    errno.EOPNOTSUPP: "this machine's processor does not have that event (a virtual machine may hide it)",
-    errno.ENODEV: "this machine's processor does not have that event",
+    errno.ENOENT: "this machine's CPU or kernel does not support that event",
+    errno.EOPNOTSUPP: "this machine's CPU does not support that event (a virtual machine may hide it)",
+    errno.ENODEV: "this machine's CPU does not support that event",
     errno.EINVAL: "the kernel does not accept that event, period or address",
-    errno.ENOSPC: "all hardware breakpoints of the processor are taken",
-    errno.EBUSY: "the processor's counters are taken",
+    errno.ENOSPC: "all hardware breakpoints of the CPU are in use",
+    errno.EBUSY: "the CPU's counters are in use",
     errno.ESRCH: "there is no such process",
-    errno.EACCES: "no rights to measure this (see /proc/sys/kernel/perf_event_paranoid)",
+    errno.EACCES: "no permission to measure this (see /proc/sys/kernel/perf_event_paranoid)",
 }
 
 

@@ -20,7 +20,7 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
         link = bpf.link_iter(job.program)
     except OSError as error:
         if error.errno in {errno.EBADF, errno.EINVAL}:
-            reason = "it goes over what belongs to one map or cgroup, which a probe cannot name"
+            reason = "it iterates over one map or cgroup, which a probe cannot name"
             raise CannotAttachError(reason) from None
         raise
     opened.links.append(link)
@@ -37,7 +37,7 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
 
 def _pin_reason(path: str, error: OSError) -> str:
     if error.errno == errno.EEXIST:
-        return f"{path} is there already"
+        return f"{path} already exists"
     if error.errno in {errno.EPERM, errno.ENOENT, errno.EINVAL}:
         return f"cannot pin to {path}: its directory must be in a mounted bpffs (mount -t bpf bpf {BPFFS})"
     return f"cannot pin to {path}: {error.strerror}"

@@ -14,8 +14,8 @@ from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import ATTACH_TYPES
 
 _REASONS = {
-    errno.ENOENT: "the kernel has no such function or tracepoint any more",
-    errno.EBUSY: "something else that excludes BPF programs is attached to this function",
+    errno.ENOENT: "the function or tracepoint no longer exists in the kernel",
+    errno.EBUSY: "something else that excludes BPF programs is already attached to this function",
     errno.E2BIG: "the kernel's limit of programs on this function is reached",
     ENOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
     errno.EOPNOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",

@@ -225,12 +225,12 @@ class Btf:
 
 def _header(data: bytes | mmap.mmap, name: str) -> tuple[int, int, int, int]:
     if len(data) < 24:
-        raise TraceError(f"type information of {name} is cut short ({len(data)} bytes)")
+        raise TraceError(f"type information of {name} is truncated ({len(data)} bytes)")
     magic, _version, _flags, length, types, types_size, strings, strings_size = struct.unpack_from("=HBBIIIII", data)
     if magic != MAGIC:
         raise TraceError(f"type information of {name} does not start with BTF's magic number")
     if length + max(types + types_size, strings + strings_size) > len(data):
-        raise TraceError(f"type information of {name} is cut short ({len(data)} bytes)")
+        raise TraceError(f"type information of {name} is truncated ({len(data)} bytes)")
     return length + types, types_size, length + strings, strings_size
 
 

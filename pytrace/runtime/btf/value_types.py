@@ -77,7 +77,7 @@ class TypeReader:
         if made is None:
             row = self._rows.get(self.btf.kind(type_id))
             if row is None:
-                raise InternalError(f"BTF type {type_id} of {self.btf.name} is no value type")
+                raise InternalError(f"BTF type {type_id} of {self.btf.name} is not a value type")
             words, at = self.place(type_id)
             made = self._made[type_id] = row(words, at, type_id)
         return made

@@ -141,7 +141,7 @@ class Unit(UnitOfEntries):
         structs = Structs(True, found.structs.dwarf_format, found.structs.address_size, found["version"])
         super().__init__(found.header, table, structs, found.cu_offset, found.cu_die_offset)
         if self.cu_offset + self.size > section.size:
-            raise DWARFError(f"the unit at {self.cu_offset:#x} of {section.name} is cut short")
+            raise DWARFError(f"the unit at {self.cu_offset:#x} of {section.name} is truncated")
         self.skeleton: Unit | None = None
         self.version: int = found["version"]
         self.dwo_id: int | None = found.header.get("dwo_id")

@@ -86,7 +86,7 @@ class ElfFile:
         self.wide = self.view[4] == 2
         size = struct.calcsize("<" + layout.header)
         if len(self.view) < size:
-            raise TraceError(f"{path} is cut short: it has {len(self.view)} bytes, and an ELF header {size}")
+            raise TraceError(f"{path} is truncated: it has {len(self.view)} bytes, and an ELF header {size}")
         header = struct.unpack_from("<" + layout.header, self.view)
         self.type, self.machine, _, self.entry = header[:4]
         self._segments_at, self._sections_at = header[4:6]
@@ -177,7 +177,7 @@ class ElfFile:
     def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
         record = struct.Struct("<" + layout)
         if at + size * count > len(self.view) or (count and size < record.size):
-            raise TraceError(f"{self.path} is cut short: its headers lie outside the file")
+            raise TraceError(f"{self.path} is truncated: its headers lie outside the file")
         return [record.unpack_from(self.view, at + number * size) for number in range(count)]
 
     def section(self, name: str) -> Section | None:
@@ -321,7 +321,7 @@ def archive_member(archive: str, member: str) -> tuple[int, int]:
         file.seek(entry.header_offset)
         head = file.read(30)
     if len(head) < 30:
-        raise TraceError(f"{archive} is cut short: {member} lies outside the file")
+        raise TraceError(f"{archive} is truncated: {member} lies outside the file")
     name_size, extra_size = struct.unpack_from("<HH", head, 26)
     return entry.header_offset + 30 + name_size + extra_size, entry.file_size
 

@@ -305,7 +305,7 @@ _ROWS = (
     Feature("perf_uprobe", "user probes through perf events", _file(f"{_PMU}/uprobe")),
     Feature("uprobe_multi", "many user functions with one link", _uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", _uprobe_multi(session=True)),
-    Feature("semaphores", "USDT semaphores kept by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
+    Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),
     Feature("rawtracepoint", "raw tracepoints with typed arguments", _RAW),
     Feature("tracepoint", "kernel tracepoints", _file(*(f"{r}/events" for r in _TRACEFS))),

@@ -61,7 +61,7 @@ def finding(log: str) -> Finding:
 
 
 _HINTS = {
-    errno.E2BIG: "the program is too long for this kernel; smaller strings or fewer unrolled rounds help",
+    errno.E2BIG: "the program is too long for this kernel; smaller strings or fewer unrolled iterations help",
     errno.EPERM: "loading needs root, or CAP_BPF with CAP_PERFMON",
     errno.EACCES: "",
     errno.EINVAL: "",
@@ -127,8 +127,8 @@ def map_refused(spec: MapSpec, error: OSError) -> LoadError:
     key, value = spec.key.size if spec.key is not None else 0, spec.value.size
     reason = "the kernel allows no map of that size" if error.errno == errno.E2BIG else error.strerror
     return LoadError(
-        f"{spec.name} cannot be made with {spec.max_entries} keys of {key} bytes and values of {value}: {reason}",
-        hints=["fewer keys (max_map_keys, or a declaration) or a smaller max_strlen help"],
+        f"{spec.name} cannot be created with {spec.max_entries} keys of {key} bytes and values of {value}: {reason}",
+        hints=["use fewer keys (max_map_keys, or a declaration) or a smaller max_strlen"],
     )
 
 
@@ -148,7 +148,7 @@ def explain(
     """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found."""
     warnings = messages.warnings
     if error.errno in (errno.EMFILE, errno.ENFILE) or _too_many_files(manifest):
-        return LoadError("the script cannot be loaded: no more files can be opened", hints=["see ulimit -n"])
+        return LoadError("the script cannot be loaded: too many open files", hints=["see ulimit -n"])
     refused = next((match.group(1) for match in (re.search(_REFUSED, text) for text in warnings) if match), None)
     spec = next((item for item in manifest.programs if item.symbol == refused), None)
     number = error.errno or 0
@@ -174,8 +174,8 @@ def explain(
     where = f" ({found.place})" if found.place else ""
     reason = found.text or (warnings[0] if warnings else str(error.strerror))
     return LoadError(
-        f"the kernel's verifier refused {name}: {reason}{where}",
+        f"the kernel's verifier rejected {name}: {reason}{where}",
         program=spec,
         log=log or "\n".join(warnings),
-        hints=[item for item in (_hint(number, reason), "the whole log of the verifier is shown with -v") if item],
+        hints=[item for item in (_hint(number, reason), "-v shows the full verifier log") if item],
     )

@@ -136,7 +136,7 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
             found = blocking.read_file(path, most + 1, blocking.Wait(context.state, context.output.flush))
         except blocking.BrokenOffError:
             if not broken_off:
-                context.warn(spec, f"cat: {os.fsdecode(path)!r} was not read to its end, as you interrupted")
+                context.warn(spec, f"cat: {os.fsdecode(path)!r} not read to its end because of the interrupt")
             broken_off = True
             return
         except (OSError, ValueError) as error:
@@ -146,7 +146,8 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
         _emit(context, "cat", found[:most])
         if len(found) > most and not told:
             told = True
-            context.warn(spec, f"cat: {os.fsdecode(path)!r} is longer than {most} bytes (max_cat_bytes) and was cut")
+            name = os.fsdecode(path)
+            context.warn(spec, f"cat: {name!r} is longer than {most} bytes (max_cat_bytes); output truncated")
 
     return each(handle)
 
@@ -166,7 +167,7 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
         printed, whole = commands.run(command, context.state)
         _emit(context, "syscall", printed, b"\n")
         if not whole:
-            context.warn(spec, f"system: {os.fsdecode(command)!r} was ended, as you interrupted")
+            context.warn(spec, f"system: {os.fsdecode(command)!r} killed because of the interrupt")
 
     return each(handle)
 

@@ -16,7 +16,7 @@ _RESET = "\x1b[0m"
 RUNTIME_ERRORS: dict[str, str] = {
     "division_by_zero": "division or modulo by zero; its result is 1",
     "array_bounds": "array index is out of bounds",
-    "cpu_count": "the kernel has more CPUs than the script was compiled for; what this one counted is left out",
+    "cpu_count": "the kernel has more CPUs than the script was compiled for; counts of this CPU are missing",
     "kernel_stack": "the kernel stack could not be read",
     "user_stack": "the user stack could not be read",
     "no_dwarf": "there are no unwind tables for this process; dw_ustack needs them when tracing starts",
@@ -67,11 +67,11 @@ def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str
     if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
         size = f" ({subject.max_entries} keys)" if subject is not None else ""
         text = f"{name} is full{size}: the update was dropped"
-        hint = f"allow more keys by max_map_keys in the config block, or by a declaration: let {name} = hash(N);"
+        hint = f"increase max_map_keys in the config block, or declare the map: let {name} = hash(N);"
     elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
         text = f"{name} has no such key to delete"
     elif helper == "bpf_loop" and code == -errno.E2BIG:
-        text = "a loop makes at most 8388608 rounds: for does not run at all beyond, while ends there"
+        text = "a loop runs at most 8388608 iterations: a longer for loop does not run at all, a while loop stops there"
     elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
         text = f"{name} has no such key; the value read is 0"
     return text, hint
@@ -104,28 +104,28 @@ _EACH = 64
 
 
 FAILURES: dict[str, Failure] = {
-    "lost": Failure("event was lost", "events were lost", "program"),
-    "missed": Failure("hit of a probe was missed", "hits of probes were missed", "program"),
-    "recursion": Failure("hit of a probe inside itself was left out", "hits of probes inside themselves were left out",
+    "lost": Failure("event lost", "events lost", "program"),
+    "missed": Failure("probe hit missed", "probe hits missed", "program"),
+    "recursion": Failure("recursive probe hit skipped", "recursive probe hits skipped",
                          "program"),
-    "ignored": Failure("event was left out, as it came after exit()", "events were left out, as they came after exit()",
+    "ignored": Failure("event after exit() dropped", "events after exit() dropped",
                        "", told=ALL),
-    "map_full": Failure("map update was dropped", "map updates were dropped", "map", told=1),
-    "kernel_stack": Failure("kernel stack could not be walked", "kernel stacks could not be walked", "site",
+    "map_full": Failure("map update dropped", "map updates dropped", "map", told=1),
+    "kernel_stack": Failure("kernel stack could not be unwound", "kernel stacks could not be unwound", "site",
                             told=_EACH),
-    "user_stack": Failure("user stack could not be walked", "user stacks could not be walked", "site",
+    "user_stack": Failure("user stack could not be unwound", "user stacks could not be unwound", "site",
                           told=_EACH),
-    "collided": Failure("update of min() or max() was lost, as others came in between",
-                        "updates of min() or max() were lost, as others came in between", "program"),
-    "stack_cut": Failure("stack of dw_ustack was cut short, where the tables end",
-                         "stacks of dw_ustack were cut short, where the tables end", "site", told=ALL),
-    "unprinted": Failure("event was not printed, as you interrupted", "events were not printed, as you interrupted",
+    "collided": Failure("update of min() or max() lost to concurrent updates",
+                        "updates of min() or max() lost to concurrent updates", "program"),
+    "stack_cut": Failure("dw_ustack stack truncated where its unwind tables end",
+                         "dw_ustack stacks truncated where their unwind tables end", "site", told=ALL),
+    "unprinted": Failure("event not printed because of the interrupt", "events not printed because of the interrupt",
                          ""),
-    "not_run": Failure("command of system() was not run, as you interrupted",
-                       "commands of system() were not run, as you interrupted", ""),
-    "cut": Failure("string was cut", "strings were cut", "program", told=ALL),
-    "unjoined": Failure("list of strings was cut by join() after 16 of them",
-                        "lists of strings were cut by join() after 16 of them", "program"),
+    "not_run": Failure("system() command not run because of the interrupt",
+                       "system() commands not run because of the interrupt", ""),
+    "cut": Failure("string truncated", "strings truncated", "program", told=ALL),
+    "unjoined": Failure("list of strings truncated by join() after 16 strings",
+                        "lists of strings truncated by join() after 16 strings", "program"),
     "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
     "helper": Failure("helper call failed", "helper calls failed", "site", told=_EACH),
 }  # fmt: skip
@@ -208,11 +208,11 @@ def map_sizes(manifest: Manifest, names: Iterable[str]) -> dict[str, int]:
 
 def _grow_maps(manifest: Manifest, names: Sequence[str]) -> str:
     limits = ", ".join(f"{name} holds {size} keys" for name, size in map_sizes(manifest, names).items())
-    return f"; {limits}: allow more by max_map_keys or a declaration"
+    return f"; {limits}: increase max_map_keys or declare the map larger"
 
 
 def _grow_ring(_manifest: Manifest, _names: Sequence[str]) -> str:
-    return "; a larger ring (perf_rb_pages) or fewer events would help"
+    return "; increase perf_rb_pages or send fewer events"
 
 
 def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:

@@ -170,7 +170,7 @@ class Renderer:
             self._told.update(kind for kind, _ in others)
 
     def lost(self, count: int) -> None:
-        """Tell that *count* more events were lost."""
+        """Tell that *count* more events lost."""
         self._told.add("lost")
         if self.output.json:
             self._json("lost_events", count, "events")

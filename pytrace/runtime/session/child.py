@@ -210,9 +210,9 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise TraceError(f"the command of -c is not well quoted: {error}") from None
+        raise TraceError(f"the quoting of the -c command is wrong: {error}") from None
     if not words:
-        raise TraceError("the command of -c is empty")
+        raise TraceError("the -c command is empty")
     return words
 
 

@@ -85,7 +85,7 @@ class MappingRecorder:
                     raise
         except OSError as error:
             self.close()
-            raise TraceError(f"cannot follow the mappings of processes: {error.strerror}") from error
+            raise TraceError(f"cannot record mappings of processes: {error.strerror}") from error
         # Events are on before the snapshot is taken, so nothing falls between the two.
         for pid in procfs.process_ids() if pids is None else pids:
             text = procfs.read_maps(pid)

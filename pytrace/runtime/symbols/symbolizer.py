@@ -326,7 +326,7 @@ class Symbolizer:
             more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""
             found.append(f"user addresses of processes that had ended are shown as numbers (pid {pids}{more})")
         if self._recorder is not None and self._recorder.lost:
-            found.append(f"{self._recorder.lost} reports about mappings were lost; some user addresses stay numbers")
+            found.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
         return found
 
 

@@ -112,7 +112,7 @@ class Unwound:
     def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Unwinder:
         """Read the tables."""
         if not self.pids:
-            message("dw_ustack knows no process: name one by -p, -c or --dwarf-pid")
+            message("dw_ustack has no process to unwind: give one with -p, -c or --dwarf-pid")
         unwinder = Unwinder(loaded, stack, message)
         for pid in self.pids:
             unwinder.add(pid)
@@ -255,7 +255,7 @@ class Unwinder:
     def _overflow(self, what: str) -> None:
         if not self._full:
             self._full = True
-            self._message(f"dw_ustack: no more room for unwind tables ({what}); some stacks will be cut short")
+            self._message(f"dw_ustack: unwind tables are full ({what}); some stacks will be truncated")
 
 
 class _Loaded:

@@ -243,7 +243,7 @@ MISTAKES = [
     ("begin { (a=1, a=2); }", "a", "a field 'a' already", ""),
     ("begin { for ($k : 5) { } }", "5", "map or a range", "0..10"),
     ("begin { $x[1, 2]; }", "2", "one index", "maps"),
-    ("begin { else { } }", "else", "unexpected 'else'", "directly behind"),
+    ("begin { else { } }", "else", "unexpected 'else'", "directly follow"),
     ("begin { print(1)); }", ")", "')' without '('", ""),
     ("begin { print((1; }", ";", "expected ')'", "add ')'"),
     ("begin { @a[1; }", ";", "expected ']'", "add ']'"),

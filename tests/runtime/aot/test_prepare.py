@@ -95,7 +95,7 @@ def test_missing_parameters_are_zero_with_one_warning() -> None:
 def test_long_texts_are_cut_as_others_are() -> None:
     ready = prepared(compiled("config = { max_strlen = 8 } begin { print(str($1)); }"), "0123456789")
     assert value(ready.script, "parameter", "1") == b"0123456\0"
-    assert ready.warnings == ["parameter $1 has 10 bytes and is cut to 7 (max_strlen)"]
+    assert ready.warnings == ["parameter $1 has 10 bytes and is truncated to 7 (max_strlen)"]
 
 
 NAMED = 'begin { print((getopt("min", 7, "least"), getopt("who", "all"), getopt("loud"), getopt("on", true))); }'

@@ -68,9 +68,9 @@ def test_module_types_build_on_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "cut short"),
+        (b"", "truncated"),
         (b"\x7fELF" + bytes(40), "magic"),
-        (_base().build()[:-5], "cut short"),
+        (_base().build()[:-5], "truncated"),
     ],
 )
 def test_damaged_data_is_named(data: bytes, message: str) -> None:

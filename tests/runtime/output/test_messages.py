@@ -52,7 +52,7 @@ def test_what_helps_is_named() -> None:
 
 def test_many_probes_are_not_all_named() -> None:
     (line,) = messages.summary_lines(MANIFEST, {("lost", at): at + 1 for at in range(14)})
-    assert line.startswith("105 events were lost (interval:s:1 and 13 more 14, ")
+    assert line.startswith("105 events lost (interval:s:1 and 13 more 14, ")
     assert "4 others 10)" in line
     assert sum(messages.by_kind(MANIFEST, {("lost", at): at + 1 for at in range(14)})["lost"].values()) == 105
 

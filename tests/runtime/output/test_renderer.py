@@ -315,14 +315,14 @@ def test_losses_are_told_as_they_grow_and_summed_up() -> None:
     renderer.losses({("lost", 0): 2, ("lost", 1): 3, ("missed", 0): 0})
     renderer.losses({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 1, ("missed", 0): 2})
     # A map tells its first dropped update itself, by an event.
-    assert output.said == "Lost 5 events\nLost 1 events\nWARNING: 2 hits of probes were missed (tracepoint:a:b 2)\n"
+    assert output.said == "Lost 5 events\nLost 1 events\nWARNING: 2 probe hits missed (tracepoint:a:b 2)\n"
     output.said = ""
     renderer.summary({("lost", 0): 2, ("lost", 1): 4, ("map_full", 0): 1})
     first, second = output.said.splitlines()
     assert first.startswith(
-        "WARNING: in total, 6 events were lost (kprobe:x and 1 more 4, tracepoint:a:b 2); a larger ring"
+        "WARNING: in total, 6 events lost (kprobe:x and 1 more 4, tracepoint:a:b 2); increase perf_rb_pages"
     )
-    assert second.startswith("WARNING: 1 map update was dropped (@m 1); @m holds 4096 keys: allow more by ")
+    assert second.startswith("WARNING: 1 map update dropped (@m 1); @m holds 4096 keys: increase ")
 
 
 def test_what_only_the_end_tells_is_told_once() -> None:
@@ -332,8 +332,8 @@ def test_what_only_the_end_tells_is_told_once() -> None:
     renderer.summary(totals)
     first, second, third = output.said.splitlines()
     assert first == "Lost 2 events"
-    assert second.startswith("WARNING: in total, 2 events were lost (tracepoint:a:b 2); ")
-    assert third == "WARNING: 3 hits of probes were missed (tracepoint:a:b 3)"
+    assert second.startswith("WARNING: in total, 2 events lost (tracepoint:a:b 2); ")
+    assert third == "WARNING: 3 probe hits missed (tracepoint:a:b 3)"
 
 
 def test_sums_of_what_was_told_before_say_so() -> None:
@@ -342,8 +342,8 @@ def test_sums_of_what_was_told_before_say_so() -> None:
     renderer.losses({("missed", 0): 3}, ended=True)
     renderer.summary({("missed", 0): 3})
     assert output.said.splitlines() == [
-        "WARNING: 1 hit of a probe was missed (tracepoint:a:b 1)",
-        "WARNING: in total, 3 hits of probes were missed (tracepoint:a:b 3)",
+        "WARNING: 1 probe hit missed (tracepoint:a:b 1)",
+        "WARNING: in total, 3 probe hits missed (tracepoint:a:b 3)",
     ]
 
 

@@ -86,7 +86,7 @@ def test_signal_status() -> None:
 
 @pytest.mark.parametrize(
     ("command", "message"),
-    [("", "empty"), ("'x", "not well quoted"), ("no-such-program-x", "no such program"), ("/tmp", "directory"),
+    [("", "empty"), ("'x", "quoting"), ("no-such-program-x", "no such program"), ("/tmp", "directory"),
      ("/etc/passwd", "not executable"), ("/nonexistent/x", "no such file")],
 )  # fmt: skip
 def test_bad_commands(command: str, message: str) -> None:

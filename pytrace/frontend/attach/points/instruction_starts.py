@@ -56,7 +56,7 @@ def length(code: bytes, at: int, machine: str) -> int:
     if machine == "aarch64":
         return 4
     if machine != "x86_64":
-        raise BadCodeError(f"instructions of {machine} are not understood")
+        raise BadCodeError(f"instructions of {machine} are not supported")
     try:
         found = _Decoder(code, at).end - at
     except IndexError:
@@ -112,7 +112,7 @@ class _Decoder:
 
     def _one(self, opcode: int) -> None:
         if opcode in _WRONG:
-            raise BadCodeError(f"{opcode:#04x} is no instruction")
+            raise BadCodeError(f"{opcode:#04x} is not an instruction")
         operand = self._operand() if opcode in _MODRM else 0
         if opcode in (0xF6, 0xF7):
             # Of this group only TEST has an immediate.

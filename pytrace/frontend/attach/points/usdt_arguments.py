@@ -61,7 +61,7 @@ def locations(
     """
     read = _OPERANDS.get(machine)
     if read is None:
-        raise BadArgumentError(f"USDT arguments of {machine} are not understood")
+        raise BadArgumentError(f"USDT arguments of {machine} are not supported")
     found = []
     for number, word in enumerate(_words(text)):
         size, at, operand = word.partition("@")
@@ -90,7 +90,7 @@ def _size(text: str, word: str) -> int:
     try:
         width = int(text.removesuffix("f"))
     except ValueError:
-        raise BadArgumentError(f"{word!r} has no size that is understood") from None
+        raise BadArgumentError(f"{word!r} has an unknown size") from None
     if abs(width) not in (1, 2, 4, 8):
         raise BadArgumentError(f"{word!r} has a size of {abs(width)} bytes")
     return width
@@ -105,7 +105,7 @@ def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | No
         return RegisterLocation(_x86_register(found[1], operand), size=size, signed=signed)
     found = _X86_MEMORY.fullmatch(operand)
     if found is None:
-        raise BadArgumentError(f"operand {operand!r} is not understood")
+        raise BadArgumentError(f"operand {operand!r} is not supported")
     offset = _sum(found["offset"])
     base = _x86_register(found["base"], operand) if found["base"] else ""
     if found["symbol"]:
@@ -157,7 +157,7 @@ def _arm64(
         return RegisterLocation(_arm_register(operand), size=size, signed=signed)
     found = _ARM_MEMORY.fullmatch(operand)
     if found is None:
-        raise BadArgumentError(f"operand {operand!r} is not understood")
+        raise BadArgumentError(f"operand {operand!r} is not supported")
     index = _arm_register(found["index"]) if found["index"] else ""
     offset = int(found["offset"] or "0", 0)
     return RegisterLocation(

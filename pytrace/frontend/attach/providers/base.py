@@ -44,7 +44,7 @@ class Scope:
             if not attached:
                 self.missing(message, span, hints)
             elif self.options.verbose:
-                self.diagnostics.note(f"{message}; the other attach points of this probe are attached", span)
+                self.diagnostics.note(f"{message}; the other attach points of this probe are still attached", span)
         self.empty.clear()
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
@@ -52,7 +52,7 @@ class Scope:
         if self.quiet or self.config.missing_probes == "ignore":
             return
         if self.config.missing_probes == "warn":
-            self.diagnostics.warn(f"{message}; it is left out", span, hints=hints, cause=True)
+            self.diagnostics.warn(f"{message}; probe skipped", span, hints=hints, cause=True)
         else:
             self.diagnostics.error(message, span, hints=hints)
 

@@ -17,7 +17,7 @@ from pytrace.frontend.attach.providers.base import Match, Provider, Scope, neare
 
 UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",
-    "inlined": "the compiler put its code into its callers",
+    "inlined": "the compiler inlined it",
     "notrace": "it is marked notrace",
     "excluded": "tracing it is known to hang the machine or to have no effect",
 }
@@ -36,7 +36,7 @@ def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
     name, text = part.text[: part.plus], part.text[part.plus + 1 :]
     offset = parse_integer(text.strip())
     if offset is None or offset < 0:
-        scope.error(f"the offset behind '+' must be a number, not {text!r}", part.span)
+        scope.error(f"the offset after '+' must be a number, not {text!r}", part.span)
         return None
     if offset >= LARGEST_OFFSET:
         scope.error(f"offset {text} is larger than any function", part.span)
@@ -63,7 +63,7 @@ def known_module(module: Part, target: Part, scope: Scope) -> bool:
     if state == "installed":
         hints = [f"modprobe {name} loads it"]
     elif state == "built in":
-        message = f"{name!r} is no module of this kernel but built into it"
+        message = f"{name!r} is built into this kernel, it is not a module"
         hints = ["leave the module out, or write vmlinux"]
     elif state == "absent":
         message += ", and none of that name is installed"
@@ -77,7 +77,7 @@ def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> 
     if module is not None and module.text != "vmlinux" and not module.wild:
         return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
     if scope.kernel.untraceable_reason(name) == "variable":
-        return f"{name!r} is a variable of the kernel and no function", []
+        return f"{name!r} is a kernel variable, not a function", []
     hints = in_unloaded_module(name, scope) or function_hints(name, scope, form)
     return f"there is no kernel function {name!r}: the kernel has no symbol of that name", hints
 
@@ -141,7 +141,7 @@ class KernelProbe(Provider):
             hints.append(f"it has no function {name!r} either")
             hints.extend(in_unloaded_module(name, scope) or function_hints(name, scope, "{}"))
         events = _related_events(name, self.offsets, scope)
-        hints.extend(f"{event} may tell what you want to know" for event in events)
+        hints.extend(f"{event} may answer the same question" for event in events)
         return hints
 
     def _address(self, point: Point, part: Part, scope: Scope) -> list[Match]:
@@ -179,7 +179,7 @@ class KernelProbe(Provider):
             return []
         name, offset = split
         if offset and not self.offsets:
-            scope.error(f"{point.kind.name} takes no offset: a function returns as a whole", part.span)
+            scope.error(f"{point.kind.name} takes no offset: a return probe covers the whole function", part.span)
             return []
         owner = module.text if module is not None else ""
         found = scope.kernel.kernel_functions(name, owner)

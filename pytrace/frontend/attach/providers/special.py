@@ -72,7 +72,7 @@ class Named(_Special):
         if first != point.parts[0].span:
             note = Note("the first one is here", first)
             scope.diagnostics.error(
-                f"there is a {point.kind.name} named {name!r} already", point.parts[0].span, notes=[note]
+                f"there already is a {point.kind.name} named {name!r}", point.parts[0].span, notes=[note]
             )
             return []
         return [Match(point.kind, point.name, NamedRunTarget(name), point.span)]

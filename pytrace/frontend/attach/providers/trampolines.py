@@ -106,7 +106,7 @@ class Trampoline(Provider):
             return []
         if name in RECURSIVE:
             scope.diagnostics.warn(
-                f"{name} is called by BPF itself; events while the probe runs on a CPU are left out", point.span
+                f"{name} is called by BPF itself; recursive hits on the same CPU are skipped", point.span
             )
         return [self._match(point, found[0])]
 

@@ -94,7 +94,7 @@ class UserProbe(Provider):
             return []
         name, offset = split
         if offset and not self.offsets:
-            scope.error(f"{point.kind.name} takes no offset: a function returns as a whole", part.span)
+            scope.error(f"{point.kind.name} takes no offset: a return probe covers the whole function", part.span)
             return []
         symbols = scope.kernel.user_symbols(path, name)
         if not symbols:
@@ -103,8 +103,9 @@ class UserProbe(Provider):
             return []
         symbol = symbols[0]
         if not symbol.size and not scope.options.unsafe:
-            message = f"where {name!r} ends is not known: the symbol table has no size for it"
-            scope.error(message, part.span, ["--unsafe attaches all the same, which may crash what is no function"])
+            message = f"the size of {name!r} is not known: the symbol table does not have it"
+            hint = "--unsafe attaches all the same, which may crash the program if it is not a function"
+            scope.error(message, part.span, [hint])
             return []
         if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
             message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
@@ -174,7 +175,7 @@ class UserProbe(Provider):
         if offset is None and scope.options.unsafe and 0 <= address < 2**63:
             offset = address
         if offset is None:
-            message = f"{path} has nothing at address {address:#x}"
+            message = f"{path} maps nothing at address {address:#x}"
             scope.missing(message, part.span, ["--unsafe takes the number as a file offset"])
             return []
         covering = [

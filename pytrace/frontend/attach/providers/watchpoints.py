@@ -65,7 +65,7 @@ class Watchpoint(Provider):
         mode = "".join(sorted(letters))
         allowed = MODES.get(scope.kernel.arch, ANY_MODES)
         if mode not in allowed:
-            hints = ["the processor cannot tell reads alone; rw sees both"] if mode == "r" else []
+            hints = ["the CPU cannot watch reads only; rw watches both"] if mode == "r" else []
             scope.error(
                 f"watchpoint mode {letters!r} is not possible on {scope.kernel.arch}; {', '.join(allowed)} are",
                 part.span,

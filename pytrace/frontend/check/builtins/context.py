@@ -50,7 +50,7 @@ def func(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
 def probe(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``probe``."""
     if checker.unit is None:
-        return checker.error("a function does not know the probe", node.span)
+        return checker.error("a function does not know which probe called it", node.span)
     names = [target.probe.encode("utf-8", "surrogateescape") for target in checker.unit.targets]
     if len(names) == 1:
         checker.set_constant(node, names[0])
@@ -60,7 +60,7 @@ def probe(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 def probetype(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``probetype``."""
     if checker.unit is None:
-        return checker.error("a function does not know the probe", node.span)
+        return checker.error("a function does not know which probe called it", node.span)
     kind = checker.unit.kind
     name = b"special" if kind.name in (BEGIN, END, SELF) else kind.name.encode()
     checker.set_constant(node, name)

@@ -139,7 +139,8 @@ def _print_map(checker: Checker, node: Node, target: nodes.MapRef, rest: Argumen
         top, div = 0, 1
     if checker.loops and checker.map_loops:
         checker.warn(
-            f"{target.name} is printed after the loop, as it is then; each pass sends one more request", node.span
+            f"{target.name} is printed after the loop, as it is at that time; each iteration sends another request",
+            node.span,
         )
     checker.program.types[target] = value
     send(checker, node, "print_map", PrintedMap(target.name, top, div, order, clear))
@@ -179,7 +180,7 @@ def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> 
         number = -1.0
     if not 0 < number < 100:
         if not isinstance(kind, Unknown):
-            checker.error('a percentile is a literal between 0 and 100, such as 90 or "99.9"', node.span)
+            checker.error('a percentile must be a literal between 0 and 100, such as 90 or "99.9"', node.span)
         return 50.0
     return number
 

@@ -66,7 +66,7 @@ def _length(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, limi
     if length >= limit:
         if length > limit:
             hints = [f"set max_strlen = {length + 1} in the config block"]
-            checker.warn(f"str() is cut to max_strlen, which is {limit}", node.span, hints=hints)
+            checker.warn(f"str() is truncated to max_strlen, which is {limit}", node.span, hints=hints)
         return limit, length
     return length + 1, length
 
@@ -92,7 +92,7 @@ def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error("the length of buf() cannot be negative", node.span)
     if length > limit:
         hints = [f"set max_strlen = {length} in the config block"]
-        checker.warn(f"buf() is cut to max_strlen, which is {limit}", node.span, hints=hints)
+        checker.warn(f"buf() is truncated to max_strlen, which is {limit}", node.span, hints=hints)
     length = min(length, limit)
     checker.program.facts[node] = BufferLength(length)
     return Buffer(max(1, length))

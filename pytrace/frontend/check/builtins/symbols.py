@@ -60,7 +60,7 @@ def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``percpu_kaddr("symbol"[, cpu])``."""
     name = checker.constant_text(arguments[0], "the symbol of percpu_kaddr()")
     if len(arguments) > 1:
-        integer_argument(checker, node, arguments[1], "the processor number")
+        integer_argument(checker, node, arguments[1], "the CPU number")
     if name is None:
         return UNKNOWN
     address = _kernel_address(checker, node, name)

@@ -20,7 +20,7 @@ def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:
     setting = getattr(checker.config, f"unstable_{name}")
     hint = f"set unstable_{name} = enable in the config block"
     if setting == "error":
-        checker.error(f"{name} is unstable and switched off", node.span, hints=[hint])
+        checker.error(f"{name} is unstable and disabled", node.span, hints=[hint])
         return False
     if setting == "warn":
         checker.warn(f"{name} is unstable: its behaviour may change", node.span, hints=[hint])

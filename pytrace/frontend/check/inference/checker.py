@@ -230,7 +230,8 @@ class Checker:
             kind = self.error("this has no value", node.span)
         elif isinstance(kind, Int) and kind.width > UINT64.width and self.locking is None:
             hints = ["print the struct that it is in, or read its halves through a (uint64 *)"]
-            kind = self.error(f"an integer of {8 * kind.width} bits is no value", node.span, hints=hints)
+            message = f"an integer of {8 * kind.width} bits is not supported as a value"
+            kind = self.error(message, node.span, hints=hints)
         self.program.types[node] = kind
         return kind
 
@@ -387,7 +388,7 @@ class Checker:
             self.warn(
                 f"a pointer into {kind.space.value} memory goes where one into {have.space.value} memory was",
                 place,
-                hints=["mark the pointer by kptr() or uptr() where it is followed"],
+                hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
             )
 
     def _misfit(self, what: str, slot: Slot, kind: Type, place: Span, declared: Span | None) -> None:
@@ -397,7 +398,7 @@ class Checker:
             notes.append(("declared here", declared))
         elif slot.locked is not None and slot.lock is not None:
             have = slot.locked
-            notes.append(("its type is relied on here", slot.lock))
+            notes.append(("its type is used here", slot.lock))
         elif slot.first is not None:
             notes.append(("first used here", slot.first))
         given = f"this is {describe(kind)}"
@@ -444,5 +445,5 @@ class Checker:
 
 def _cast_hint(have: Type, kind: Type) -> tuple[str, ...]:
     if is_integer(have) and is_integer(kind):
-        return (f"write ({have}) before the value if cutting it is what you want",)
+        return (f"write ({have}) before the value to truncate it on purpose",)
     return ()

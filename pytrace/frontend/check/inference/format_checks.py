@@ -58,7 +58,9 @@ def check(
         return None
     for part in format_.stray:
         checker.warn(
-            f"{name}(): {part!r} is no conversion: the % is taken as it is", node.span, hints=["write %% for a % sign"]
+            f"{name}(): {part!r} is not a conversion: the % is printed as it is",
+            node.span,
+            hints=["write %% for a % sign"],
         )
     if len(values) > MAX_ARGUMENTS:
         checker.error(f"{name}() takes at most {MAX_ARGUMENTS} values, not {len(values)}", node.span)

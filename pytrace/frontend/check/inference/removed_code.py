@@ -23,13 +23,13 @@ from pytrace.frontend.check.inference.slots import MapState, Removed
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
-NEVER_REACHED = Removed("this is never reached", None, spare=False)
-TAKEN_OUT = Removed("if comptime took this out", None, spare=True)
+NEVER_REACHED = Removed("unreachable code", None, spare=False)
+TAKEN_OUT = Removed("removed by if comptime", None, spare=True)
 
 
 def left_out(probe: Span) -> Removed:
     """The code of a probe block that is not attached to anything."""
-    return Removed("this probe was left out", probe, spare=True)
+    return Removed("this probe was skipped", probe, spare=True)
 
 
 def look(checker: Checker, why: Removed, run: Callable[[], Any]) -> None:
@@ -57,5 +57,5 @@ def undefined_map(checker: Checker, state: MapState, span: Span) -> Type:
         f"undefined map {state.name}: only removed code stores something in it",
         span,
         notes=[state.removed],
-        hints=[f"a declared map exists in any case: let {state.name} = {kind}({entries});"],
+        hints=[f"declare the map to make it exist: let {state.name} = {kind}({entries});"],
     )

@@ -58,7 +58,7 @@ def declare_map(checker: Checker, node: nodes.MapDecl) -> None:
     state = checker.state_of(node.map)
     if state.declaration is not None and state.declaration is not node:
         notes = [("first declared here", state.declaration.span)]
-        checker.error(f"{node.map.name} is declared already", node.span, notes=notes)
+        checker.error(f"{node.map.name} is already declared", node.span, notes=notes)
         return
     state.declaration = node
     if node.kind not in MAP_TYPES:

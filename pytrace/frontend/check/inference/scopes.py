@@ -61,7 +61,7 @@ def declare_new(
     found = checker.scope.find(node.name)
     if found is not None and found.node is not node:
         same = node.name in checker.scope.names
-        message = f"${shown_name(node.name)} is declared already"
+        message = f"${shown_name(node.name)} is already declared"
         if not same:
             message = f"${shown_name(node.name)} would hide a variable of an outer block"
         checker.error(message, span, notes=[("first declared here", found.span)], hints=["use another name"])

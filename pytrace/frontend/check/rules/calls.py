@@ -126,4 +126,4 @@ def warn_discarded(checker: Checker, node: nodes.Expr, kind: Type) -> None:
     if name == "delete":
         checker.program.discarded.add(node)
     elif kind != VOID and kind is not UNKNOWN and name not in KEEPS_SILENT:
-        checker.warn("the value of this is not used", node.span, hints=["write _ = … to say that you mean it"])
+        checker.warn("the value of this is not used", node.span, hints=["write _ = … to discard it explicitly"])

@@ -61,7 +61,7 @@ def _warn_same(checker: Checker, node: nodes.Cast, target: Type, given: Type) ->
     unknown = isinstance(given, Flexible) or result
     if given != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
         return
-    checker.warn(f"the value is {target} already", cast_span(node), hints=["leave the cast out"])
+    checker.warn(f"the value already has type {target}", cast_span(node), hints=["leave the cast out"])
 
 
 def _to_integer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:

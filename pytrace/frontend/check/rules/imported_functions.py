@@ -56,13 +56,13 @@ def call(checker: Checker, node: nodes.Call) -> Type:
     function = checker.imported[node.name]
     kinds = [argument(checker, arg) for arg in node.args]
     if function is None:
-        hints = ["take 'static' away, or call it from a function that is not"]
+        hints = ["remove 'static', or call it from a function that is not static"]
         message = f"the C function {node.name!r} is static: only its own file can call it"
         return checker.error(message, node.span, hints=hints)
     notes = [("imported here", function.span)]
     if not _callable(function):
         message = f"the C function {node.name!r} cannot be called from a script: {_signature(function)}"
-        hints = ["it may have 5 parameters; integers, truth values, enums and pointers go in and come out"]
+        hints = ["it may have 5 parameters; parameters and result are integers, bools, enums or pointers"]
         return checker.error(message, node.span, hints=hints, notes=notes)
     if len(kinds) != len(function.parameters):
         message = f"{node.name}() takes {counted(len(function.parameters), 'argument')}, not {len(kinds)}"

@@ -101,7 +101,7 @@ def _struct_field(checker: Checker, node: nodes.FieldAccess, kind: Struct, how: 
     if found is None:
         hints = did_you_mean(node.name, kind.names())
         if not kind.fields and kind.size == 0:
-            hints = (f"only the name of {kind} is known here, not its members",)
+            hints = (f"{kind} is an incomplete type here: its members are not known",)
         return checker.error(f"{kind} has no member {node.name!r}", node.span, hints=hints)
     checker.program.fields[node] = FieldPath(how, found.type, found.offset, found.bit_offset, found.bit_size)
     return loaded(found.type)

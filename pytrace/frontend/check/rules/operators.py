@@ -167,7 +167,7 @@ def _text(checker: Checker, node: nodes.Binary) -> Type:
     if isinstance(text, bytes) and isinstance(count, bytes):
         return expressions.constant_text(checker, node, text + count)
     if not isinstance(text, bytes) or not isinstance(count, int):
-        message = "a string has + only when it is a constant: to skip characters, by a constant, or to join another one"
+        message = "+ of a string needs constants: an integer skips characters, another string is appended"
         return checker.error(message, node.span)
     if count < 0:
         return checker.error("cannot skip a negative number of characters", node.right.span)
@@ -333,7 +333,7 @@ def _dereference(checker: Checker, node: nodes.Unary) -> Type:
     if not isinstance(kind, Pointer):
         return checker.error(f"{settle(kind)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
     if isinstance(kind.target, Void):
-        return checker.error("a void pointer cannot be followed", node.span, hints=["cast it to another pointer"])
+        return checker.error("a void pointer cannot be dereferenced", node.span, hints=["cast it to another pointer"])
     return members.loaded(members.inherit(kind.target, kind))
 
 

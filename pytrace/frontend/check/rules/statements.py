@@ -44,7 +44,7 @@ def check_body(checker: Checker, block: nodes.Block, *, wanted: bool) -> Type:
             if block.value is not None:
                 rest.append(block.value)
             if rest:
-                checker.warn("this is never reached", rest[0].span)
+                checker.warn("unreachable code", rest[0].span)
                 checker.program.dead.update(rest)
                 _unreached(checker, rest)
             return UNKNOWN if wanted else VOID
@@ -102,7 +102,7 @@ def effect(checker: Checker, node: nodes.Expr) -> None:
     else:
         checker.value(node)
         if not isinstance(checker.program.types[node], Unknown):
-            checker.warn("the value of this is not used", node.span, hints=["write _ = … to say that you mean it"])
+            checker.warn("the value of this is not used", node.span, hints=["write _ = … to discard it explicitly"])
 
 
 def _call_effect(checker: Checker, node: nodes.Call) -> None:
@@ -212,7 +212,7 @@ def _let(checker: Checker, node: nodes.Let) -> None:
     if given is None:
         return
     if given.aggregate or isinstance(given, Stats):
-        checker.error(f"{settle(given)} cannot be kept in a variable", node.span)
+        checker.error(f"{settle(given)} cannot be stored in a variable", node.span)
         return
     if kind is not None and flexible_string(kind) and not isinstance(given, String | Unknown):
         checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
@@ -247,7 +247,7 @@ def _assign_variable(checker: Checker, node: nodes.Assign, target: nodes.Variabl
     given = checker.value(node.value)
     state = checker.scope.find(target.name)
     if given.aggregate or isinstance(given, Stats):
-        checker.error(f"{settle(given)} cannot be kept in a variable", node.value.span)
+        checker.error(f"{settle(given)} cannot be stored in a variable", node.value.span)
         return
     if node.operator != "=":
         current = checker.value(target)
@@ -309,7 +309,7 @@ def _assign_aggregate(
     if state is None:
         return
     if node.operator != "=":
-        checker.error(f"{settle(kind)} is updated by a plain =", node.span)
+        checker.error(f"{settle(kind)} can only be assigned with =", node.span)
         return
     checker.put_map(state.name, state.value, kind, node.value.span, "value")
     checker.program.types[target] = state.value.type
@@ -354,7 +354,7 @@ def _for(checker: Checker, node: nodes.For) -> None:
     elif isinstance(node.source, nodes.MapRef):
         kind = _pairs(checker, node.source)
     else:
-        kind = checker.error("for goes over a map or a range", node.source.span)
+        kind = checker.error("for iterates over a map or a range", node.source.span)
     with checker.block():
         state = declare_new(checker, node.variable, node.variable.span, loop=True)
         checker.put(state, kind, node.variable.span)
@@ -365,7 +365,7 @@ def _for(checker: Checker, node: nodes.For) -> None:
 
 def _range(checker: Checker, node: nodes.Range) -> Type:
     for end in (node.start, node.stop):
-        checker.integer(end, "an end of a range")
+        checker.integer(end, "a bound of a range")
     return INT64
 
 
@@ -373,7 +373,7 @@ def _pairs(checker: Checker, node: nodes.MapRef) -> Type:
     state = checker.map(node)
     if state.keyed is False:
         notes = [("used without key here", state.keyed_at)] if state.keyed_at is not None else []
-        return checker.error(f"{node.name} has no keys to go over", node.span, notes=notes)
+        return checker.error(f"{node.name} has no keys to iterate over", node.span, notes=notes)
     key, value = state.key.type, state.value.type
     if isinstance(key, Unknown) or isinstance(value, Unknown):
         if checker.final:
@@ -381,7 +381,7 @@ def _pairs(checker: Checker, node: nodes.MapRef) -> Type:
         return UNKNOWN
     read = expressions.read_type(value)
     if read is None or isinstance(read, Stats):
-        return checker.error(f"a loop cannot go over a map of {value}", node.span)
+        return checker.error(f"a loop cannot iterate over a map of {value}", node.span)
     checker.program.types[node] = value
     return Tuple((key, read))
 
@@ -394,7 +394,7 @@ def _while(checker: Checker, node: nodes.While) -> None:
 
 
 def _unroll(checker: Checker, node: nodes.Unroll) -> None:
-    count = checker.constant_integer(node.count, "the number of repetitions")
+    count = checker.constant_integer(node.count, "the number of iterations")
     if count is not None and not 1 <= count <= MAX_UNROLL:
         checker.error(f"unroll repeats 1 to {MAX_UNROLL} times, not {count}", node.count.span)
     with _loop(checker, callback=False):

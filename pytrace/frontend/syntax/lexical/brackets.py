@@ -52,7 +52,7 @@ class Brackets:
         return frame
 
     def _predicate_end(self, _frame: Frame, token: Token) -> None:
-        self.lexer.error("the predicate is not closed", before(token), "add '/' in front of the body")
+        self.lexer.error("the predicate is not closed", before(token), "add '/' before the body")
         self.stack.pop()
         self._put(Token("PREDICATE_CLOSE", "", before(token)))
 

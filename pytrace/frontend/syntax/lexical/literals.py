@@ -120,7 +120,7 @@ def _suffixed(value: int, suffix: str, offset: int, text: str) -> int:
         return value * factor
     limit = _C_LIMITS.get(suffix.lower())
     if limit is None:
-        hints = ("binary numbers are not part of scripts: write hexadecimal",) if suffix[0] in "bB" else ()
+        hints = ("binary numbers are not supported: write hexadecimal",) if suffix[0] in "bB" else ()
         raise _Wrong(
             f"invalid suffix '{suffix}' of a number", offset, len(text),
             *(hints or ("suffixes are ns us ms s m h d for durations, and u l ul ll ull",)),

@@ -224,7 +224,7 @@ class Structure(Brackets):
 
     def _without_body(self, token: Token) -> Frame:
         """A predicate is followed by statements without a brace: put its end and the brace in."""
-        self.lexer.error("expected a block behind the predicate, found ';'", token.span, "write /condition/ { … }")
+        self.lexer.error("expected a block after the predicate, found ';'", token.span, "write /condition/ { … }")
         self.stack.pop()
         place = before(token)
         self._put(Token("PREDICATE_CLOSE", "", place))

@@ -71,7 +71,7 @@ class ByType(Generic[Made]):
 class Decoders(ByType[Decode]):
     """Makes decoders. *trailer* is what a string shows behind its text when it was cut (``str_trunc_trailer``).
 
-    A string was cut when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
+    A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
     """
 
     def __init__(self, trailer: bytes = b"", max_strlen: int = 0) -> None:

@@ -249,8 +249,8 @@ def test_iterator_pins(pin: str, path: str) -> None:
 def test_iterator_errors() -> None:
     assert "iter:task" in Expanded("iter:tsk { }").hints[0]
     assert "pattern" in Expanded("iter:* { }").errors[0]
-    assert "alone" in Expanded("iter:task, begin { }").errors[0]
-    assert "alone" in Expanded("iter:task, iter:task { }").errors[0]
+    assert "cannot share its block" in Expanded("iter:task, begin { }").errors[0]
+    assert "cannot share its block" in Expanded("iter:task, iter:task { }").errors[0]
 
 
 # ---- modules that are not loaded
@@ -267,7 +267,7 @@ def test_functions_of_modules_that_are_not_loaded() -> None:
 def test_modules_that_are_not_loaded() -> None:
     found = Expanded("kprobe:ext9:ext9_open { }")
     assert (found.errors, found.hints) == (["kernel module 'ext9' is not loaded"], ["modprobe ext9 loads it"])
-    assert "built into it" in Expanded("kprobe:compiled:open { }").errors[0]
+    assert "is built into this kernel" in Expanded("kprobe:compiled:open { }").errors[0]
     assert "none of that name is installed" in Expanded("fentry:mod_c:open { }").errors[0]
     assert Expanded("kprobe:mod_a:vfs_raed { }").errors == ["module mod_a has no function 'vfs_raed'"]
 
@@ -276,7 +276,7 @@ def test_variables_are_no_functions() -> None:
     kernel = RecordedKernel(reasons={"jiffies": "variable"})
     for kind in ("kprobe", "fentry"):
         assert Expanded(f"{kind}:jiffies {{ }}", kernel).errors == [
-            "'jiffies' is a variable of the kernel and no function"
+            "'jiffies' is a kernel variable, not a function"
         ]
 
 

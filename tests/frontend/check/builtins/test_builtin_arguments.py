@@ -189,7 +189,7 @@ REFUSED = [
     ("begin { print(percpu_kaddr(5)); }",
      "1:28-29", "the symbol of percpu_kaddr() must be a string literal"),
     ("begin { print(percpu_kaddr(\"runqueues\", \"x\")); }",
-     "1:15-45", "the processor number must be an integer, not string[2]"),
+     "1:15-45", "the CPU number must be an integer, not string[2]"),
     ("begin { print(tid(foo)); }",
      "1:15-23", "tid() takes curr_ns or init"),
     ("begin { @m[1] = 1; print(@m, \"x\"); }",

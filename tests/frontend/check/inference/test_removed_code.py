@@ -129,12 +129,12 @@ def test_probes_that_the_filter_takes_out_say_what_they_store() -> None:
     [
         ("begin { clear(@f); }", "nothing is ever stored", "", ""),
         (LEFT_OUT + "tracepoint:no:such { @f[args.x] = 1; } begin { clear(@f); }", "only removed code",
-         "this probe was left out", "tracepoint:no:such"),
+         "this probe was skipped", "tracepoint:no:such"),
         (LEFT_OUT + "begin { print(@f[1]); } tracepoint:no:such { @f[1] = args.x; }", "only removed code",
-         "this probe was left out", "tracepoint:no:such"),
-        ("begin { if (false) { @f = nosuch; } print(@f); }", "only removed code", "this is never reached",
+         "this probe was skipped", "tracepoint:no:such"),
+        ("begin { if (false) { @f = nosuch; } print(@f); }", "only removed code", "unreachable code",
          "@f = nosuch"),
-        ("begin { if comptime (false) { @f = nosuch; } print(@f); }", "only removed code", "if comptime took this out",
+        ("begin { if comptime (false) { @f = nosuch; } print(@f); }", "only removed code", "removed by if comptime",
          "@f = nosuch"),
     ],
 )  # fmt: skip

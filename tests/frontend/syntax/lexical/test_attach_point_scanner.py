@@ -81,12 +81,12 @@ def test_spans() -> None:
     ("text", "message", "place"),
     [
         ("kprobe f { }", "expected '{', '/' or ','", "f"),
-        ("begin", "expected '{' behind the attach points", ""),
+        ("begin", "expected '{' after the attach points", ""),
         ("{ }", "expected an attach point", "{"),
         ("}", "expected a probe", "}"),
         ('uprobe:"/a:f { }', "not closed", '"/a:f { }'),
         ("begin /1 { }", "the predicate is not closed", ""),
-        ("begin /1/ print(1); }", "expected a block behind the predicate", ";"),
+        ("begin /1/ print(1); }", "expected a block after the predicate", ";"),
     ],
 )
 def test_wrong_heads(text: str, message: str, place: str) -> None:

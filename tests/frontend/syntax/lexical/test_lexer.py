@@ -77,7 +77,7 @@ def test_numbers_of_c_macros(text: str, value: int) -> None:
         ("9223372036854775808l", "9223372036854775808l", "does not fit"),
         ("300000d", "300000d", "does not fit"),
         ("9" * 5000, "9" * 5000, "does not fit"),
-        ("1.5", "1.5", "no fractions"),
+        ("1.5", "1.5", "fractions are not supported"),
         ('"\\q"', "\\q", "unknown escape"),
         ('"\\400"', "\\400", "more than a byte"),
         ('"\\x"', "\\x", "without hexadecimal"),

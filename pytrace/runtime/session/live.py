@@ -1,0 +1,421 @@
+"""A session whose programs are loaded: begin, attach, wait, end.
+
+However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends the same way:
+probes are detached, end probes run, waiting events are printed, then the maps.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Manifest
+from pytrace.core.run_options import RunOptions
+from pytrace.core.types import Stack, USym, parts
+from pytrace.runtime.attach import attachments
+from pytrace.runtime.attach.attachments import Attached, AttachOptions
+from pytrace.runtime.attach.missed_hits import MissReader
+from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.load.counters import CounterReader, Key
+from pytrace.runtime.load.loader import LoadedScript, available_memory
+from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
+from pytrace.runtime.session import notify
+from pytrace.runtime.session.child import Child
+from pytrace.runtime.session.consumer import Consumer
+from pytrace.runtime.session.signals import Signals
+from pytrace.runtime.symbols.lazy import LazySymbols
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.reading_ahead import ReadingAhead
+    from pytrace.runtime.session.session import Session
+    from pytrace.runtime.symbols.symbolizer import Symbolizer
+    from pytrace.runtime.unwind.unwinder import Unwound
+
+_NO_MAPS = "not all maps were printed because of the interrupt"
+
+REPORT_EVERY = 1.0
+"""Seconds between two looks at the counters of lost events."""
+
+
+class LiveSession:
+    """A session whose programs are loaded."""
+
+    def __init__(
+        self,
+        session: Session,
+        stack: ExitStack,
+        loaded: LoadedScript,
+        output: Output,
+        traced: Child | None,
+        signals: Signals,
+        unwound: Unwound | None = None,
+    ) -> None:
+        manifest, options = loaded.manifest, session.options
+        self.session = session
+        self._stack = stack
+        self.loaded = loaded
+        self.output = output
+        self._child = traced
+        self._signals = signals
+        self.options = options
+        self._counters = CounterReader(loaded)
+        self._symbols = _symbols(loaded, options, stack)
+        self._unwinder = None if unwound is None else unwound.start(loaded, stack, self._warn)
+        self._ahead = _reading_ahead(loaded, self._symbols)
+        signals.instead = self._symbols.give_up_lines
+        self._follow_mappings()
+        render = RenderOptions(quiet=options.quiet, warnings=options.warnings)
+        self.renderer = Renderer(manifest, output, self._symbols, MapReader(loaded), options=render)
+        self.renderer.state.hurry = lambda: signals.ending
+        self.renderer.state.requests = lambda: signals.requests
+        stack.callback(self.renderer.close)
+        limit = backlog_limit(available_memory())
+        self._ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=limit)
+        self._consumer = Consumer(self._ring, self.renderer, output, lambda: signals.ending, self._unwatch)
+        self._misses: MissReader | None = None
+        self._loop = EventLoop(self._ring, stack)
+        self._links = stack.enter_context(ExitStack())
+        self._opened = Opened()
+        self._next_report = 0.0
+        self._summed_up = False
+        self._target = self._open_target()
+        if traced is None:
+            self.renderer.no_child()
+
+    def _open_target(self) -> int | None:
+        """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
+        if self._child is not None:
+            return self._child.fileno()
+        if self.options.pid is None:
+            return None
+        try:
+            descriptor = os.pidfd_open(self.options.pid)
+        except OSError as error:
+            raise TraceError(f"cannot trace process {self.options.pid}: {error.strerror}") from error
+        self._stack.callback(os.close, descriptor)
+        return descriptor
+
+    def _warn(self, text: str) -> None:
+        if self.options.warnings:
+            self.output.message(f"WARNING: {text}\n")
+
+    def _release_child(self, child: Child) -> None:
+        """Let the child run; the libraries that its program starts with are known before their code runs."""
+        if self._unwinder is not None and child.run_to_entry():
+            self._unwinder.add(child.pid)
+        child.release()
+
+    def _follow_mappings(self) -> None:
+        """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
+        unwinds = self._unwinder is not None
+        if not unwinds and not _shows_user_addresses(self.loaded.manifest):
+            return
+        pid = self._child.pid if self._child is not None else self.options.pid
+        # Followed processes that run already are not known yet: any may be one.
+        if self.options.follow and self._child is None:
+            pid = None
+        try:
+            self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
+        except TraceError as error:
+            self._warn(error.message)
+
+    # ---- the run
+
+    def run(self) -> int:
+        """Begin, attach, wait, end; the exit status."""
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            self._break_off()
+            raise
+
+    def _break_off(self) -> None:
+        """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
+        totals = self._detach()
+        if self._consumer.events_over:
+            self.output.drop()
+            if self.loaded.manifest.maps:
+                self._warn(_NO_MAPS)
+        else:
+            self._consumer.break_off()
+        if not self._summed_up:
+            self.renderer.broken_off({**totals, **self._consumer.totals()})
+
+    def _detach(self) -> dict[Key, int]:
+        """Detach all probes; gives what was lost, as far as no end probe can lose more."""
+        missed = self._misses.totals() if self._misses is not None else {}
+        self._misses = None
+        self._links.close()
+        return {**self._counters.totals(), **missed}
+
+    def _run(self) -> int:
+        dry = self.options.dry_run
+        # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
+        # reads the output finds the number of attached probes first.
+        for program in self.session.programs("begin") if not dry else ():
+            self.loaded.run(program.symbol)
+        attached = self._attach()
+        self._announce(attached)
+        if not dry:
+            self._go_on(attached)
+        return self._finish()
+
+    def _go_on(self, attached: list[Attached]) -> None:
+        """All is attached: let things happen until something ends the run."""
+        self.drain()
+        self._look_for_exit()
+        if self._ended:
+            return
+        if self._child is not None:
+            self._release_child(self._child)
+        self._read_iterators(attached)
+        self._wait()
+
+    @property
+    def _ended(self) -> bool:
+        return self._exiting or self._signals.ending or self.output.broken
+
+    @property
+    def _exiting(self) -> bool:
+        """Whether the script called ``exit()``; what it printed before may still wait."""
+        return self.renderer.state.exit_requested or self._ring.noticed
+
+    def _run_all(self, kind: str) -> None:
+        """Run the programs of *kind* one after another, and print what they sent."""
+        for program in self.session.programs(kind):
+            self.loaded.run(program.symbol)
+            self.drain()
+            self._look_for_exit()
+
+    def _attach(self) -> list[Attached]:
+        config, options = self.loaded.manifest.config, self.options
+        pid = self._child.pid if self._child is not None else options.pid
+        attach_options = AttachOptions(
+            pid=pid if options.pid is not None or options.follow else None,
+            follow=options.follow,
+            child=self._child.pid if self._child is not None else None,
+            missing_probes=str(config.get("missing_probes", "error")),
+            disabled=options.disabled,
+            file_activation=options.usdt_file_activation,
+        )
+        done = attachments.attach_all(self.loaded, self.loaded.manifest.programs, attach_options, self._links)
+        self._opened = done.opened
+        self._misses = MissReader(self.loaded, done.opened)
+        self._follow_descendants(done)
+        if done.failures and attach_options.missing_probes == "warn" and options.warnings:
+            for failure in done.failures:
+                self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
+        return list(done.attached)
+
+    def _follow_descendants(self, done: attachments.Attachments) -> None:
+        """With ``-p`` and ``--follow``: the processes that the process forked before."""
+        facts, pid = self.loaded.manifest.extra.get("follow"), self.options.pid
+        if facts is None or pid is None:
+            return
+        lister = next((item.iterator for item in done.services if item.iterator is not None), None)
+        if lister is None:
+            self._warn(f"processes that {pid} forked earlier are not followed: the kernel has no task iterator")
+            return
+        from pytrace.runtime.session import followed_processes
+
+        found, left_out = followed_processes.include(pid, lister, self.loaded.map_fd(facts["map"]))
+        if left_out:
+            self._warn(f"{left_out} processes that {pid} forked earlier are not followed: there are too many")
+        if self._unwinder is not None:
+            for number in found:
+                self._unwinder.add(number)
+
+    def _announce(self, attached: list[Attached]) -> None:
+        by_hand = sum(
+            len(program.targets)
+            for kind in ("begin", "end", "self")
+            for program in self.session.programs(kind)
+        )
+        # A probe may have several places: a static one that was inlined, overloads of a name.
+        count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
+        if not count:
+            raise TraceError("no probe could be attached", hints=_mode_hints(self.session))
+        self.renderer.attached(count)
+        for item in attached:
+            if item.note:
+                self.output.message(f"{item.note}\n")
+        notify.attached_hooks()
+        notify.systemd("READY=1")
+
+    def _read_iterators(self, attached: list[Attached]) -> None:
+        from pytrace.runtime.attach import iterator
+
+        for item in attached:
+            if item.iterator is None:
+                continue
+            with self.renderer.iterating():
+                for text in iterator.read(item.iterator):
+                    self.output.write(text)
+                    if self.output.congested:
+                        self.output.flush()
+                self.drain()
+            self._look_for_exit()
+            if self._ended:
+                return
+
+    def _wait(self) -> None:
+        """Handle events until something ends the run."""
+        for descriptor in (self._signals.fileno(), self._target):
+            if descriptor is not None:
+                self._loop.watch(descriptor)
+        for descriptor in self._symbols.descriptors:
+            self._loop.watch(descriptor)
+        if not gc.isenabled():
+            # What the start made is there to stay; from here on there may be garbage.
+            gc.freeze()
+            gc.enable()
+        while not self._ended and not self.session.over_at_once:
+            longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
+            ready = self._consumer.wait(self._loop, longest)
+            self._symbols.poll()
+            if self._unwinder is not None:
+                self._unwinder.update(self._symbols.changes())
+            self._report_losses()
+            if not self._consumer.turn() and self._ahead is not None:
+                self._ahead.work()
+            for _ in self._signals.take():
+                self._run_all("self")
+            if self._target is not None and self._target in ready:
+                return
+            self._look_for_exit()
+
+    def _look_for_exit(self) -> None:
+        """An ``exit()`` in a flood, for whose event there was no room."""
+        place = self.loaded.manifest.extra.get("session")
+        if place is not None:
+            (word,) = struct.unpack_from("=Q", self.loaded.section(place["section"]), place["exit"])
+            if word:
+                self.renderer.exit(word - 1)
+
+    def drain(self) -> None:
+        """Handle all events that have been sent by now, and let their output be seen."""
+        self._consumer.drain()
+
+    def _unwatch(self, addresses: list[int]) -> None:
+        while addresses:
+            self._opened.unwatch(addresses.pop())
+
+    def report_losses(self) -> None:
+        """Tell at the end of a run by hand what was lost."""
+        totals = self._totals()
+        self.renderer.losses(totals, ended=True)
+        self.renderer.summary(totals)
+
+    def _report_losses(self) -> None:
+        now = time.monotonic()
+        # A message comes after the output before it, and a slow reader is not waited for here.
+        if now >= self._next_report and self.output.advance():
+            self._next_report = now + REPORT_EVERY
+            self.renderer.losses(self._totals())
+
+    def _totals(self) -> dict[Key, int]:
+        """All that was lost so far, as programs and the kernel count it."""
+        missed = self._misses.totals() if self._misses is not None else {}
+        return {**self._counters.totals(), **missed}
+
+    # ---- the end
+
+    def _tell_child(self) -> None:
+        """With ``-v``: how the process of ``-c`` ended."""
+        status = self._child.poll() if self._child is not None and self.options.verbose else None
+        if status is not None:
+            self.output.message(f"the command {_status_text(status)}\n")
+
+    def _sum_up(self, totals: dict[Key, int]) -> None:
+        """Tell what was lost; on standard error where JSON output, which should say so, is not read."""
+        self.renderer.summary(totals)
+        if self.output.json:
+            self.output.flush()
+            if self.output.gave_up:
+                self.renderer.broken_off(totals)
+
+    def _finish(self) -> int:
+        notify.systemd("STOPPING=1")
+        before = self._detach()
+        self._symbols.hurry(self.output.message if os.isatty(2) else None)
+        if self.options.dry_run:
+            self._ring.discard()
+        else:
+            self._consumer.finish()
+            self.renderer.resume()
+            self._run_all("end")
+            self._consumer.finish()
+        totals = {**before, **self._counters.totals()}
+        self.renderer.losses(totals, ended=True)
+        self.output.flush()
+        totals |= self._consumer.totals()
+        self._consumer.events_over = True
+        # A run that a failed assertion ended has nothing more to say.
+        if not self.options.dry_run and not self.renderer.state.assertion_failed:
+            if self._ahead is not None:
+                self._ahead.finish()
+            self.renderer.print_maps()
+            if self.output.gave_up and self.loaded.manifest.maps:
+                self._warn(_NO_MAPS)
+        self._sum_up(totals)
+        self._summed_up = True
+        self._tell_child()
+        for text in self._symbols.notices():
+            self._warn(text)
+        return self.renderer.state.exit_code
+
+
+def _status_text(status: int) -> str:
+    return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+
+
+def _shows_user_addresses(manifest: Manifest) -> bool:
+    roots = [kind for event in manifest.events for kind in event.args]
+    roots += [kind for item in manifest.maps for kind in (item.key, item.value) if kind is not None]
+    return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
+
+
+def _symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:
+    """The symboliser that the config asks for."""
+
+    def make() -> Symbolizer:
+        from pytrace.runtime.symbols.symbolizer import Symbolizer
+
+        config = loaded.manifest.config
+        return Symbolizer(
+            cache=str(config.get("cache_user_symbols") or "PER_PID"),
+            demangled=bool(config.get("cpp_demangle", True)),
+            lines=bool(config.get("show_debug_info", False)),
+            debuginfo=options.debuginfo,
+            vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
+        )
+
+    symbols = LazySymbols(make)
+    stack.callback(symbols.close)
+    return symbols
+
+
+def _reading_ahead(loaded: LoadedScript, symbols: LazySymbols) -> ReadingAhead | None:
+    """What reads the source lines of stacks in maps before these print; None when none will be shown."""
+    config = loaded.manifest.config
+    shown = config.get("show_debug_info", False) and config.get("print_maps_on_exit", True)
+    roots = [kind for item in loaded.manifest.maps for kind in (item.key, item.value) if kind is not None]
+    if not shown or not any(isinstance(inner, Stack) and inner.user for inner in parts(roots)):
+        return None
+    from pytrace.runtime.session.reading_ahead import ReadingAhead
+
+    return ReadingAhead(loaded.manifest, MapReader(loaded), symbols)
+
+
+def _mode_hints(session: Session) -> tuple[str, ...]:
+    return tuple(
+        f"{kind}: probes run with --{kind}" for kind in ("test", "bench") if session.programs(kind)
+    )
