@@ -1,4 +1,4 @@
-"""The compile cache: a script that was compiled before starts without the front end and without LLVM.
+"""The compile cache: a script that is in it starts without the front end and without LLVM.
 
 An entry is the file form of a :class:`~pytrace.core.manifest.CompiledScript`, named by a digest of everything that the
 command line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked
@@ -86,7 +86,7 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
     try:
         script = CompiledScript.from_bytes(data)
     except (TraceError, ValueError, KeyError, TypeError):
-        # Written by another version, or cut short: compile again and replace it.
+        # Written by another version, or truncated: compile again and replace it.
         return None
     return script if still_true(script.manifest.facts) else None
 

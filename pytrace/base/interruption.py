@@ -1,4 +1,4 @@
-"""Keeping signals from what must be done whole."""
+"""Critical sections that signals do not interrupt."""
 
 from __future__ import annotations
 

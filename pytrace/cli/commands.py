@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 AHEAD_CPUS = 64
-"""Ahead-of-time files have room for so many processors, or more where they were compiled on a larger machine."""
+"""Ahead-of-time files have room for so many CPUs, or more where they were compiled on a larger machine."""
 
 
 def run(line: CommandLine) -> int:

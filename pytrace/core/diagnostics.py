@@ -201,9 +201,9 @@ def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
 
 
 _LONGEST_LINE = 500
-"""Lines of more characters are cut to those around what is meant."""
+"""Lines of more characters are truncated to those around what is meant."""
 _IN_FRONT = 100
-"""How many characters in front of what is meant stay of a line that is cut."""
+"""How many characters before what is meant stay of a line that is truncated."""
 _MOST_LINES = 20
 """Of a place with more lines the first and last ones are shown."""
 _CUT = "..."

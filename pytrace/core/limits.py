@@ -1,4 +1,4 @@
-"""Limits that any step of a run may meet: memory, open files, threads, room in files; told as what they are."""
+"""Resource limits that any step of a run may hit (memory, open files, threads, disk space), and their messages."""
 
 from __future__ import annotations
 

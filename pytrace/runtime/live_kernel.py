@@ -42,7 +42,7 @@ class LiveKernel:
 
     *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
     is the file of ``--traceable-functions``, *debuginfo* the directories of ``--debuginfo``. *disabled* are
-    features that count as missing (``--no-feature``). *least_cpus* is the least number of processors to tell, for code
+    features that count as missing (``--no-feature``). *least_cpus* is the least number of CPUs to tell, for code
     that will run on other machines.
     """
 

@@ -96,14 +96,14 @@ def imported(*arguments: str) -> set[str]:
 
 
 def test_help_imports_no_room() -> None:
-    rooms = {name for name in imported("--help") if name.startswith(("pytrace.", "llvmlite", "ply"))}
-    assert not rooms & {"pytrace.frontend", "pytrace.codegen", "pytrace.runtime", "llvmlite", "ply"}
+    packages = {name for name in imported("--help") if name.startswith(("pytrace.", "llvmlite", "ply"))}
+    assert not packages & {"pytrace.frontend", "pytrace.codegen", "pytrace.runtime", "llvmlite", "ply"}
 
 
 def test_the_formatter_needs_no_code_generator() -> None:
-    rooms = imported("--fmt", "-e", "begin { }")
-    assert "pytrace.frontend" in rooms
-    assert not {"pytrace.codegen", "pytrace.runtime", "llvmlite"} & rooms
+    packages = imported("--fmt", "-e", "begin { }")
+    assert "pytrace.frontend" in packages
+    assert not {"pytrace.codegen", "pytrace.runtime", "llvmlite"} & packages
 
 
 SLOW_TO_IMPORT = {"dataclasses", "inspect", "hashlib", "pathlib", "difflib", "platform", "llvmlite", "ply", "clang"}

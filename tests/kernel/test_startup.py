@@ -35,8 +35,8 @@ def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_p
     assert cached == compiled
     assert "42 x" in cached
     assert not SLOW_TO_IMPORT & imported
-    rooms = {name for name in imported if name.startswith(("pytrace.frontend", "pytrace.codegen"))}
-    assert not rooms
+    packages = {name for name in imported if name.startswith(("pytrace.frontend", "pytrace.codegen"))}
+    assert not packages
 
 
 def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path) -> None:

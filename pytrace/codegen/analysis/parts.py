@@ -1,4 +1,4 @@
-"""Long bodies in parts: what of a program becomes functions of its own so that no function gets too long.
+"""Splitting long bodies: which parts of a program become functions of their own, so that none gets too long.
 
 Some passes of LLVM take time with the square of a function's length, and BPF's branches reach 32767 instructions. A
 body of more than :data:`WHOLE` nodes is therefore cut between statements into functions of about :data:`PART` nodes,
@@ -58,7 +58,7 @@ class Chain:
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """How the bodies of a program are cut."""
+    """How the bodies of a program are split."""
 
     blocks: dict[nodes.Block, tuple[Piece, ...]] = field(default_factory=dict)
     chains: dict[nodes.If, Chain] = field(default_factory=dict)

@@ -136,7 +136,7 @@ def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
     done = e.b.block()
     rest = size % UNROLLED
     if rest:
-        # Before the loop: the verifier would follow what comes behind it once for each way out.
+        # Before the loop: the verifier would follow what comes after it once for each way out.
         at = size - rest
         ends = [Memory(e.b.offset(side, at), String(rest)) for side in (left, right)]
         same = e.b.block()

@@ -85,7 +85,7 @@ def slot(e: Emitter, index: int) -> Value:
 
 
 def _by_register(e: Emitter, value: Value, kind: Type) -> Operand:
-    """A value that was passed in a register: small structs lie in it, scalars are cut to their width."""
+    """A value that was passed in a register: small structs lie in it, scalars are truncated to their width."""
     if kind.scalar:
         return Scalar(memory.fit(e, value, kind), kind)
     pointer = e.temporary(max(8, kind.size))

@@ -174,7 +174,7 @@ class Emitter:
         self.node: nodes.Node = program.unit.body
         """What is being evaluated: where a failed read is reported."""
         self.current_maps: dict[str, Value] = {}
-        """Of maps that are there twice, the one that is in use."""
+        """Of maps that are double-buffered, the one that is in use."""
         self.contended = False
         """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
         self.at(span)

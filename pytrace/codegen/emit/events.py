@@ -27,7 +27,7 @@ IN_REGISTERS = 12
 """Events with more arguments are put together one argument after the other."""
 
 SLACK = 8
-"""Room behind the tail: reading a string may touch one byte more than its text."""
+"""Room after the tail: reading a string may touch one byte more than its text."""
 
 
 def send_node(e: Emitter, node: nodes.Expr) -> None:
@@ -137,7 +137,7 @@ def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Va
 
 
 def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Value, Value]:
-    """Write a string or buffer behind an event; gives its length and the count word."""
+    """Write a string or buffer after an event; gives its length and the count word."""
     if isinstance(kind, String):
         limit = min(kind.capacity, operand.type.size)
         length = text(e, operand, pointer, limit)

@@ -1,7 +1,7 @@
 """How loops run: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
 
 A callback's result 0 goes on, 1 ends the loop.  ``return`` inside a body stores what is returned and a flag in scratch
-memory, ends the loop, and the code behind the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the
+memory, ends the loop, and the code after the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the
 body stays in place and the verifier follows each round, at most :data:`FOLLOWED` of them.
 """
 

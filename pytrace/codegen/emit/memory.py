@@ -240,7 +240,7 @@ def _source_index(source: Type, target: Type, at: int) -> int:
 
 
 def natural(align: int, offset: int) -> int:
-    """The alignment of what lies *offset* bytes behind something of alignment *align*."""
+    """The alignment of what lies *offset* bytes after something of alignment *align*."""
     while offset % align:
         align //= 2
     return align
@@ -303,7 +303,7 @@ def read_string(
 ) -> None:
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
 
-    Only one of the greatest length was cut then: a shorter one is an array of characters that is full.
+    Only one of the greatest length was truncated then: a shorter one is an array of characters that is full.
     """
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)

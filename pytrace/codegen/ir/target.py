@@ -67,7 +67,7 @@ LARGE = 8000
 _LAYOUTS = ((), ("-disable-block-placement",))
 """LLVM's options for large modules, one after the other until the branches reach.
 
-Placed by likelihood, what happens seldom lies behind everything else; in order, it lies where it is branched to.
+Placed by likelihood, what happens seldom lies after everything else; in order, it lies where it is branched to.
 """
 
 

@@ -24,7 +24,7 @@ BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
 """Bytes of one bucket of the types that are kept by bucket."""
 
 BUCKET = 8
-"""Bytes of the bucket number behind the key of a keyed histogram or time series."""
+"""Bytes of the bucket number after the key of a keyed histogram or time series."""
 
 
 def symbol(name: str) -> str:
@@ -33,7 +33,7 @@ def symbol(name: str) -> str:
 
 
 def bucketed(value: Type) -> bool:
-    """Whether a keyed map of this value has a bucket number behind its key."""
+    """Whether a keyed map of this value has a bucket number after its key."""
     return isinstance(value, Hist | LHist | TSeries)
 
 

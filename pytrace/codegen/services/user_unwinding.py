@@ -31,7 +31,7 @@ _SITE = "dw_ustack"
 _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
 """Offsets of an unwinding's state: registers, ranges of the process, frames found."""
 _EXACT = 40
-"""1 while ip is where the program is, 0 when it is a return address, which may lie behind its function's end."""
+"""1 while ip is where the program is, 0 when it is a return address, which may lie after its function's end."""
 _STATE_SIZE = 48
 
 _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
@@ -310,7 +310,7 @@ class _Frame:
         self.e.b.start(on)
 
     def _read(self, address: Value) -> Value:
-        """A word of the user's memory; without it the stack is cut."""
+        """A word of the user's memory; without it the stack is truncated."""
         failed = self.e.b.helper("probe_read_user", self.e.cell, "8", address)
         self._cut_if(self.e.b.truth(failed))
         return self.e.b.load(self.e.cell)

@@ -1,4 +1,4 @@
-"""Where everything lies in the two data sections: map slots, counters and scratch areas."""
+"""Layout of the two data sections: map slots, counters and scratch areas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layout:
     copies: int
     slots: dict[str, int] = field(default_factory=dict)
     generations: frozenset[str] = frozenset()
-    """Maps that are there twice, so that one can be read while programs write to the other."""
+    """Maps that are double-buffered, so that one can be read while programs write to the other."""
     selectors: dict[str, int] = field(default_factory=dict)
     """For unkeyed ones of these, where in the shared section it says which is in use."""
     percpu: int = 0
@@ -82,7 +82,7 @@ class Layout:
         return size if info.value.aggregate else _up(size, CACHE_LINE)
 
     def counter(self, kind: str, subject: int) -> int:
-        """Offset of a counter behind the late operand ``counters``; a new one gets its place."""
+        """Offset of a counter after the late operand ``counters``; a new one gets its place."""
         return 8 * self.counters.setdefault((kind, subject), len(self.counters))
 
     def site(self, helper: str, place: Location) -> int:

@@ -1,4 +1,4 @@
-"""Which maps are there twice, so that the runtime can read and empty one copy while programs write to the other."""
+"""Which maps are double-buffered, so that the runtime can read and empty one copy while programs write to the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events that perf counts by name: software events of the kernel and hardware events of the processor."""
+"""The events that perf counts by name: software events of the kernel and hardware events of the CPU."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A kprobe and a kretprobe block on the same functions each cost a program, a link
 sessions (6.10, ``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program asks whether the function is entered or
 left.
 
-Kernels before 6.14 keep what they must know of a running call in a pool of two entries for each processor and function
+Kernels before 6.14 keep what they must know of a running call in a pool of two entries for each CPU and function
 of the link, and leave out entry and return of a call for which it has no room. A function that sleeps fills that of a
 link of its own at once; the pool of a link on many functions has room enough.
 """

@@ -5,14 +5,14 @@ what is between them:
 
 - four spaces for each block; one statement a line; a block's brace stands at the end of its header's line;
 - a value's block (``$a = if (c) { 1 } else { 2 }``) stays on one line when it was on one;
-- blanks around binary operators, behind commas, behind ``if`` and its kin; none behind unary operators and inside
+- blanks around binary operators, after commas, after ``if`` and its kin; none after unary operators and inside
   brackets;
 - a line break inside a statement stays where it was, with one level of indentation more;
 - up to one empty line stays; probes, macros and functions have one around them;
 - attach points share a line of up to 100 columns, else each has its own; a long predicate has its own as well;
-- ``;`` is put between statements, and behind assignments, declarations and jumps that lack it.
+- ``;`` is put between statements, and after assignments, declarations and jumps that lack it.
 
-Comments stay where they were: alone on a line, or behind what they follow.  C parts stay as they are.
+Comments stay where they were: alone on a line, or after what they follow.  C parts stay as they are.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
 
 
 def _ended(source: Source, pieces: list[Piece]) -> Source | None:
-    """The script with semicolons behind the statements that another one follows; None when they are all there."""
+    """The script with semicolons after the statements that another one follows; None when they are all there."""
     structures = [piece.structure for piece in pieces if piece.structure is not None]
     before = [found.tokens[index - 1] for found in structures for index in sorted(found.unended)]
     if not before:
@@ -102,7 +102,7 @@ class _Formatter:
         ItemPrinter(lines, piece.structure).run()
 
     def _predicate_line(self, node: nodes.Probe) -> None:
-        """Go to a new line when the predicate has no room behind the last attach point."""
+        """Go to a new line when the predicate has no room after the last attach point."""
         if node.predicate is None:
             return
         width = len("".join(node.predicate.span.text.split()))

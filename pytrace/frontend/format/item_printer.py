@@ -17,7 +17,7 @@ _OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 
 
 class ItemPrinter:
-    """Prints the tokens of one item, behind what :mod:`pytrace.frontend.format.formatter` wrote of its head."""
+    """Prints the tokens of one item, after what :mod:`pytrace.frontend.format.formatter` wrote of its head."""
 
     def __init__(self, lines: Lines, structure: Structure) -> None:
         self.lines = lines
@@ -86,7 +86,7 @@ class ItemPrinter:
         return self.last is not None and self.last.type != "ASSIGN"
 
     def _start_statement(self, token: Token) -> None:
-        """Begin a statement on a line of its own, or behind a blank in a block on one line."""
+        """Begin a statement on a line of its own, or after a blank in a block on one line."""
         if self.config and self.last is not None and self.last.type not in ("SEMI", "LBRACE"):
             self.lines.write(";")
         self.type_depth = None
@@ -225,7 +225,7 @@ class ItemPrinter:
         return self.type_depth is not None and kind == "TIMES" and last.type == "TIMES"
 
     def _is_annotation(self) -> bool:
-        """Whether a colon here stands in front of a type."""
+        """Whether a colon here stands before a type."""
         if self.statement is not None:
             return self.statement.type == "LET" and not self.assigned
         return self.tokens[0].type == "FUNCTION_ITEM" and not self.blocks

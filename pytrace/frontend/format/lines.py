@@ -15,7 +15,7 @@ class Lines:
         self._done: list[str] = []
         self._line = ""
         self._position = 0
-        """Offset in the source behind what was written."""
+        """Offset in the source after what was written."""
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -24,7 +24,7 @@ class Lines:
         self._line += text
 
     def write_verbatim(self, text: str, end: int) -> None:
-        """Add text that is not touched, comments included; *end* is the source offset behind it."""
+        """Add text that is not touched, comments included; *end* is the source offset after it."""
         self._line += text
         self.passed(end)
 

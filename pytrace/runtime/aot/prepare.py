@@ -275,7 +275,7 @@ class _Filler:
         return found
 
     def cpus(self, _parts: tuple[str, ...]) -> int:
-        """Number of processors."""
+        """Number of CPUs."""
         return self._kernel.possible_cpus
 
     def child(self, _parts: tuple[str, ...]) -> int:

@@ -51,7 +51,7 @@ def read(link: int) -> Iterator[bytes]:
             try:
                 text = os.read(descriptor, 1 << 16)
             except OSError as error:
-                # The kernel asks to come again when a program had to give up its processor.
+                # The kernel asks to come again when a program had to give up its CPU.
                 if error.errno == errno.EAGAIN:
                     continue
                 raise

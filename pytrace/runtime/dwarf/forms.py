@@ -74,7 +74,7 @@ class Extents:
         return self._shapes.get(code) or self._make(code), body
 
     def behind(self, at: int) -> int:
-        """Where the entry behind the one at a place, and behind all that is below that, begins."""
+        """Where the entry after the one at a place, and after all that is below that, begins."""
         known = self._ends.get(at)
         if known is not None:
             return known

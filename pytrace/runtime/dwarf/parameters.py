@@ -107,7 +107,7 @@ def _register_at(die: Die, address: int, convention: _Convention) -> str | None:
     """The register that DWARF says a parameter is in; None when it says memory, empty for nowhere.
 
     Memory that a register points to counts only where a list has it for the entry: what holds for the whole function
-    may be true behind the prologue alone.
+    may be true after the prologue alone.
     """
     if "DW_AT_location" not in die:
         return "" if "DW_AT_const_value" in die else None
@@ -145,7 +145,7 @@ class _Arguments:
     def place(self, kind: Type, *, by_reference: bool) -> str:
         """A register, or memory as ``register+distance``."""
         if isinstance(kind, Struct) and not kind.size and not by_reference:
-            # Declared only, so how much room it takes is not known: nor are the places behind it.
+            # Declared only, so how much room it takes is not known: nor are the places after it.
             self._known = False
         if not self._known:
             return ""

@@ -211,7 +211,7 @@ def type_text(die: Die) -> str:
     target = definition(die.follow("DW_AT_type"))
     if target.tag in _BEFORE:
         inner = type_text(target)
-        # The qualifier of a pointer stands behind the star.
+        # The qualifier of a pointer stands after the star.
         return f"{inner} {_BEFORE[target.tag].strip()}" if inner.endswith("*") else _BEFORE[target.tag] + inner
     if target.tag in _BEHIND:
         return type_text(target) + _BEHIND[target.tag]

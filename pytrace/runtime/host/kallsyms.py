@@ -2,7 +2,7 @@
 
 The file has 100,000 lines and more.  It is read once and stays bytes: lines of the kernel proper are in address order
 and start with 16 hexadecimal digits, so a look-up bisects the text itself; only what modules and BPF programs
-added (unordered, behind it) is parsed.
+added (unordered, after it) is parsed.
 """
 
 from __future__ import annotations

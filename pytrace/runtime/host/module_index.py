@@ -44,7 +44,7 @@ class ModuleIndex:
         return list(found)[:MOST]
 
     def named_like(self, pattern: str) -> list[str]:
-        """The module whose whole name stands in front of a function's name, and those of its kin that it needs.
+        """The module whose whole name stands before a function's name, and those of its kin that it needs.
 
         ``ext4`` for ``ext4_map_blocks``, ``nvme`` and ``nvme_core`` for ``nvme_submit_io``.
         """

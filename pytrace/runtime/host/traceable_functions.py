@@ -168,7 +168,7 @@ class TraceableFunctions:
                 break
             parts.append(part)
             size += len(part)
-        # A read may end inside a line; the search wants a line end behind every name.
+        # A read may end inside a line; the search wants a line end after every name.
         self._text += b"".join(parts) + (b"\n" if self._complete else b"")
         return size > 0
 

@@ -67,7 +67,7 @@ _UNITS = ("hz", "us", "ms", "s")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a row is asked: the parts behind the provider, the process of ``-p``, and where facts come from."""
+    """What a row is asked: the parts after the provider, the process of ``-p``, and where facts come from."""
 
     kernel: LiveKernel
     kind: str
@@ -80,7 +80,7 @@ Place = tuple[str, ProbeTarget]
 """One line of a listing: the probe's name, and what of its place is known (for ``-v``: not where in a file it is)."""
 
 Group = tuple[str, str]
-"""Lines of a listing: what all of them begin with, and how they go on; no line is there twice."""
+"""Lines of a listing: what all of them begin with, and how they go on; no line appears twice."""
 
 _NOWHERE = NoTarget()
 _END = "\n"

@@ -1,4 +1,4 @@
-"""Maps that are there twice, so that one can be read and emptied while programs write to the other.
+"""Maps that are double-buffered, so that one can be read and emptied while programs write to the other.
 
 Programs find the map in use in an array of one map.  When the runtime puts the other one there, the kernel waits until
 all programs that may still use the first one have ended (``maybe_wait_bpf_programs``), so what is read then

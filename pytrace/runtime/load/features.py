@@ -1,4 +1,4 @@
-"""What this kernel can do, found out by trying and never by its version.
+"""Feature probes: what this kernel supports, found by trying and never from its version.
 
 :func:`has` answers by name; :data:`FEATURES` is the table. An answer costs some system calls once for each boot of
 each kernel: it is kept under the user's cache directory (see :mod:`pytrace.runtime.host.fingerprints`).

@@ -81,7 +81,7 @@ class LoadedScript:
         self.gone: set[str] = set()
         """Symbols of programs that were not loaded: what they trace is another program, which went meanwhile."""
         self.generations: dict[str, Generations] = {}
-        """By symbol, the maps that are there twice."""
+        """By symbol, the maps that are double-buffered."""
         self._stack = stack
         self.quiescence = Quiescence(stack)
 
@@ -250,7 +250,7 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
 def _prepare_generations(
     lib: libbpf.Library, maps: list[int], script: CompiledScript, stack: ExitStack
 ) -> dict[str, Generations]:
-    """Make the maps that are there twice and tell libbpf what their arrays hold."""
+    """Make the maps that are double-buffered and tell libbpf what their arrays hold."""
     items = {_map_name(lib, item): item for item in maps}
     found: dict[str, Generations] = {}
     for spec in script.manifest.maps:

@@ -35,7 +35,7 @@ class MapReader:
     def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
         """As :meth:`items`, and empties the map in the same step.
 
-        Of a map that is there twice each update is in what this gives or stays, whatever programs do meanwhile.
+        Of a map that is double-buffered each update is in what this gives or stays, whatever programs do meanwhile.
         """
         twice = self._loaded.generations.get(spec.symbol) if spec.inner is not None else None
         if twice is None:

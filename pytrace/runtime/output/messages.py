@@ -1,4 +1,4 @@
-"""Messages of a run: errors that programs met, events that were lost, failures of scripts' own making."""
+"""Messages of a run: run-time errors of programs, lost events, failed helpers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _RECORD_HEADER = 8
 _WORD = 4
 _LENGTH = CUT - 1
 
-# A string ends at its first NUL; one of the greatest length without was cut, and gets the trailer.
+# A string ends at its first NUL; one of the greatest length without was truncated, and gets the trailer.
 _INLINE_STRING = "(p[0] if (p := {0}.partition(NUL))[1] else {0} + TRAILER)"
 _INLINE_ARRAY = "{0}.partition(NUL)[0]"
 

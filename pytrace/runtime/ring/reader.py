@@ -287,7 +287,7 @@ class RingReader:
         """Let the next slice of *kind* take about as long as one should."""
         most = self._most.get(kind, _SLICE_FIRST)
         if seconds > _SLICE_SECONDS:
-            # Perhaps another process had the processor meanwhile.
+            # Perhaps another process had the CPU meanwhile.
             self._most[kind] = max(1, most // 4, int(count * _SLICE_SECONDS / seconds))
         elif 2 * count > most:
             self._most[kind] = min(2 * most, SLICE)

@@ -36,7 +36,7 @@ _NOT_ENTERED = "namespace "
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
 _MOST_PATIENCE = 60.0
-"""Seconds that it gets to start its libraries when it is at work, or waits for a disk or a processor."""
+"""Seconds that it gets to start its libraries when it is at work, or waits for a disk or a CPU."""
 
 
 class Child:
@@ -271,7 +271,7 @@ def _enter(namespace: int, report: int) -> None:
 
 
 def _entry_point(pid: int) -> int:
-    """Where the program of a process begins, behind its dynamic loader; 0 when it cannot be told (``getauxval(3)``)."""
+    """Where the program of a process begins, after its dynamic loader; 0 when it cannot be told (``getauxval(3)``)."""
     with open(f"/proc/{pid}/auxv", "rb") as file:
         data = file.read()
     return next((value for kind, value in struct.iter_unpack("=QQ", data) if kind == _AT_ENTRY), 0)

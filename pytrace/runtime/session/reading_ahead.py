@@ -21,11 +21,11 @@ from pytrace.runtime.output.render.text import TextForms
 SLICE = 0.004
 """Seconds of reading between two looks at what arrived."""
 REST = 0.004
-"""Seconds between two slices: half of one processor is left to others at least."""
+"""Seconds between two slices: half of one CPU is left to others at least."""
 FIRST, SHARE = 1.0, 50
 """Seconds until the maps are looked at first; and how many times as long as a look takes passes until the next."""
 LONGEST_LOOK = 0.05
-"""Seconds of processor time: once a look took longer, maps are so large that there is no other before the end."""
+"""Seconds of CPU time: once a look took longer, maps are so large that there is no other before the end."""
 _REMEMBERED = 1 << 16
 """Addresses that are known to have been read."""
 

@@ -250,7 +250,7 @@ class Symbolizer:
         return self._reading.give_up()
 
     def trampoline(self, pid: int, address: int) -> bool:
-        """Whether signal handlers return to that address: the frame behind it was interrupted and called nothing."""
+        """Whether signal handlers return to that address: the frame after it was interrupted and called nothing."""
         space = self._space(pid)
         key = (space.serial, address)
         known = self._trampolines.get(key)

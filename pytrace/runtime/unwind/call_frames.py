@@ -110,7 +110,7 @@ class Interpreter:
         self.state.sane = False
         return size
 
-    # ---- operations: take code and position, give the position behind the operands
+    # ---- operations: take code and position, give the position after the operands
 
     def _nop(self, _code: bytes, at: int) -> int:
         return at
@@ -274,7 +274,7 @@ _OPERATIONS: dict[int, _Operation] = {
 
 
 def unsigned(code: bytes, at: int) -> tuple[int, int]:
-    """ULEB128 and the position behind it."""
+    """ULEB128 and the position after it."""
     byte = code[at]
     at += 1
     if byte < 0x80:
@@ -289,7 +289,7 @@ def unsigned(code: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(code: bytes, at: int) -> tuple[int, int]:
-    """SLEB128 and the position behind it."""
+    """SLEB128 and the position after it."""
     value = shift = 0
     byte = 0x80
     while byte & 0x80:

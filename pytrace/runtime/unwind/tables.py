@@ -103,7 +103,7 @@ class _Reader:
         return known
 
     def _range(self, cie: _Cie, at: int) -> tuple[int, int, int]:
-        """Start and size of what an FDE is about, and the position behind them."""
+        """Start and size of what an FDE is about, and the position after them."""
         layout = _POINTER_FORMATS[cie.encoding & 0xF]
         width = struct.calcsize(layout)
         (start,) = struct.unpack_from(layout, self._data, at)
@@ -134,7 +134,7 @@ class _Reader:
         return _Cie(code_step, data_step, encoding, letters.startswith("z"), signal, interpreter.state)
 
     def _augmentation(self, letters: str, at: int) -> tuple[int, bool, int]:
-        """Encoding of addresses, whether it is a signal frame, and the position behind the data."""
+        """Encoding of addresses, whether it is a signal frame, and the position after the data."""
         if not letters.startswith("z"):
             return 0, False, at
         length, at = unsigned(self._data, at)
@@ -155,7 +155,7 @@ class _Reader:
 def compile_table(data: bytes, address: int) -> array[int]:
     """Rows of an ``.eh_frame`` that is loaded at *address*, in order of address."""
     reader = _Reader(data, address)
-    # Damaged entries end it: what is behind them cannot be told from noise.
+    # Damaged entries end it: what is after them cannot be told from noise.
     with suppress(IndexError, struct.error, KeyError):
         reader.read()
     return array("Q", _compact(reader.rows))
@@ -188,7 +188,7 @@ def table(file: ElfFile) -> array[int]:
     """Rows of a binary; empty when it has no ``.eh_frame``.
 
     Tables are kept on disk by what they were made of.  A build id would not do: a copy of the binary that was changed
-    or cut short afterwards still has it.
+    or truncated afterwards still has it.
     """
     section = file.section(".eh_frame")
     source = b"" if section is None else bytes(file.contents(section))

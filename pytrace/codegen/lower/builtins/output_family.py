@@ -79,7 +79,7 @@ def _join_tail(
 
 
 def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
-    """``skb->data`` is copied with its length behind a time stamp."""
+    """``skb->data`` is copied with its length after a time stamp."""
     spec = e.checked.events[node]
     layout = spec.layout
     skb, length, offset = (e.number(item) for item in e.checked.event_arguments[node])

@@ -1,4 +1,4 @@
-"""Builtins about the current task, processor and cgroup."""
+"""Builtins about the current task, CPU and cgroup."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Value, align: int) -> None:
-        # Kernels before 6.3 leave what is behind the NUL as it was (strscpy), and keys must not differ there.
+        # Kernels before 6.3 leave what is after the NUL as it was (strscpy), and keys must not differ there.
         memory.zero(e, pointer, COMM, align)
         got = e.b.helper("get_current_comm", pointer, str(COMM))
         events.check_helper(e, node, "bpf_get_current_comm", got)

@@ -32,7 +32,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     tgid = process_ids(e, "tracer")[0] if kind.user else "0"
 
     def write(pointer: Value, _align: int) -> None:
-        # The kernel leaves what is behind the last frame as it was, and keys must not differ there.
+        # The kernel leaves what is after the last frame as it was, and keys must not differ there.
         memory.zero(e, pointer, kind.size)
         got = e.b.helper("get_stack", context, e.b.offset(pointer, kind.header), str(room), str(flags))
         _check(e, node, kind, got)

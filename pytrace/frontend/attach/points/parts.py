@@ -123,7 +123,7 @@ class _Parts:
         self._quoted = True
 
     def end(self, separator: str, end: int, following: int) -> None:
-        """A part ends before offset *end*; the next one starts at offset *following*, behind *separator*."""
+        """A part ends before offset *end*; the next one starts at offset *following*, after *separator*."""
         where = _within(self._span, self._start, end)
         self.done.append(Part(self._text, where, self._before, self._quoted, self._plus))
         self._text, self._start, self._before = "", following, separator

@@ -54,7 +54,7 @@ def function_hints(name: str, scope: Scope, form: str) -> list[str]:
 
 
 def known_module(module: Part, target: Part, scope: Scope) -> bool:
-    """Whether a module qualifier in front of *target* names a loaded module; reports when not."""
+    """Whether a module qualifier before *target* names a loaded module; reports when not."""
     name, modules = module.text, scope.kernel.modules()
     if module.wild or name == "vmlinux" or name in modules:
         return True

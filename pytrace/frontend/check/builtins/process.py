@@ -1,4 +1,4 @@
-"""Builtins about the current process, processor and cgroup."""
+"""Builtins about the current process, CPU and cgroup."""
 
 from __future__ import annotations
 

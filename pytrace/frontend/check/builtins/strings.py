@@ -45,7 +45,7 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant(source)
     if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
         kept = text[:length]
-        # What is longer than a string may be is cut, and counted as such, when the script runs.
+        # What is longer than a string may be is truncated, and counted as such, when the script runs.
         if len(kept) < limit:
             checker.set_constant(node, kept)
             return String(len(kept) + 1)

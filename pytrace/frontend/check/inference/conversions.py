@@ -1,4 +1,4 @@
-"""How types meet: widening, unification and assignability.
+"""Type conversions: widening, unification and assignability.
 
 While types are inferred, an integer constant has the type :class:`Flexible`, the range of the constants that it
 stands for:

@@ -1,4 +1,4 @@
-"""What code that no program has says about types.
+"""Types that come from removed code: `if comptime`, unreachable statements, skipped probes.
 
 The types of maps and variables come from the whole script, so that they do not depend on which part of it runs:
 ``/has_cpid/`` is false without ``-c``, and ``clear(@m)`` elsewhere still needs to know what ``@m`` is.  Such code is

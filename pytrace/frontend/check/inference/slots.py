@@ -110,7 +110,7 @@ class Slot:
         return fixed.signed is not kind.signed and kind.size <= fixed.size
 
     def lock_now(self, place: Span) -> None:
-        """Remember that the type was relied on at *place*: what stands behind it must not change it."""
+        """Remember that the type was relied on at *place*: what stands after it must not change it."""
         if self.locked is None and not isinstance(self.known, Unknown):
             so_far = self.known if isinstance(self.found, Unknown) else self.found
             self.locked, self.lock = settle(so_far), place

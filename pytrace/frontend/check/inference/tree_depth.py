@@ -1,4 +1,4 @@
-"""Room for deep trees: a long ``a + b + c + …`` is a tree as deep as it has terms."""
+"""The recursion limit for deep trees: a long ``a + b + c + …`` is a tree as deep as it has terms."""
 
 from __future__ import annotations
 

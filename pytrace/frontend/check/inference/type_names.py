@@ -1,4 +1,4 @@
-"""From what is written as a type to the value type."""
+"""Resolving types that a script names to value types."""
 
 from __future__ import annotations
 

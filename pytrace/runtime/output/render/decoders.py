@@ -7,7 +7,7 @@ type                        decoded form
 =========================== ==========================================================
 bool                        ``bool``
 int, enum, pointer          ``int``
-string                      ``bytes`` up to the first NUL; the trailer behind a cut one
+string                      ``bytes`` up to the first NUL; the trailer after a cut one
 buffer                      ``bytes``
 array, tuple, record        ``tuple`` of members
 struct, union               ``tuple`` of named members, anonymous ones flattened
@@ -69,7 +69,7 @@ class ByType(Generic[Made]):
 
 
 class Decoders(ByType[Decode]):
-    """Makes decoders. *trailer* is what a string shows behind its text when it was cut (``str_trunc_trailer``).
+    """Makes decoders. *trailer* is what a string shows after its text when it was truncated (``str_trunc_trailer``).
 
     A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
     """
@@ -94,7 +94,7 @@ class Decoders(ByType[Decode]):
         return f"{kind.size}s", lambda data: decode(data, 0)
 
     def trailer_of(self, kind: types.String) -> bytes:
-        """What is shown behind a string of this type that has no NUL."""
+        """What is shown after a string of this type that has no NUL."""
         return self.trailer if kind.capacity >= self.max_strlen else b""
 
     def string(self, kind: types.String) -> Callable[[bytes], bytes]:

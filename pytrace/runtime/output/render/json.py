@@ -3,7 +3,7 @@
 Output is always valid JSON in UTF-8.  Text of traced programs that is valid UTF-8 goes out as it is.  A byte that is
 not part of valid UTF-8 is written as the escape of U+FFFF followed by ``ff`` and the byte in hex (``\\uffffffNN``, as
 bpftrace does), and so are the three bytes of U+FFFF itself; a reader gets the bytes back by replacing ``\\uffff`` and
-``ffNN`` behind it (:func:`unquoted`).
+``ffNN`` after it (:func:`unquoted`).
 Integers that a double cannot hold exactly are strings.
 """
 
@@ -79,7 +79,7 @@ def mapping(items: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
-    """*names* with `` #2``, `` #3`` … behind those that were there before: of equal names parsers keep only one."""
+    """*names* with `` #2``, `` #3`` … after those that were there before: of equal names parsers keep only one."""
     if len(set(names)) == len(names):
         return names
     taken, last, found = set(names), dict[bytes, int](), list[bytes]()

@@ -1,4 +1,4 @@
-"""Maps as they print: entries ordered and cut, text and JSON, snapshots, percentiles."""
+"""Printing maps: entries sorted and limited to the top N, text and JSON, snapshots, percentiles."""
 
 from __future__ import annotations
 

@@ -155,8 +155,8 @@ class Names:
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any, Any], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
 
-        All but the innermost are where functions return to, one instruction behind the call; but what a signal
-        interrupted, which stands behind the place that its handler returns to, called nothing.
+        All but the innermost are where functions return to, one instruction after the call; but what a signal
+        interrupted, which stands after the place that its handler returns to, called nothing.
         """
         if kind.mode is StackMode.RAW:
             return lambda _process, address, _inner: b"%x\n" % address

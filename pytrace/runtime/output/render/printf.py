@@ -2,7 +2,7 @@
 
 The result follows bpftrace, which formats through C++ streams, where that differs from C: a precision is ignored, so is
 the space flag; the fill of the zero flag stands before the sign (``000-3``); ``%#x`` and ``%p`` of zero show ``0``;
-without a length modifier numbers are cut to 32 bits.
+without a length modifier numbers are truncated to 32 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Piece:
     """How one argument prints.
 
     *format* is the conversion of Python's bytes formatting. *layout* is how the argument is read from the event when
-    the conversion decides that (numbers that are cut), None for the decoded form of its type. *render* turns the value
+    the conversion decides that (truncated numbers), None for the decoded form of its type. *render* turns the value
     into what *format* takes. *textual*: the result can hold bytes that JSON must escape.
     """
 
