@@ -126,8 +126,8 @@ class GlobalSlot:
 
     *section* is the ELF section (its BPF array map is mapped into memory by the runtime). The slot starts with a
     ``u64`` that is 1 once the map has been written, followed by the value. A per-CPU slot has *copies* copies,
-    *stride* bytes apart. A slot that is printed and cleared in one step is double-buffered, *generation* bytes apart: the lowest bit of the ``u64`` at *selector* in the section *selector_section* says which one
-    programs use.
+    *stride* bytes apart. A slot that is printed and cleared in one step is double-buffered, *generation* bytes apart:
+    the lowest bit of the ``u64`` at *selector* in the section *selector_section* says which one programs use.
     """
 
     section: str
