@@ -156,7 +156,7 @@ _OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench"
 def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
     for key, option in _COMPILE_ONLY.items():
         if line.text(key) or line.many(key):
-            raise TraceError(f"the file is already compiled; {option} goes to the call that compiles it")
+            raise TraceError(f"the file is already compiled; give {option} when compiling it")
     wanted = _OF_THE_TEXT.get(options.mode)
     if line.flag("verify_llvm_ir"):
         wanted = "--verify-llvm-ir"

@@ -46,8 +46,8 @@ def _limit(error: BaseException) -> TraceError | None:
         return no_memory()
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return TraceError(
-            "no more threads can be started",
-            hints=("see ulimit -u, ulimit -v and the pids.max of the control group",),
+            "cannot start another thread",
+            hints=("see ulimit -u, ulimit -v and pids.max of the cgroup",),
         )
     if isinstance(error, OSError) and number in FILES:
         return no_files(error.errno)
@@ -78,7 +78,7 @@ def no_memory() -> TraceError:
     ):
         most = resource.getrlimit(limit)[0]
         if most != resource.RLIM_INFINITY:
-            hints.append(f"this process may have {most >> 20} MiB of {what} (ulimit {option})")
+            hints.append(f"this process is limited to {most >> 20} MiB of {what} (ulimit {option})")
     if not hints:
-        hints.append("smaller maps (max_map_keys, max_strlen) and a smaller ring (perf_rb_pages) take less")
+        hints.append("reduce max_map_keys, max_strlen or perf_rb_pages")
     return TraceError("out of memory", hints=hints)

@@ -62,7 +62,7 @@ def test_files(error: Exception, hint: str) -> None:
 def test_threads_and_output() -> None:
     found = limits.met_by(RuntimeError("can't start new thread"))
     assert found is not None
-    assert found.message == "no more threads can be started"
+    assert found.message == "cannot start another thread"
     found = limits.met_by(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     assert found is not None
     assert found.message == "cannot write output: No space left on device"

@@ -42,9 +42,9 @@ class Run:
         """The sums at the end of text output: the first number of each warning, by what it counts."""
         found = {}
         for line in self.done.stderr.splitlines():
-            match = re.match(r"WARNING: (?:in total, )?(\d+) (\w+ (?:was|were) (?:lost|left out|dropped|cut))", line)
+            match = re.match(r"WARNING: (?:in total, )?(\d+) (?:map )?\w+ (lost|after exit|dropped|truncated)\b", line)
             if match:
-                found[match[2].rsplit(maxsplit=1)[-1]] = int(match[1])
+                found[match[2]] = int(match[1])
         return found
 
     def lines(self, word: str) -> int:
@@ -114,7 +114,7 @@ def test_events_after_exit_are_part_of_the_sum(tmp_path: Path, programs: Path) -
         else:
             printed, sums = run.lines(" line"), run.sums()
             missing = Counter(lost=sums.get("lost", 0))
-            out = sums.get("out", 0)
+            out = sums.get("after exit", 0)
             total = int(re.findall(r"^@n: (\d+)$", run.text, re.MULTILINE)[0])
         # The event of exit() itself is handled or lost.
         assert printed + missing["lost"] + out in (total, total + 1)

@@ -470,7 +470,7 @@ def test_iterator_pin(tmp_path: Path) -> None:
             assert done.attached[0].iterator is None
             pin.read_bytes()
             assert loaded.hits > 1
-            with pytest.raises(TraceError, match="there already"):
+            with pytest.raises(TraceError, match="already exists"):
                 attach_to(loaded, session)
         pin.unlink()
 

@@ -108,7 +108,7 @@ def test_what_the_four_capabilities_allow(user: User, public: Path, name: str) -
         done = user.run(*arguments)
         if done.returncode and PARANOID > MOST_PARANOID:
             assert "sysctl kernel.perf_event_paranoid" in done.stderr
-            pytest.skip("this kernel keeps perf events for CAP_SYS_ADMIN")
+            pytest.skip("this kernel reserves perf events for CAP_SYS_ADMIN")
         assert done.returncode == 0, done
         assert printed in done.stdout, done
         assert not done.stderr
@@ -134,7 +134,7 @@ def test_kernel_functions_have_names_with_one_more(user: User, public: Path) -> 
     script = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { print(kstack(3)); exit(); }"
     command = ("-q", "-e", script, "-c", f"{public}/syscalls 1")
     if PARANOID > MOST_PARANOID:
-        pytest.skip("this kernel keeps perf events for CAP_SYS_ADMIN")
+        pytest.skip("this kernel reserves perf events for CAP_SYS_ADMIN")
     named = user.run(*command, capabilities=(*ENOUGH, "syslog"))
     assert (named.returncode, named.stderr) == (0, "")
     assert re.search(r"^ +\w+\+\d+$", named.stdout, re.MULTILINE), named.stdout

@@ -75,7 +75,7 @@ class Tracer:
         (produced,) = re.findall(r"^@produced: (\d+)", text, re.MULTILINE)
         printed = len(re.findall(r"^e", text, re.MULTILINE))
         lost = sum(map(int, re.findall(r"^Lost (\d+) events?$", said, re.MULTILINE)))
-        left = sum(map(int, re.findall(r"^WARNING: (\d+) events? w\w+ (?:not printed|left out)", said, re.MULTILINE)))
+        left = sum(map(int, re.findall(r"^WARNING: (\d+) events? (?:not printed|after exit)", said, re.MULTILINE)))
         assert printed > 0
         assert printed + lost + left == int(produced), said
 

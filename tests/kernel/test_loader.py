@@ -37,7 +37,7 @@ def test_refused_program_is_named_with_reason_and_place() -> None:
         Loaded(stack, BEGIN, program("bad", "kprobe", target(NoTarget(), probe="kprobe:bad")))
     # Verifier logs name places since 6.10.
     place = " (probes.c:" if kernel_version() >= (6, 10) else ""
-    assert f"refused kprobe:bad: R1 invalid mem access 'scalar'{place}" in raised.value.message
+    assert f"rejected kprobe:bad: R1 invalid mem access 'scalar'{place}" in raised.value.message
     assert "processed" in raised.value.log
     assert raised.value.program is not None
 

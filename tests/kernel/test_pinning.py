@@ -55,7 +55,7 @@ def test_a_pin_keeps_its_maps() -> None:
 def test_a_name_that_is_taken() -> None:
     run = in_bpffs("touch /dev/null; $trace -e 'iter:task:one { }' && $trace -e 'iter:task:one { }'")
     assert run.returncode == 1
-    assert "there already" in run.stderr
+    assert "already exists" in run.stderr
 
 
 @pytest.mark.parametrize(

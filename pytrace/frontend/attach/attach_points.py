@@ -88,7 +88,7 @@ def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Sco
     scope.quiet = False
     if parts[0].wild and wanted and not found:
         kinds = ", ".join(point.kind.name for point in wanted)
-        scope.unmatched(f"nothing matches this in any of {kinds}", span)
+        scope.unmatched(f"no probe matches this in any of {kinds}", span)
     return found
 
 

@@ -179,7 +179,7 @@ def _compile(path: str, node: nodes.Import, state: _State) -> None:
         state.diagnostics.error(f"clang cannot compile {node.path!r}:\n{said}", node.span)
         return
     if said:
-        state.diagnostics.warn(f"clang says about {node.path!r}:\n{said}", node.span)
+        state.diagnostics.warn(f"clang warns about {node.path!r}:\n{said}", node.span)
     _object(path, done.stdout, node, state, headers)
 
 

@@ -122,7 +122,7 @@ def barred() -> str:
     if level in ("", "-1", "0", "1", "2") or "CAP_SYS_ADMIN" in privileges.effective_capabilities():
         return ""
     setting = f"sysctl kernel.perf_event_paranoid is {level}; 2 allows them"
-    return f"this kernel keeps perf events for CAP_SYS_ADMIN ({setting})"
+    return f"this kernel reserves perf events for CAP_SYS_ADMIN ({setting})"
 
 
 def enable(event: int) -> None:

@@ -73,7 +73,7 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
     same = fingerprints.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
     unwanted = sorted(options.disabled.intersection(ahead.features))
     if unwanted:
-        found = f"the code of the file uses {', '.join(unwanted)}; --no-feature goes to the call that compiles it"
+        found = f"the code of the file uses {', '.join(unwanted)}; give --no-feature when compiling it"
         raise TraceError(found)
     if not same:
         _check_layout(script.manifest, ahead, kernel)
@@ -316,7 +316,7 @@ def _patched(elf: bytes, values: Iterable[tuple[int, bytes]]) -> bytes:
     section = ElfFile(elf, "").section(LOAD_TIME_SECTION)
     for offset, data in values:
         if section is None or offset + len(data) > section.size:
-            raise TraceError("the file is damaged: a value lies outside of its section")
+            raise TraceError("the file is damaged: a value is outside its section")
         start = section.offset + offset
         image[start : start + len(data)] = data
     return bytes(image)

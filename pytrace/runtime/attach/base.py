@@ -243,5 +243,5 @@ def failure_error(failures: Sequence[Failure]) -> TraceError:
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     if first.limit:
         return TraceError(f"{first}{more}", hints=first.hints)
-    hints = (*first.hints, "config key missing_probes: warn or ignore goes on without such probes")
+    hints = (*first.hints, "config key missing_probes: warn or ignore continues without such probes")
     return TraceError(f"{first}{more}", hints=hints)

@@ -101,7 +101,7 @@ class DebugInfo:
             raise DWARFError("it refers to a supplementary file and does not name one")
         name, path = link
         if path is None:
-            raise MissingFileError(f"{self.path}: its debug information goes on in {name}, which is not there")
+            raise MissingFileError(f"{self.path}: its debug information continues in {name}, which does not exist")
         return UnitTable(FileSections(ElfFile.open(path)))
 
     # ---- parameters

@@ -151,7 +151,7 @@ class Entries:
                 linkage = described(die, "DW_AT_linkage_name").text("DW_AT_linkage_name")
                 return linkage or described(die, "DW_AT_name").text("DW_AT_name")
             at = self.unit.cu_offset + link.number
-        raise DWARFError("entries describe each other in a circle")
+        raise DWARFError("entries refer to each other in a cycle")
 
     def _text(self, at: int, values: dict[str, Value], name: str) -> str:
         value = values.get(name)
@@ -163,7 +163,7 @@ class Entries:
         data = self.unit.dwarfinfo.section(table).data
         found = _TEXT.match(data, value.number) if value.number < len(data) else None
         if found is None:
-            raise DWARFError("a string lies outside its table")
+            raise DWARFError("a string is outside its table")
         return found[0].decode(errors="replace")
 
     # ---- where code is

@@ -89,7 +89,7 @@ class Die(DeferredEntry):
         """A string, empty where there is none."""
         value = self.value(name)
         if value is None and name in self.attributes:
-            raise DWARFError("a string lies outside its table")
+            raise DWARFError("a string is outside its table")
         return value.decode(errors="replace") if isinstance(value, bytes) else ""
 
     def address(self, name: str) -> int | None:

@@ -176,7 +176,7 @@ def described(die: Die, attribute: str) -> Die:
         if attribute in die or link is None:
             return die
         die = die.follow(link)
-    raise DWARFError("entries describe each other in a circle")
+    raise DWARFError("entries refer to each other in a cycle")
 
 
 def definition(die: Die) -> Die:

@@ -177,7 +177,7 @@ class ElfFile:
     def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
         record = struct.Struct("<" + layout)
         if at + size * count > len(self.view) or (count and size < record.size):
-            raise TraceError(f"{self.path} is truncated: its headers lie outside the file")
+            raise TraceError(f"{self.path} is truncated: its headers are outside the file")
         return [record.unpack_from(self.view, at + number * size) for number in range(count)]
 
     def section(self, name: str) -> Section | None:
@@ -321,7 +321,7 @@ def archive_member(archive: str, member: str) -> tuple[int, int]:
         file.seek(entry.header_offset)
         head = file.read(30)
     if len(head) < 30:
-        raise TraceError(f"{archive} is truncated: {member} lies outside the file")
+        raise TraceError(f"{archive} is truncated: {member} is outside the file")
     name_size, extra_size = struct.unpack_from("<HH", head, 26)
     return entry.header_offset + 30 + name_size + extra_size, entry.file_size
 

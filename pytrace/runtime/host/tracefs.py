@@ -124,7 +124,7 @@ def _field(match: re.Match[str], lookup: TypeLookup, space: AddressSpace) -> Tra
         )  # fmt: skip
     parts = _DECLARATION.match(declaration)
     if parts is None:
-        raise TraceError(f"a tracepoint's format has a field that is no C declaration: {declaration!r}")
+        raise TraceError(f"a tracepoint's format has a field that is not a C declaration: {declaration!r}")
     declared = _declared(parts["type"])
     if parts["count"] is not None and not (declared.stars and size == 8):
         kind = _array_type(declared, size, lookup, space)

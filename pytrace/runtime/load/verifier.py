@@ -125,7 +125,7 @@ _UNMADE = r"map '([^']+)': failed to create"
 def map_refused(spec: MapSpec, error: OSError) -> LoadError:
     """The error for a map that the kernel does not make."""
     key, value = spec.key.size if spec.key is not None else 0, spec.value.size
-    reason = "the kernel allows no map of that size" if error.errno == errno.E2BIG else error.strerror
+    reason = "the kernel does not allow a map of that size" if error.errno == errno.E2BIG else error.strerror
     return LoadError(
         f"{spec.name} cannot be created with {spec.max_entries} keys of {key} bytes and values of {value}: {reason}",
         hints=["use fewer keys (max_map_keys, or a declaration) or a smaller max_strlen"],

@@ -66,7 +66,7 @@ class Child:
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             self._status = os.waitstatus_to_exitcode(status)
-            raise TraceError(f"{self.command[0]} ended before it could be traced")
+            raise TraceError(f"{self.command[0]} exited before it could be traced")
         self._stopped = True
 
     def run_to_entry(self) -> bool:

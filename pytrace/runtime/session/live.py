@@ -374,7 +374,7 @@ class LiveSession:
 
 
 def _status_text(status: int) -> str:
-    return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+    return f"exited with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
 def _shows_user_addresses(manifest: Manifest) -> bool:

@@ -63,4 +63,4 @@ class LineReading:
     def _tell(self) -> None:
         self._told = True
         if self._say is not None:
-            self._say(f"reading the source lines of {self._what}; Ctrl-C: print the rest without lines\n")
+            self._say(f"reading source lines of {self._what}; Ctrl-C prints the rest without lines\n")

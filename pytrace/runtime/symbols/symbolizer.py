@@ -324,7 +324,7 @@ class Symbolizer:
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])
             more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""
-            found.append(f"user addresses of processes that had ended are shown as numbers (pid {pids}{more})")
+            found.append(f"user addresses of exited processes are shown as numbers (pid {pids}{more})")
         if self._recorder is not None and self._recorder.lost:
             found.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
         return found

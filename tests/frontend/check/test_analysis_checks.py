@@ -186,7 +186,7 @@ REFUSED = [
     ("begin { unroll($#) { } }",
      "1:16-18", "unroll repeats 1 to 100 times, not 0"),
     ("begin { continue; }",
-     "1:9-17", "continue outside of a loop"),
+     "1:9-17", "continue outside a loop"),
     ("begin { $s = \"a\"; $s++; }",
      "1:19-23", "++ needs an integer, not string[2]"),
     ("begin { 5 = 6; }",

@@ -14,7 +14,7 @@ EVENT = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
 
 @pytest.mark.parametrize(("level", "held", "said"), [
     ("3\n", {"CAP_PERFMON"}, "kernel.perf_event_paranoid is 3; 2 allows them"),
-    ("4\n", set(), "keeps perf events for CAP_SYS_ADMIN"),
+    ("4\n", set(), "reserves perf events for CAP_SYS_ADMIN"),
     ("3\n", {"CAP_SYS_ADMIN"}, "of the kernel's own"),
     ("2\n", {"CAP_PERFMON"}, "of the kernel's own"),
     ("-1\n", set(), "of the kernel's own"),

@@ -33,7 +33,7 @@ def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reading.name("7 addresses in stacks")
     assert reading.run(_steps([]))
     assert reading.run(_steps([]))
-    assert told == ["reading the source lines of 7 addresses in stacks; Ctrl-C: print the rest without lines\n"]
+    assert told == ["reading source lines of 7 addresses in stacks; Ctrl-C prints the rest without lines\n"]
 
 
 def test_short_readings_are_not_worth_a_word() -> None:

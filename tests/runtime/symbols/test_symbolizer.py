@@ -29,7 +29,7 @@ def test_ended_processes_are_told_as_such() -> None:
     ended.wait()
     symbols = Symbolizer()
     assert [frame.name for frame in symbols.user(ended.pid, 0x1000)] == [""]
-    assert symbols.notices() == [f"user addresses of processes that had ended are shown as numbers (pid {ended.pid})"]
+    assert symbols.notices() == [f"user addresses of exited processes are shown as numbers (pid {ended.pid})"]
     assert not procfs.hidden(ended.pid)
     assert not procfs.hidden(os.getpid())
 

@@ -153,7 +153,7 @@ class KernelProbe(Provider):
             return []
         if not scope.options.unsafe:
             scope.error(
-                f"a {point.kind.name} at an address cannot be checked", part.span, ["--unsafe allows it all the same"]
+                f"a {point.kind.name} at an address cannot be checked", part.span, ["--unsafe allows it anyway"]
             )
             return []
         return [Match(point.kind, f"{point.kind.name}:{address}", KernelFunctionTarget(address=address), point.span)]
@@ -210,7 +210,7 @@ class KernelProbe(Provider):
         reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name))
         if reason is not None:
             message = f"kernel function {name!r} cannot be traced: {reason}"
-            scope.missing(message, point.span, ["--unsafe tries it all the same"])
+            scope.missing(message, point.span, ["--unsafe tries it anyway"])
             return []
         message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
         report = scope.unmatched if module is not None and module.wild else scope.missing

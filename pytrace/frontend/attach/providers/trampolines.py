@@ -102,7 +102,7 @@ class Trampoline(Provider):
         if not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
             reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
             message = f"kernel function {name!r} cannot be traced: {reason}"
-            scope.missing(message, point.span, ["--unsafe tries it all the same"])
+            scope.missing(message, point.span, ["--unsafe tries it anyway"])
             return []
         if name in RECURSIVE:
             scope.diagnostics.warn(

@@ -75,7 +75,7 @@ class UserProbe(Provider):
             return self._exact(point, path, part, scope, quiet=quiet)
         except TraceError as error:
             # Damaged, or (with --unsafe) no ELF file at all.
-            hints = [f"a probe can be put at an offset of the file: {point.kind.name}:{path}:0xOFFSET, with --unsafe"]
+            hints = [f"probe a file offset instead: {point.kind.name}:{path}:0xOFFSET, with --unsafe"]
             if not quiet:
                 scope.missing(error.message, point.span, hints if self.offsets else ())
             return []
@@ -104,12 +104,12 @@ class UserProbe(Provider):
         symbol = symbols[0]
         if not symbol.size and not scope.options.unsafe:
             message = f"the size of {name!r} is not known: the symbol table does not have it"
-            hint = "--unsafe attaches all the same, which may crash the program if it is not a function"
+            hint = "--unsafe attaches anyway, which may crash the program if it is not a function"
             scope.error(message, part.span, [hint])
             return []
         if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
             message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
-            scope.error(message, part.span, ["--unsafe attaches all the same"])
+            scope.error(message, part.span, ["--unsafe attaches anyway"])
             return []
         if offset and not self._at_instruction(path, symbol, offset, part, scope):
             return []
@@ -122,7 +122,7 @@ class UserProbe(Provider):
             return True
         code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST))
         problem = f"no instruction starts at offset {offset} of function {symbol.name!r}"
-        hints = ["--unsafe attaches all the same, which may crash the program"]
+        hints = ["--unsafe attaches anyway, which may crash the program"]
         before = 0
         try:
             for start in instruction_starts.starts(code, scope.kernel.arch):
@@ -144,7 +144,7 @@ class UserProbe(Provider):
         if overloads:
             hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
         elif not hints and not scope.kernel.user_symbols(path, "*"):
-            hints = ["the file has no symbols: a probe can be put at an address, with --unsafe"]
+            hints = ["the file has no symbols: probe an address instead, with --unsafe"]
         hints = [*_of_libc(point, path, name, scope), *hints]
         scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
 
@@ -183,7 +183,7 @@ class UserProbe(Provider):
         ]
         if not covering and not scope.options.unsafe:
             message = f"no function of {path} that the symbol table knows has code at address {address:#x}"
-            scope.error(message, part.span, ["--unsafe attaches all the same, which may crash the program"])
+            scope.error(message, part.span, ["--unsafe attaches anyway, which may crash the program"])
             return []
         if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
             return []
@@ -200,7 +200,7 @@ class UserProbe(Provider):
         if len(parts) not in (3, 4) or parts[1].before != "@" or any(p.before == "@" for p in parts[2:]):
             return self.bad_shape(point, scope)
         if not self.offsets:
-            scope.error(f"{point.kind.name} cannot be put at a source line: only functions return", point.span)
+            scope.error(f"{point.kind.name} cannot probe a source line: only functions return", point.span)
             return []
         if any(part.wild for part in parts):
             scope.error("a probe at a source line takes no pattern", point.span)

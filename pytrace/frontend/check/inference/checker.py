@@ -386,7 +386,7 @@ class Checker:
             return
         if AddressSpace.NONE not in (have.space, kind.space):
             self.warn(
-                f"a pointer into {kind.space.value} memory goes where one into {have.space.value} memory was",
+                f"a pointer into {kind.space.value} memory is assigned where one into {have.space.value} memory was",
                 place,
                 hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
             )

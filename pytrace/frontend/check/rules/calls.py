@@ -78,7 +78,7 @@ def _allowed(checker: Checker, node: nodes.Expr, row: Builtin) -> bool:
     where = f"in {kind} probes" if kind is not None else "in functions"
     name = node.name if isinstance(node, nodes.Identifier) else row.name
     allowed = ", ".join(sorted(row.probes))
-    checker.error(f"{name} is not available {where}", node.span, hints=[f"it is in {allowed}"])
+    checker.error(f"{name} is not available {where}", node.span, hints=[f"available in {allowed}"])
     return False
 
 

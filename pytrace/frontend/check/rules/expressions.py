@@ -299,7 +299,7 @@ def _shallow(checker: Checker, node: nodes.Expr, kind: Tuple | Record) -> Type:
     """The type; an error where one value is nested in others too deeply, from where on the type does not grow."""
     depth = nesting(kind)
     if depth == MOST_NESTED + 1:
-        checker.error(f"values cannot be nested more than {MOST_NESTED} deep", node.span)
+        checker.error(f"values cannot be nested more than {MOST_NESTED} levels deep", node.span)
     return kind if depth <= MOST_NESTED + 1 else max(kind.members, key=nesting)
 
 

@@ -404,7 +404,7 @@ def _unroll(checker: Checker, node: nodes.Unroll) -> None:
 def _jump(checker: Checker, node: nodes.Break | nodes.Continue) -> None:
     if not checker.loops:
         word = "break" if isinstance(node, nodes.Break) else "continue"
-        checker.error(f"{word} outside of a loop", node.span)
+        checker.error(f"{word} outside a loop", node.span)
 
 
 def _return(checker: Checker, node: nodes.Return) -> None:
