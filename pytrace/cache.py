@@ -38,7 +38,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     ]  # fmt: skip
     for item in fields(options):
         if item.name == "child_command":
-            # Only targets `*` look at it, whose answers are never kept (runtime.binaries.libraries).
+            # Only targets `*` look at it, whose answers are never cached (runtime.binaries.libraries).
             continue
         value = getattr(options, item.name)
         if isinstance(value, frozenset):
@@ -59,7 +59,7 @@ def _working_directory() -> str:
 
 @functools.cache
 def package_stamp() -> str:
-    """Newest change of the package's files, when it runs from a checkout; a released package is told by its version."""
+    """Newest change of the package's files in a checkout; a released package is identified by its version."""
     root = os.path.dirname(pytrace.__file__)
     if not os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")):
         return ""

@@ -1,4 +1,4 @@
-"""Files that are kept between runs under the user's cache directory, and who may have written them.
+"""Files that are cached between runs under the user's cache directory, and who may have written them.
 
 What is read back is believed: compiled programs, indexes, tables. Under ``sudo`` the cache directory may be that of the
 user who called it, so a file counts only when it and its directory belong to the user that runs and nobody else may

@@ -1,6 +1,6 @@
 """Errors and warnings about a script: collected by passes, printed by the command line only.
 
-Two families of failure are kept apart: a mistake in a script or a limit of the machine is a
+There are two families of failures: a mistake in a script or a limit of the machine is a
 :class:`Diagnostic` (or a :class:`TraceError` where there is no script position); a bug in pytrace raises
 :class:`InternalError`.
 """
@@ -181,7 +181,7 @@ _ESCAPED_BYTE = late(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
 
 
 def bytes_shown(text: str) -> str:
-    r"""A message in which bytes that are no UTF-8 are told as ``\xff``, not as the surrogates that stand for them."""
+    r"""A message in which bytes that are not UTF-8 are shown as ``\xff``, not as the surrogates that stand for them."""
     return _ESCAPED_BYTE.sub(r"\1\\x\2", text) if "\\udc" in text else text
 
 
@@ -201,9 +201,9 @@ def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
 
 
 _LONGEST_LINE = 500
-"""Lines of more characters are truncated to those around what is meant."""
+"""Longer source lines are truncated to the characters around the marked span."""
 _IN_FRONT = 100
-"""How many characters before what is meant stay of a line that is truncated."""
+"""How many characters before the marked span a truncated line shows."""
 _MOST_LINES = 20
 """Of a place with more lines the first and last ones are shown."""
 _CUT = "..."

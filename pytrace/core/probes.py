@@ -39,7 +39,7 @@ class PidFilter(Enum):
     INJECTED = "injected"
     """The program compares the process id."""
     ATTACH = "attach"
-    """The kernel is told at attach time."""
+    """The kernel filters; it gets the process id at attach time."""
 
 
 @dataclass(frozen=True, slots=True)

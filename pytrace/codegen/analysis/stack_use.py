@@ -1,7 +1,7 @@
 """How much of the BPF stack a compiled script needs.
 
 The verifier allows 512 bytes for a program and all functions that are under way (``check_max_stack_depth`` of the
-kernel). LLVM knows that limit for one function only, and ends the process at it, so it is told of a larger one.
+kernel). LLVM knows that limit for one function only, and ends the process at it, so it is given a larger one.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ NOEXIST = "1"
 """``BPF_NOEXIST``: the update fails when the key is there."""
 
 BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
-"""Bytes of one bucket of the types that are kept by bucket."""
+"""Bytes of one bucket of the types that are stored by bucket."""
 
 BUCKET = 8
 """Bytes of the bucket number after the key of a keyed histogram or time series."""

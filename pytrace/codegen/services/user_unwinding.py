@@ -1,6 +1,6 @@
 """``dw_ustack``: the user stack unwound by tables (x86-64).
 
-Each frame is one round of ``bpf_loop``, whose registers are kept in scratch memory; so the verifier looks at one frame.
+Each frame is one iteration of ``bpf_loop``, whose registers are in scratch memory; so the verifier looks at one frame.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the places that a probe block attaches to, to the programs that serve them.
 
-Places that see the same context share one program, and are told apart by their cookie; each program has its own copy
+Places that see the same context share one program, and are distinguished by their cookie; each program has its own copy
 of the body, so that a node has one type.
 """
 

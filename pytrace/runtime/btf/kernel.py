@@ -239,7 +239,7 @@ class KernelTypes:
 
     @cached_property
     def _lists(self) -> dict[str, list[str]]:
-        """Names by sort and module, kept for as long as the kernel and its modules have the same type information."""
+        """Names by sort and module, cached as long as the kernel and its modules have the same type information."""
         own = () if self.path == SYSTEM_BTF else fingerprints.file_fact(self.path)
         # Times of files in sysfs are those of the kernel's cache; a module that is loaded again has another inode.
         modules = (

@@ -2,7 +2,7 @@
 
 The kernel's type information is several megabytes and 100,000 types; a script needs a handful of them.  So the data
 stays mapped, and an index (where each type starts, its name and its kind) answers look-ups by name.  The index of the
-running kernel is kept in the cache directory; making it takes one pass over the data.
+running kernel is cached on disk; making it takes one pass over the data.
 
 Source: ``Documentation/bpf/btf.rst`` and ``include/uapi/linux/btf.h`` of the kernel.
 """
@@ -62,7 +62,7 @@ class Btf:
     """Types of the kernel, or of one module on top of the kernel's (*base*).
 
     Type ids count on from the base's; 0 is ``void``. *name* is ``vmlinux`` or the module's name, *index* that of the
-    kept index, empty for none.
+    cached index, empty for none.
     """
 
     def __init__(

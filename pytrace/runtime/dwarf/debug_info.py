@@ -55,7 +55,7 @@ class _Reading:
 
 
 MOST_READ = 24 << 20
-"""Bytes, about, of line tables and functions of units that are kept: what stacks needed of them is kept as places."""
+"""Bytes, about, of line tables and functions of units in memory: what stacks needed of them is cached as places."""
 _ROW, _EXTENT, _UNIT = 20, 100, 1 << 15
 """Bytes, about, that a row of a line table takes, an entry whose end is known, and a unit."""
 
@@ -302,7 +302,7 @@ class DebugInfo:
 
 
 def _stamp(elf: ElfFile) -> tuple[str, ...] | None:
-    """What a file is told by; None for one that is gone or no file of its own."""
+    """What identifies a file; None for one that is gone or no file of its own."""
     try:
         found = os.stat(elf.path)
     except OSError:

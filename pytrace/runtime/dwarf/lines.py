@@ -27,7 +27,7 @@ _LINE = (1 << 32) - 1
 class LineTable:
     """The line table of one unit; an empty one for a unit without.
 
-    Rows are read when they are first asked for, or by :meth:`reading`, and kept by column: as objects they would take
+    Rows are read when they are first asked for, or by :meth:`reading`, and stored by column: as objects they would take
     ten times the memory.
     """
 

@@ -1,8 +1,8 @@
 """What was read of a file's DWARF for stacks: which functions and lines places of code have.
 
-Pieces of code (functions, mostly) are kept as columns of integers, whether they were read now or by a former run; the
-DWARF itself is asked only about pieces that are not here. A kept file is named by what it was made of; it has a digest,
-the number of entries of each column, the columns, and the texts.
+Pieces of code (functions, mostly) are stored as columns of integers, whether they were read now or by a former run; the
+DWARF itself is asked only about pieces that are not here. A cached file is named by a digest of its input; it has a
+digest, the number of entries of each column, the columns, and the texts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Place:
 class Places:
     """The pieces of code of one file that were asked for.
 
-    *stamp* tells the file from others, also of later builds; None has nothing kept.
+    *stamp* tells the file from others, also of later builds; None is not cached.
     """
 
     def __init__(self, stamp: tuple[str, ...] | None) -> None:
@@ -186,7 +186,7 @@ class Places:
 
 
 def _trim(folder: str) -> None:
-    """Only so many files are kept."""
+    """The number of cached files is limited."""
     entries = [entry for entry in os.scandir(folder) if entry.name.startswith(_PREFIX)]
     entries.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
     for entry in entries[_FILES:]:

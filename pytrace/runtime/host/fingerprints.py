@@ -33,7 +33,7 @@ def digest(data: bytes) -> str:
 
 
 def kept_directory() -> str:
-    """Where indexes are kept between runs: ``pytrace/facts`` under the user's cache directory."""
+    """Where indexes are cached between runs: ``pytrace/facts`` under the user's cache directory."""
     return private_files.directory("facts")
 
 
@@ -48,7 +48,7 @@ def keep(name: str, *parts: bytes) -> None:
 
 
 def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
-    """Lists of names by title, as they were made under the same *stamp*, or made now and kept for later runs.
+    """Lists of names by title, as they were made under the same *stamp*, or made now and cached for later runs.
 
     Neither names nor titles have line ends, and no name is empty. There is one file of each *name*: another stamp
     replaces it.

@@ -72,7 +72,7 @@ def root_prefix(pid: int) -> str:
 
 
 def executable(pid: int) -> str:
-    """Path of the program that a process runs, as it is reached from here; empty when it cannot be told."""
+    """Path of the program that a process runs, as it is reached from here; empty when it is not known."""
     try:
         return root_prefix(pid) + os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
     except OSError:

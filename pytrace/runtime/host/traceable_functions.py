@@ -1,8 +1,8 @@
 """Functions of the kernel that kprobes and fentry can hook, by module.
 
 ftrace's own list is the best source; where the kernel does not show it, its symbol table has the names, too. Both take
-the kernel longer to write than all else that a long listing does, so the whole list is kept until the machine is booted
-or another set of modules is loaded. A single name is looked up in the source.
+the kernel longer to write than all else that a long listing does, so the whole list is cached until the next boot or
+change of modules. A single name is looked up in the source.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _made(owner: str) -> bool:
 
 
 def never_traceable(name: str) -> bool:
-    """Whether a function is kept out of every list (see :data:`NEVER`)."""
+    """Whether a function is excluded from every list (see :data:`NEVER`)."""
     return re.match(NEVER, name) is not None
 
 

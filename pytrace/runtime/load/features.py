@@ -1,7 +1,7 @@
 """Feature probes: what this kernel supports, found by trying and never from its version.
 
 :func:`has` answers by name; :data:`FEATURES` is the table. An answer costs some system calls once for each boot of
-each kernel: it is kept under the user's cache directory (see :mod:`pytrace.runtime.host.fingerprints`).
+each kernel: it is cached under the user's cache directory (see :mod:`pytrace.runtime.host.fingerprints`).
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ _read = False
 def has(name: str) -> bool:
     """Whether the kernel has feature *name*.
 
-    False, and not kept, where this user lacks the rights to find out.
+    False, and not cached, where this user lacks the rights to find out.
 
     Raises:
         KeyError: there is no such feature.

@@ -173,7 +173,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
     """Load all programs and maps of *script*.
 
     Raises:
-        LoadError: the kernel refused; the message is one line, the whole log is kept in it.
+        LoadError: the kernel rejected it; the message is one line, the exception has the whole log.
     """
     lib = libbpf.library()
     loaded = LoadedScript(script, stack)

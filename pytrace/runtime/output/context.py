@@ -78,9 +78,9 @@ class Context:
         self.options = options
         self.state = state
         self.refused: set[tuple[str, int]] = set()
-        """Maps that refused an update, and why, as far as that has been told: how often is counted."""
+        """Maps that rejected an update, and why, as far as reported: the number is counted elsewhere."""
         self.undeleted: set[Location] = set()
-        """Places whose delete() found no key, as far as that has been told."""
+        """Places whose delete() found no key, as far as reported."""
         self.on_exit: Callable[[], None] = lambda: None
         """What else happens when the script calls ``exit()``."""
         trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")

@@ -87,9 +87,9 @@ Totals = Mapping[tuple[str, int], int]
 class Failure:
     """What a counter counts: how its number reads, and what its subject is (``program``, ``map``, ``site`` or nothing).
 
-    *told* is how many of a kind at most have been told one by one while the script ran, by events with their places in
-    the script (:data:`ALL`: whatever there is to tell can be seen in the output); only more than that are told as a sum
-    while it runs.
+    *told* is how many of a kind at most were reported one by one while the script ran, by events with their places in
+    the script (:data:`ALL`: all of them can be seen in the output); only more than that are reported as a sum while it
+    runs.
     """
 
     one: str
@@ -180,7 +180,7 @@ def by_kind(manifest: Manifest, totals: Totals) -> dict[str, dict[str, int]]:
 
 
 def summary_lines(manifest: Manifest, totals: Totals, told: Collection[str] = ()) -> list[str]:
-    """A sentence for each kind of failure, with what was hit most first; *told* are kinds that parts were told of."""
+    """A sentence for each kind of failure, most affected subjects first; *told*: kinds that were reported in part."""
     lines = []
     for kind, names in by_kind(manifest, totals).items():
         row, count = failure(kind), sum(names.values())

@@ -271,7 +271,7 @@ def _enter(namespace: int, report: int) -> None:
 
 
 def _entry_point(pid: int) -> int:
-    """Where the program of a process begins, after its dynamic loader; 0 when it cannot be told (``getauxval(3)``)."""
+    """Where the program of a process begins, after its dynamic loader; 0 when it is not known (``getauxval(3)``)."""
     with open(f"/proc/{pid}/auxv", "rb") as file:
         data = file.read()
     return next((value for kind, value in struct.iter_unpack("=QQ", data) if kind == _AT_ENTRY), 0)

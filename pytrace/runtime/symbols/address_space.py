@@ -22,7 +22,7 @@ _SERIALS = itertools.count()
 class AddressSpace:
     """Executable mappings of one process.
 
-    Rows are read from ``/proc``, or are told by :meth:`add` as the kernel reports them (see
+    Rows are read from ``/proc``, or are added by :meth:`add` as the kernel reports them (see
     :mod:`pytrace.runtime.symbols.recorder`), and stay when the process ends. *previous* is what there was before the
     last ``execve``.
     """

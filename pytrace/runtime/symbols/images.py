@@ -79,7 +79,7 @@ class Images:
         for binary, inside in wanted:
             addresses.setdefault(binary, set()).add(inside)
         for binary, places in addresses.items():
-            # What cannot be read is told when it is to be shown.
+            # What cannot be read is reported when it is needed.
             with contextlib.suppress(TraceError, OSError):
                 if binary.debug is not None:
                     for inside in sorted(places):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 TOLD_AFTER = 1.0
-"""Seconds of waiting after which the user is told what is going on."""
+"""Seconds of waiting after which a message says what is being read."""
 
 
 class LineReading:

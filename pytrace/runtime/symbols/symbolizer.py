@@ -241,7 +241,7 @@ class Symbolizer:
         self._reading.hurry(say, "stacks")
 
     def wait_for(self, steps: Iterator[None], what: str) -> None:
-        """Read to the end of *steps*; *what* is told when that takes long."""
+        """Read to the end of *steps*; *what* is reported when that takes long."""
         self._reading.name(what)
         self._reading.run(steps)
 

@@ -18,7 +18,7 @@ from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind.call_frames import Interpreter, State, signed, unsigned
 
 FORMAT = 2
-"""Number of the file form of kept tables."""
+"""Version of the file format of cached tables."""
 
 _POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: "<i", 0xC: "<q"}
 _PC_RELATIVE = 0x10
@@ -155,7 +155,7 @@ class _Reader:
 def compile_table(data: bytes, address: int) -> array[int]:
     """Rows of an ``.eh_frame`` that is loaded at *address*, in order of address."""
     reader = _Reader(data, address)
-    # Damaged entries end it: what is after them cannot be told from noise.
+    # Damaged entries end it: what follows them cannot be trusted.
     with suppress(IndexError, struct.error, KeyError):
         reader.read()
     return array("Q", _compact(reader.rows))
@@ -176,19 +176,19 @@ def _compact(rows: list[int]) -> list[int]:
     return found
 
 
-# ---------------------------------------------------------------------------------------------- kept tables
+# ---------------------------------------------------------------------------------------------- cached tables
 
 
 def folder() -> str:
-    """Where compiled tables are kept."""
+    """The directory of cached tables."""
     return private_files.directory("unwind")
 
 
 def table(file: ElfFile) -> array[int]:
     """Rows of a binary; empty when it has no ``.eh_frame``.
 
-    Tables are kept on disk by what they were made of.  A build id would not do: a copy of the binary that was changed
-    or truncated afterwards still has it.
+    Tables are cached on disk by a digest of their input.  A build id would not do: a copy of the binary that was
+    changed or truncated afterwards still has it.
     """
     section = file.section(".eh_frame")
     source = b"" if section is None else bytes(file.contents(section))
