@@ -106,7 +106,7 @@ def test_help_of_a_compiled_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("options", [["--aot", "y"], ["--emit-elf", "y"], ["-I", "/x"], ["-k"], ["--include", "x.h"]])
 def test_compiling_a_compiled_file(tmp_path: Path, options: list[str]) -> None:
-    with pytest.raises(TraceError, match=f"already compiled; {options[0]}"):
+    with pytest.raises(TraceError, match=f"already compiled; give {options[0]}"):
         commands.run(read([*options, compiled(tmp_path)]))
 
 

@@ -82,7 +82,7 @@ def test_missing_file(server: Server, tmp_path: Path) -> None:
     shutil.move(tmp_path / "app.dwo", tmp_path / "elsewhere")
     result = server.run(("-q", "-e", f"uprobe:{path}:*handle* {{ print(args.depth); }}", "-c", str(path)))
     assert result.status == 1
-    assert "app.dwo, which is not there" in result.stderr
+    assert "app.dwo, which does not exist" in result.stderr
     result = server.run(("-lv", f"uprobe:{path}:*handle*"))
     assert result.status == 0
     assert "    " not in result.stdout

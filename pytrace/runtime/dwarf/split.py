@@ -172,4 +172,4 @@ def _complaint(unit: Unit, name: str, stale: str) -> str:
     if stale:
         return f"{owner}: {what} should be in {stale}, but that file is of another build (its id is a different one)"
     folder = unit.top.text("DW_AT_comp_dir") or "no folder"
-    return f"{owner}: {what} is in {name}, which is not there (compiled in {folder})"
+    return f"{owner}: {what} is in {name}, which does not exist (compiled in {folder})"

@@ -115,7 +115,7 @@ def test_pattern_as_provider_with_a_path_means_user_kinds() -> None:
 
 
 def test_pattern_as_provider_with_nothing_found() -> None:
-    assert "nothing matches" in Expanded("k*:no_such_function { }").errors[0]
+    assert "no probe matches this" in Expanded("k*:no_such_function { }").errors[0]
 
 
 # ---- missing probes, limits, filters

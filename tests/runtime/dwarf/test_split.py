@@ -124,7 +124,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     assert binaries.result(str(path), "deep") is None
     (problem,) = binaries.problems(str(path))
     assert "second.dwo" in problem
-    assert "not there" in problem
+    assert "does not exist" in problem
     debug = binaries.binary(str(path)).debug
     assert debug is not None
     address = binaries.binary(str(path)).address_of("deep") or 0
@@ -184,7 +184,7 @@ def test_supplementary_files(form: str, tmp_path: Path) -> None:
     assert binaries.parameters(str(path), "deep") is None
     (problem,) = binaries.problems(str(path))
     assert "common.debug" in problem
-    assert "not there" in problem
+    assert "does not exist" in problem
     (tmp_path / "symbols").mkdir()
     (tmp_path / "other.debug").rename(tmp_path / "symbols/common.debug")
     assert _complete(path, "symbols"), "--debuginfo"
