@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import (
@@ -45,7 +46,7 @@ SCRIPT = CompiledScript(
         ),
         events=(),
         strings=("%H",),
-        config={"max_strlen": 64},
+        config=Config(max_strlen=64),
         counters=Counters(".data.counters", 0, 4, 64, (("lost", 0),), (Site("probe_read", PLACE),)),
         warnings=("WARNING: x",),
         facts=(("kernel", "a", "b"),),

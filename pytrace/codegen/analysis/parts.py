@@ -85,7 +85,7 @@ class _Size:
 
 
 def plan(checked: CheckedProgram, bodies: Iterable[nodes.Block]) -> Plan:
-    """How the *bodies* of a program and of the functions that it calls are cut."""
+    """How the *bodies* of a program and of the functions that it calls are split."""
     planner = _Planner(checked)
     whole = list(bodies)
     count = sum(planner.size(body).nodes for body in whole)
@@ -106,7 +106,7 @@ class _Planner:
     # ---------------------------------------------------------------------------------------- sizes
 
     def size(self, node: nodes.Node) -> _Size:
-        """The size of a node, kept for those that may be cut."""
+        """The size of a node, cached for those that may be split."""
         below = [self.size(child) for child in children(node)]
         count = 1 + sum(item.nodes for item in below)
         loops = max((item.loops for item in below), default=0)

@@ -49,7 +49,7 @@ class Context(Enum):
     TRACEPOINT = "tracepoint"
     """The tracepoint's record."""
     SLOTS = "slots"
-    """An array of ``u64``, one for each argument, and the return value behind them for fexit."""
+    """An array of ``u64``, one for each argument, and the return value after them for fexit."""
     PERF_EVENT = "perf_event"
     """``struct bpf_perf_event_data``, which starts with ``struct pt_regs``."""
     ITERATOR = "iterator"
@@ -63,7 +63,7 @@ class PidFilter(Enum):
     INJECTED = "injected"
     """The program compares the process id."""
     ATTACH = "attach"
-    """The kernel is told at attach time."""
+    """The kernel filters; it gets the process id at attach time."""
 
 
 @dataclass(frozen=True, slots=True)

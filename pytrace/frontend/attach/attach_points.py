@@ -76,7 +76,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
     scope.end_block(attached=bool(matches))
     for kind, span in kinds:
         if kind.context is Context.ITERATOR and len(kinds) > 1:
-            scope.error("an iter probe stands alone in its block", span, ["give it a block of its own"])
+            scope.error("an iter probe cannot share its block with other probes", span, ["give it a block of its own"])
             return []
     return matches
 

@@ -111,9 +111,9 @@ _SIZE = _integer(0, 2**31 - 1)
 _COUNT = _integer(1, 2**31 - 1)
 
 KEYS: tuple[Key, ...] = (
-    Key("cache_user_symbols", _symbol_cache, "how long symbols of user processes are kept: PER_PID, PER_PROGRAM, NONE"),
+    Key("cache_user_symbols", _symbol_cache, "how symbols of user processes are cached: PER_PID, PER_PROGRAM, NONE"),
     Key("cpp_demangle", _boolean, "show C++ names demangled"),
-    Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are looked up when they are printed"),
+    Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are resolved when they are printed"),
     Key("license", _license, "licence that the programs are loaded under"),
     Key("log_size", _COUNT, "bytes of verifier log"),
     Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
@@ -128,7 +128,7 @@ KEYS: tuple[Key, ...] = (
     Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
     Key("use_blazesym", _boolean, "accepted for compatibility"),
     Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),
-    Key("str_trunc_trailer", _text, "what is appended to a string that was cut"),
+    Key("str_trunc_trailer", _text, "what is appended to a truncated string"),
     Key("unstable_tseries", _unstable, "tseries(): enable, warn, error"),
     Key("unstable_dw_ustack", _unstable, "dw_ustack(): enable, warn, error"),
     Key("unstable_typeinfo", _unstable, "typeinfo(): enable, warn, error"),

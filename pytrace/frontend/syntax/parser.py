@@ -241,7 +241,7 @@ class _ProgramParser:
     def _without_points(self, token: Token) -> bool:
         """Report that no probe starts at *token*; True when a body is there that can be passed over."""
         if token.text == "{":
-            self.lexer.error("expected an attach point in front of '{'", token.span, "write, for example, begin { … }")
+            self.lexer.error("expected an attach point before '{'", token.span, "write, for example, begin { … }")
             return True
         self.lexer.error(f"expected a probe, found '{_shown(token.text)}'", token.span)
         self.lexer.seek(token.span.end)
@@ -249,7 +249,7 @@ class _ProgramParser:
 
     def _stray(self, token: Token) -> None:
         """Report characters with which no probe starts, and go past them."""
-        quote = ("was the script in quotes of a shell? they are no part of it",) if "'" in token.text else ()
+        quote = ("remove the shell's quotes: they are not part of the script",) if "'" in token.text else ()
         self.lexer.error(f"expected a probe, found {_quoted(token.text)}", token.span, *quote)
 
     def _find_body(self, token: Token, points: tuple[nodes.AttachPoint, ...]) -> bool:
@@ -260,9 +260,9 @@ class _ProgramParser:
             self.lexer.error("expected '{' after the attach points, found the end of the text", place)
             return False
         ended = token.text in (";", "}", ")")
-        hints = () if ended else ('an attach point has spaces only inside quotes: kprobe:"a b"',)
+        hints = () if ended else ('an attach point with spaces must be quoted: kprobe:"a b"',)
         self.lexer.error(
-            f"expected '{{', '/' or ',' behind the attach point, found '{_shown(token.text)}'", token.span, *hints
+            f"expected '{{', '/' or ',' after the attach point, found '{_shown(token.text)}'", token.span, *hints
         )
         body = _next_brace(self.text, token.span.start)
         if body is None:

@@ -69,7 +69,7 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
     _check_machine(script.manifest, ahead, kernel)
     if options.follow != ahead.follow:
         also = ", and to this one" if ahead.follow else ""
-        raise TraceError(f"--follow is part of the code: it goes to the call that compiles the file{also}")
+        raise TraceError(f"--follow is part of the code: give it when compiling the file{also}")
     same = fingerprints.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
     unwanted = sorted(options.disabled.intersection(ahead.features))
     if unwanted:
@@ -100,7 +100,7 @@ def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -
         raise TraceError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
     if kernel.possible_cpus > ahead.copies:
         raise TraceError(
-            f"the file was compiled for up to {ahead.copies} processors, this machine may have {kernel.possible_cpus}",
+            f"the file was compiled for up to {ahead.copies} CPUs, this machine may have {kernel.possible_cpus}",
             hints=("compile it again on this machine",),
         )
 

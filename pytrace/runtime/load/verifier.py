@@ -159,7 +159,7 @@ def explain(
                 return map_refused(item, error)
         if unmade == manifest.ring:
             return LoadError(
-                f"the ring buffer for events cannot be made: {error.strerror}",
+                f"the ring buffer for events cannot be created: {error.strerror}",
                 hints=[f"perf_rb_pages is {manifest.config.perf_rb_pages}; fewer pages take less memory"],
             )
     if spec is None:

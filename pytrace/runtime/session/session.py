@@ -32,7 +32,7 @@ from pytrace.runtime.session.child import Child
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import Signals
 
-_NO_MAPS = "the maps were not printed, or not all of them, as you interrupted"
+_NO_MAPS = "not all maps were printed because of the interrupt"
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
@@ -236,13 +236,13 @@ class Session:
             return
         lister = next((item.iterator for item in done.services if item.iterator is not None), None)
         if lister is None:
-            self._warn(f"what {pid} has forked before is not followed: the kernel has no iterator over tasks")
+            self._warn(f"processes that {pid} forked earlier are not followed: the kernel has no task iterator")
             return
         from pytrace.runtime.session import followed_processes
 
         found, left_out = followed_processes.include(pid, lister, self.loaded.map_fd(followed))
         if left_out:
-            self._warn(f"{left_out} processes that {pid} has forked before are not followed: they are too many")
+            self._warn(f"{left_out} processes that {pid} forked earlier are not followed: there are too many")
         if self._unwinder is not None:
             for number in found:
                 self._unwinder.add(number)
@@ -256,7 +256,7 @@ class Session:
         # A probe may have several places: a static one that was inlined, overloads of a name.
         count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
         if not count:
-            raise TraceError("nothing could be attached", hints=_mode_hints(self))
+            raise TraceError("no probe could be attached", hints=_mode_hints(self))
         self.renderer.attached(count)
         for item in attached:
             if item.note:
@@ -394,7 +394,7 @@ class Session:
 
 
 def _status_text(status: int) -> str:
-    return f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
+    return f"exited with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
 def _mode_hints(session: Session) -> tuple[str, ...]:

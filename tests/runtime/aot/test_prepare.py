@@ -187,7 +187,7 @@ def test_facts_about_the_machine_are_those_of_the_run() -> None:
 
 
 def test_more_processors_than_the_file_has_room_for() -> None:
-    with pytest.raises(TraceError, match="up to 4 processors, this machine may have 5"):
+    with pytest.raises(TraceError, match="up to 4 CPUs, this machine may have 5"):
         prepared(compiled("begin { @ = count(); }"), kernel=RecordedKernel(possible_cpus=5))
 
 

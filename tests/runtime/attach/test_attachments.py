@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from pytrace.core.probes import PROBE_KINDS
+from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.runtime.attach.attachments import ATTACHERS
 
 

@@ -34,7 +34,7 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
     glob = is_glob(target.text)
     if len(found) > 1 and not glob:
         others = ", ".join(found[1:])
-        scope.diagnostics.warn(f"{target.text!r} names several files; {found[0]} is used, not {others}", target.span)
+        scope.diagnostics.warn(f"{target.text!r} matches several files; {found[0]} is used, not {others}", target.span)
         found = found[:1]
     if scope.options.unsafe:
         return found

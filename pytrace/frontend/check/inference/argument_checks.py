@@ -110,7 +110,7 @@ def require_args(checker: Checker, node: nodes.Identifier) -> bool:
     if unit.context.args_type is None and not unit.context.arguments:
         hints = [*unit.context.missing]
         if unit.kind.positional and not unit.kind.typed:
-            hints.append("arg0, arg1 … are there")
-        checker.error(f"there is no args in {unit.kind.name} probes here", node.span, hints=hints)
+            hints.append("use arg0, arg1 …")
+        checker.error(f"{unit.kind.name} probes have no args here", node.span, hints=hints)
         return False
     return True

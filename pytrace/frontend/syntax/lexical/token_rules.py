@@ -129,7 +129,7 @@ def t_script_number(lexeme: Lexeme) -> Token:
     whole, point, _ = text.partition(".")
     span = _span(lexeme)
     if point and not _AFTER_DOT.search(lexer.lexdata, max(0, span.start - 40), span.start):
-        lexer.scan.error("there are no fractions in scripts", span, "use a smaller unit, such as 1500us for 1.5ms")
+        lexer.scan.error("fractions are not supported", span, "use a smaller unit, such as 1500us for 1.5ms")
         return Token("INT", whole, span, 0)
     if point:
         lexer.lexpos = span.start + len(whole)

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytrace.core import probes
+from pytrace.core.probes import kinds
 
-PACKAGE = Path(probes.__file__).resolve().parent.parent
-NAMES = {row.name for row in probes.PROBE_KINDS}
+PACKAGE = Path(kinds.__file__).resolve().parents[2]
+NAMES = {row.name for row in kinds.PROBE_KINDS}
 
 
 def _literals(node: ast.AST) -> set[str]:
@@ -38,9 +38,9 @@ def test_kinds_are_named_by_their_constants() -> None:
     wrong = [
         f"{path}:{line}: {', '.join(found)}"
         for path in PACKAGE.rglob("*.py")
-        if path != Path(probes.__file__)
+        if path != Path(kinds.__file__)
         for line, literals in _named(ast.parse(path.read_text()))
         if (found := sorted(literals & NAMES))
     ]
     assert not wrong
-    assert {value for name, value in vars(probes).items() if isinstance(value, str) and name == value.upper()} == NAMES
+    assert {value for name, value in vars(kinds).items() if isinstance(value, str) and name == value.upper()} == NAMES
