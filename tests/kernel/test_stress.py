@@ -73,7 +73,7 @@ QUICK = "begin { @start = nsecs; } uprobe:{calls}:add { @u = hist(arg0); printf(
 
 LOOP = """
 import os, sys, threading
-from pytrace import cli
+from pytrace.cli import main as cli
 def state():
     return sorted(os.listdir("/proc/self/fd")), threading.active_count(), len(open("/proc/self/maps").readlines())
 arguments = sys.argv[2:]
