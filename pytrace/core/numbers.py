@@ -59,10 +59,3 @@ def parse_flag(text: str) -> bool | None:
 
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def truncated(total: int, count: int) -> int:
-    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
-    if not count:
-        return 0
-    return total // count if total >= 0 else -(-total // count)

@@ -380,3 +380,10 @@ ROWS: dict[type[types.Type], _Make] = dict((
     _row(types.LHist, _buckets),
     _row(types.TSeries, _tseries),
 ))
+
+
+def truncated(total: int, count: int) -> int:
+    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
+    if not count:
+        return 0
+    return total // count if total >= 0 else -(-total // count)

@@ -10,9 +10,8 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
-from pytrace.core.numbers import truncated
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Decode, Decoders
+from pytrace.runtime.output.render.decoders import Decode, Decoders, truncated
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.percpu_merge import BUCKETED, OTHER, ROWS, Merge, divided, itself
 from pytrace.runtime.output.render.text import Form, TextForms

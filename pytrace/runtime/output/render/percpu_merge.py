@@ -8,8 +8,7 @@ from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.core.numbers import truncated
-from pytrace.runtime.output.render.decoders import Decoders, named_fields
+from pytrace.runtime.output.render.decoders import Decoders, named_fields, truncated
 
 Merge = Callable[[bytes], Any]
 """Joins the copies of all CPUs, in a row, to one decoded value."""

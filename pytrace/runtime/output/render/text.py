@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from pytrace.core import types
-from pytrace.core.numbers import truncated
-from pytrace.runtime.output.render.decoders import ByType, named_fields
+from pytrace.runtime.output.render.decoders import ByType, named_fields, truncated
 from pytrace.runtime.output.render.names import Names
 
 Form = Callable[[Any], bytes]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.numbers import truncated
 from pytrace.core.types import TSeries
 from pytrace.runtime.host.clocks import strftime
+from pytrace.runtime.output.render.decoders import truncated
 
 _WIDTH = 53
 _LEFT = 21
