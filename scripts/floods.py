@@ -188,7 +188,7 @@ def flood(program: Path, mix: Mix, output: str, seconds: float) -> Result:
         else:
             result.printed, tail = _count(path)
         said = errors.read_text()
-    for name, pattern in (("lost", r"^Lost (\d+) events?$"), ("left", r"(\d+) events? w\w+ not printed")):
+    for name, pattern in (("lost", r"^Lost (\d+) events?$"), ("left", r"(\d+) events? not printed")):
         setattr(result, name, sum(map(int, re.findall(pattern, said, re.MULTILINE))))
     if produced := re.search(rb"^@produced: (\d+)", tail, re.MULTILINE):
         result.produced = int(produced[1])
