@@ -1,4 +1,4 @@
-"""Rows of unwind tables, as ``runtime.unwind_tables`` makes them and the programs of ``codegen.unwinding`` read them.
+"""Rows of unwind tables: ``runtime.unwind.tables`` makes them, code of ``codegen.services.user_unwinding`` read them.
 
 A row is a ``u64``: the virtual address in the file from which it holds (high 32 bits) and a rule (low 32 bits), the
 rule being how a frame's caller is found there:

@@ -1,4 +1,4 @@
-"""What attaching opened, and how it is closed: see :mod:`pytrace.runtime.attach.attachments.closing`."""
+"""What attaching opened, and how it is closed: see :mod:`pytrace.runtime.attach.closing`."""
 
 from __future__ import annotations
 

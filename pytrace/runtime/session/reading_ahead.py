@@ -1,6 +1,7 @@
 """Source lines of the user stacks in maps, read while a run has nothing else to do, so that its end need not wait.
 
-Only the reading is done ahead (see :meth:`pytrace.runtime.symbols.Symbolizer.prepare`): what prints asks as ever.
+Only the reading is done ahead (see :meth:`pytrace.runtime.symbols.symbolizer.Symbolizer.prepare`): what prints asks as
+ever.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _PLACES = 1 << 15
 class Images:
     """The binaries that processes run, each opened once whatever the processes call it, and what lies where in them.
 
-    *demangled*, *lines* and *debuginfo* are as for :class:`pytrace.runtime.symbols.Symbolizer`. Names of functions that
-    cannot be told and why are put into *unreadable*. *reading* reads source lines.
+    *demangled*, *lines* and *debuginfo* are as for :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`.
+    Names of functions that cannot be told and why are put into *unreadable*. *reading* reads source lines.
     """
 
     def __init__(

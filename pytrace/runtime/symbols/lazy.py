@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LazySymbols:
-    """Stands for the symboliser that *make* gives, see :class:`pytrace.runtime.symbols.Symbolizer`."""
+    """Stands for the symboliser that *make* gives, see :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`."""
 
     def __init__(self, make: Callable[[], Symbolizer]) -> None:
         self._make = make
