@@ -1,0 +1,88 @@
+"""A snapshot: all that a run has at one moment, as plain data.
+
+Nothing here refers to the machine that it was taken on: addresses are resolved to functions, ids to names. So snapshots
+can be written to a file (``file_form``), merged (``merge``) and compared (``difference``) anywhere.
+"""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core.types import Record, Type
+from pytrace.results.values import Portable, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a script, and how long it was watched. All times are nanoseconds."""
+
+    identity: str
+    """Unique for each run (a random UUID): two snapshots of one run are states of the same counts."""
+    host: str
+    kernel: str
+    """Release, as ``uname -r`` prints it."""
+    machine: str
+    """Architecture, as ``uname -m`` prints it."""
+    script: str
+    """Name of the script; ``-e`` for a program of the command line."""
+    script_hash: str
+    """SHA-256 of the script's text, in hex."""
+    parameters: tuple[str, ...]
+    start: int
+    """Wall time (nanoseconds since 1970) when probes were attached."""
+    end: int
+    """Wall time of the snapshot."""
+    start_monotonic: int
+    """``CLOCK_MONOTONIC`` of *start*."""
+    end_monotonic: int
+    version: str = ""
+    """The version of pytrace."""
+
+
+@dataclass(slots=True)
+class MapData:
+    """A map: its types, and its entries in no order."""
+
+    name: str
+    key: Type | None
+    """None: a map without keys, whose one entry has the key None."""
+    value: Type
+    entries: dict[Portable, Value] = field(default_factory=dict)
+    times: dict[Portable, int] | None = None
+    """Of plain values that came from several snapshots: the wall time of the snapshot that each came from. None: all
+    from one, whose end it is."""
+    help: str = ""
+    """The comment above the first use of the map in the script."""
+
+
+@dataclass(slots=True)
+class Table:
+    """What ``row()`` statements of one shape sent, in the order of their arrival."""
+
+    type: Record
+    """Names and types of the columns."""
+    rows: dict[str, list[tuple[Portable, ...]]] = field(default_factory=dict)
+    """By the identity of the run."""
+    dropped: int = 0
+    """Older rows that were not kept."""
+
+
+@dataclass(slots=True)
+class SnapshotData:
+    """What one run, or several that were merged, has at one moment."""
+
+    runs: tuple[Run, ...]
+    """Ordered by start and identity."""
+    maps: dict[str, MapData] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    losses: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Kind of loss or failure, then the probe, map or place in the script that it concerns, and how often."""
+
+    @property
+    def start(self) -> int:
+        """Wall time of the first run's start, in nanoseconds."""
+        return min((run.start for run in self.runs), default=0)
+
+    @property
+    def end(self) -> int:
+        """Wall time of the last run's end, in nanoseconds."""
+        return max((run.end for run in self.runs), default=0)
