@@ -2,8 +2,8 @@
 
 The standard library writes the source of each method and compiles it whenever a program starts, 0.3 ms for each class,
 and importing it takes 8 ms: together half of what starting from the cache took. Here a class gets its methods when
-they are first called, as most classes are never used in one run; and the constructor is compiled once for each number
-of fields, a class gets a copy of that code with the names of its own fields.
+they are first called, as most classes are never used in one run. A constructor is compiled only for a class with many
+instances, and once for each number of fields: a class gets a copy of that code with the names of its own fields.
 
 What differs: annotations have to be text (``from __future__ import annotations``); the options are those that pytrace
 uses; and ``frozen`` is a promise that the type checker holds, at run time nothing guards an instance. That makes
@@ -135,14 +135,46 @@ def _order(cls: type, named: _Own, before: tuple[str, ...]) -> bool:
 
 def _completed(cls: type, name: str, placeholder: object, method: Callable[[type], Any]) -> Any:
     """The *method* of *cls* or of the base class that has the *placeholder* for it, which it replaces."""
-    owner = next(base for base in cls.__mro__ if base.__dict__.get(name) is placeholder)
+    owner = _owner(cls, name, placeholder)
     made = method(owner)
     setattr(owner, name, made)
     return made
 
 
+def _owner(cls: type, name: str, value: object) -> type:
+    """The class whose attribute an instance of *cls* has."""
+    return next(base for base in cls.__mro__ if base.__dict__.get(name) is value)
+
+
+_FEW = 16
+"""So many instances are filled field by field in the time that compiling a constructor takes."""
+_made: dict[type, int] = {}
+"""Instances of each class so far, of those that have no compiled constructor."""
+
+
 def _first_init(self: Any, *values: Any, **named: Any) -> None:
-    _completed(self.__class__, "__init__", _first_init, _constructor)(self, *values, **named)
+    """The constructor of a class with few instances."""
+    owner = _owner(self.__class__, "__init__", _first_init)
+    count = _made[owner] = _made.get(owner, 0) + 1
+    if count > _FEW or not _filled(self, _fields(owner), values, named):
+        # It also says what is wrong with the arguments.
+        _completed(owner, "__init__", _first_init, _constructor)(self, *values, **named)
+
+
+def _filled(instance: Any, found: tuple[Field, ...], values: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Whether the arguments were good for the fields, and are in the *instance* now."""
+    given = dict(zip([item.name for item in found], values, strict=False))
+    if len(given) < len(values) or given.keys() & named.keys():
+        return False
+    given.update(named)
+    for item in found:
+        if item.name in given:
+            setattr(instance, item.name, given.pop(item.name))
+        elif item.required:
+            return False
+        else:
+            setattr(instance, item.name, item.factory() if item.factory else item.default)
+    return not given
 
 
 def _first_eq(self: Any, other: object) -> Any:
