@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+
+from pytrace.base.fast_typing import TYPE_CHECKING, Any
 
 _OWN = "__pytrace_own__"
 """Attribute of a class: the fields that it declares itself, with annotation and default."""

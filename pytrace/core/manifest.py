@@ -6,12 +6,12 @@ imports neither LLVM nor the parser.
 
 from __future__ import annotations
 
-import json
 import struct
-from enum import IntEnum
-from typing import Any, TypeVar
 
+from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import asdict, dataclass
+from pytrace.base.fast_enum import IntEnum
+from pytrace.base.fast_typing import Any, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
@@ -334,6 +334,8 @@ class CompiledScript:
 
     def to_bytes(self, *, executable: bool = False) -> bytes:
         """The file form: magic, format number, manifest length, manifest (JSON), ELF; *executable* with ``#!`` line."""
+        import json  # reading needs none of it, and it takes long to import
+
         head = json.dumps(self.manifest.to_data(), separators=(",", ":")).encode()
         first = INTERPRETER if executable else b""
         return first + MAGIC + struct.pack("<II", FORMAT, len(head)) + head + self.elf
@@ -353,7 +355,7 @@ class CompiledScript:
         if version != FORMAT:
             raise TraceError(f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})")
         try:
-            manifest = Manifest.from_data(json.loads(data[start : start + length]))
+            manifest = Manifest.from_data(fast_json.loads(data[start : start + length]))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise TraceError("the compiled script is damaged, or another version of pytrace wrote it") from error
         return cls(data[start + length :], manifest)

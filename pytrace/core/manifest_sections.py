@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Any
 
 Row = tuple[str, ...]
 """A fact in words, its kind first."""

@@ -12,8 +12,8 @@ import struct
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import IntEnum
 
+from pytrace.base.fast_enum import IntEnum
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.abi.syscalls import Memory, string_memory
 

@@ -6,7 +6,8 @@ import ctypes
 import errno
 import os
 from functools import cache
-from typing import Any
+
+from pytrace.base.fast_typing import Any
 
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 
