@@ -11,14 +11,16 @@ import struct
 from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import asdict, dataclass
 from pytrace.base.fast_enum import IntEnum
-from pytrace.base.fast_typing import Any, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
-from pytrace.core.manifest_sections import AheadOfTime, SessionData, UnwindMaps
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import ProbeTarget
 from pytrace.core.types import Type, from_data, to_data
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest_sections import AheadOfTime, UnwindMaps
 
 P = TypeVar("P", bound=ProbeTarget)
 
@@ -183,6 +185,24 @@ class Counters:
     sites: tuple[Site, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SessionData:
+    """Where in the data section *section* the numbers of a running session lie (offsets of a ``u64`` each).
+
+    The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
+    and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
+    for ``--follow``). It reads *exit*: 1 more than the status of an ``exit()`` for whose event there was no room.
+    """
+
+    section: str
+    start: int
+    cpid: int
+    tai: int
+    wall: int
+    root: int
+    exit: int
+
+
 @dataclass(frozen=True)
 class Manifest:
     """Everything about a compiled script but its code; JSON-serialisable through :meth:`to_data`."""
@@ -257,10 +277,10 @@ class Manifest:
             warnings=tuple(data["warnings"]),
             facts=tuple(tuple(item) for item in data["facts"]),
             session=None if data["session"] is None else SessionData(**data["session"]),
-            unwind=None if data["unwind"] is None else UnwindMaps(**data["unwind"]),
+            unwind=None if data["unwind"] is None else _unwind_from_data(data["unwind"]),
             follow_map=data["follow_map"],
             objects=_decoded(data["objects"]),
-            ahead=None if data["ahead"] is None else AheadOfTime.from_data(data["ahead"]),
+            ahead=None if data["ahead"] is None else _ahead_from_data(data["ahead"]),
         )
 
 
@@ -306,6 +326,18 @@ def _map_from_data(item: dict[str, Any]) -> MapSpec:
         None if item["location"] is None else Location(*item["location"]),
         None if item["inner"] is None else tuple(item["inner"]),
     )
+
+
+def _unwind_from_data(data: dict[str, Any]) -> UnwindMaps:
+    from pytrace.core.manifest_sections import UnwindMaps  # few scripts have them
+
+    return UnwindMaps(**data)
+
+
+def _ahead_from_data(data: dict[str, Any]) -> AheadOfTime:
+    from pytrace.core.manifest_sections import AheadOfTime
+
+    return AheadOfTime.from_data(data)
 
 
 def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:

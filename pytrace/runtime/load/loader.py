@@ -19,7 +19,6 @@ from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, ProbeTarget, RawTracepointTarget, TypedFunctionTarget
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
-from pytrace.runtime.load import features
 from pytrace.runtime.load.double_buffers import Generations, Quiescence
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
 
@@ -46,6 +45,13 @@ RING_SMALLEST = 256 << 10
 RING_LARGEST = 16 << 20
 
 
+def has_feature(name: str) -> bool:
+    """Whether the kernel has a feature (:func:`pytrace.runtime.load.features.has`); most runs do not ask."""
+    from pytrace.runtime.load import features
+
+    return features.has(name)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How to load.
@@ -60,7 +66,7 @@ class LoadOptions:
     """Called with a program's symbol and the verifier's text about it."""
     btf_path: str = ""
     disabled: frozenset[str] = frozenset()
-    feature: Callable[[str], bool] = features.has
+    feature: Callable[[str], bool] = has_feature
     entries: Mapping[str, int] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:

@@ -12,7 +12,7 @@ from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
 from pytrace.runtime.abi import libbpf
-from pytrace.runtime.abi.syscalls import Memory
+from pytrace.runtime.abi.syscalls import ZeroedMemory
 
 
 class LoadError(TraceError):
@@ -92,14 +92,14 @@ class VerifierLogs:
     def __init__(self, size: int, reader: Callable[[str, str], None] | None) -> None:
         self._size = size
         self._reader = reader
-        self._buffers: dict[str, Memory] = {}
-        self._shared = Memory(size)
+        self._buffers: dict[str, ZeroedMemory] = {}
+        self._shared = ZeroedMemory(size)
 
     def prepare(self, lib: libbpf.Library, program: int, symbol: str) -> None:
         """Give a program the buffer that its log goes to."""
         buffer = self._shared
         if self._reader is not None:
-            buffer = self._buffers[symbol] = Memory(self._size)
+            buffer = self._buffers[symbol] = ZeroedMemory(self._size)
             lib.bpf_program__set_log_level(program, 1)
         lib.bpf_program__set_log_buf(program, buffer.address, self._size)
 
