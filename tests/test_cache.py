@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -20,6 +21,8 @@ from pytrace.core.manifest import CompiledScript, Manifest
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # Somebody may edit pytrace while its tests run.
+    monkeypatch.setattr(cache, "_IMPORTED", time.time_ns() + (1 << 60))
     return tmp_path / "pytrace" / "scripts"
 
 
@@ -124,8 +127,11 @@ def test_a_file_that_no_compilation_read_may_change(checkout: Path) -> None:
     assert found()
 
 
-def test_what_older_code_compiled_is_not_kept(checkout: Path, folder: Path) -> None:
+def test_what_older_code_compiled_is_not_kept(
+    checkout: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that was changed while the process ran is not the code that ran."""
+    monkeypatch.setattr(cache, "_IMPORTED", time.time_ns() - (1 << 40))
     (checkout / "compiler/deep.py").touch()
     assert cache.store("one", _script())
     assert not (folder / "one").exists()

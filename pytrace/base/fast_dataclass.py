@@ -147,7 +147,7 @@ def _owner(cls: type, name: str, value: object) -> type:
     return next(base for base in cls.__mro__ if base.__dict__.get(name) is value)
 
 
-_FEW = 16
+_FEW = 48
 """So many instances are filled field by field in the time that compiling a constructor takes."""
 _made: dict[type, int] = {}
 """Instances of each class so far, of those that have no compiled constructor."""

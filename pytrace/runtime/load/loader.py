@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import CompiledScript, MapType, ProgramSpec
+from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, ProbeTarget, RawTracepointTarget, TypedFunctionTarget
 from pytrace.runtime.abi import bpf, libbpf
@@ -156,6 +156,18 @@ def ring_size(pages: int) -> int:
     return min(max(_nearest_power_of_two(available_memory()), RING_SMALLEST), RING_LARGEST)
 
 
+def script_ring_size(manifest: Manifest) -> int:
+    """Bytes of the event ring of a script, as its config says; the least where nothing can be lost.
+
+    Making and freeing the largest ring takes 5 ms. A script that sends no events but those of ``exit()`` needs no
+    room: one that does not fit leaves its status in the session's data.
+    """
+    pages = manifest.config.perf_rb_pages
+    if not pages and all(item.kind == "exit" for item in manifest.events):
+        return RING_SMALLEST
+    return ring_size(pages)
+
+
 def _power_of_two_up(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
@@ -244,10 +256,9 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
 
 
 def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
-    pages = script.manifest.config.perf_rb_pages
     for item in maps:
         if lib.bpf_map__type(item) == MapType.RINGBUF:
-            lib.bpf_map__set_max_entries(item, ring_size(pages))
+            lib.bpf_map__set_max_entries(item, script_ring_size(script.manifest))
         entries = options.entries.get(_map_name(lib, item))
         if entries is not None:
             lib.bpf_map__set_max_entries(item, entries)
