@@ -49,7 +49,7 @@ def _open(
     opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))
     if symbol:
         opened.traced[event] = symbol
-    with open(f"{base}/events/{name}/id", encoding="ascii") as source:
+    with open(f"{base}/events/{name}/id", encoding="utf-8") as source:
         number = int(source.read())
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
     if pid is not None:

@@ -180,7 +180,7 @@ def _nearest_power_of_two(size: int) -> int:
 
 def available_memory() -> int:
     """Bytes that programs can still get without swapping (``MemAvailable``)."""
-    with open("/proc/meminfo", encoding="ascii") as file:
+    with open("/proc/meminfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) << 10
