@@ -2,7 +2,7 @@
 
 An entry is the file form of a :class:`~pytrace.core.manifest.CompiledScript`, named by a digest of everything that the
 command line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked
-again on each use.
+again on each use. Before it stands a line about the source files of pytrace that compiled it (:class:`Code`).
 Entries are only read where nobody but the user could have written them (:mod:`pytrace.base.private_files`).
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
+import time
 from collections.abc import Callable
 
 import pytrace
@@ -23,6 +25,12 @@ from pytrace.core.manifest import FORMAT, CompiledScript
 KEEP = 200
 """How many entries stay when old ones are removed."""
 
+DATA = ("stdlib", "frontend/c/include")
+"""Folders of the package whose files compilations read."""
+
+_IMPORTED = time.time_ns()
+"""A source file that was changed after this may say something else than the code that runs."""
+
 
 def directory() -> str:
     """Where the cache is: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
@@ -33,7 +41,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     """The digest that names the entry of a script *text* under *options*."""
     uname = os.uname()
     parts = [
-        pytrace.__version__, str(FORMAT), package_stamp(), uname.release, uname.version, uname.machine,
+        pytrace.__version__, str(FORMAT), checkout(), uname.release, uname.version, uname.machine,
         name, text, _working_directory(),
     ]  # fmt: skip
     for item in fields(options):
@@ -57,25 +65,54 @@ def _working_directory() -> str:
         return ""
 
 
-@functools.cache
-def package_stamp() -> str:
-    """Newest change of the package's files in a checkout; a released package is identified by its version."""
+# ---------------------------------------------------------------------------------------------- code that compiled
+
+
+def checkout() -> str:
+    """The package's folder when it is that of a checkout; of a released package, which never changes, nothing."""
     root = os.path.dirname(pytrace.__file__)
-    if not os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")):
+    return root if os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")) else ""
+
+
+def made_by() -> bytes:
+    """The first line of an entry: which files the code of this process came from, and when they were changed.
+
+    Empty for a released package, which its version identifies.
+    """
+    root = checkout()
+    if not root:
+        return b""
+    files = [module.__file__ for name, module in sys.modules.items() if name.startswith("pytrace.")]
+    for folder in DATA:
+        with contextlib.suppress(OSError):
+            files += [entry.path for entry in os.scandir(os.path.join(root, folder)) if entry.is_file()]
+    names = "\t".join(sorted({file.removeprefix(root) for file in files if file}))
+    return f"{changes(names)}\t{names}".encode()
+
+
+@functools.cache
+def changes(names: str) -> str:
+    """When files of the package were changed last, as one text; empty when one of them is not there."""
+    root = os.path.dirname(pytrace.__file__)
+    try:
+        return " ".join([str(os.stat(root + name).st_mtime_ns) for name in names.split("\t")])
+    except OSError:
         return ""
-    return str(_newest(root))
 
 
-def _newest(folder: str) -> int:
-    """Newest change of a file in a folder or below; what Python makes of the files does not count."""
-    newest = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.is_dir():
-                newest = max(newest, entry.stat().st_mtime_ns)
-            elif entry.name != "__pycache__":
-                newest = max(newest, _newest(entry.path))
-    return newest
+def _code_runs(line: bytes) -> bool:
+    """Whether the code that made an entry with this first line is that of now."""
+    state, _, names = line.decode().partition("\t")
+    return not names or state == changes(names) != ""
+
+
+def _newer(line: bytes) -> bool:
+    """Whether a file was changed after it may have been imported."""
+    state, _, names = line.decode().partition("\t")
+    return bool(names) and (not state or max(map(int, state.split())) >= _IMPORTED)
+
+
+# ---------------------------------------------------------------------------------------------- entries
 
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
@@ -83,8 +120,11 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
     data = private_files.read(os.path.join(directory(), name))
     if data is None:
         return None
+    code, _, rest = data.partition(b"\n")
     try:
-        script = CompiledScript.from_bytes(data)
+        if not _code_runs(code):
+            return None
+        script = CompiledScript.from_bytes(rest)
     except (TraceError, ValueError, KeyError, TypeError):
         # Written by another version, or truncated: compile again and replace it.
         return None
@@ -94,7 +134,10 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 def store(name: str, script: CompiledScript) -> bool:
     """Keep *script* under *name*; False for a cache that cannot be written, which is not an error."""
     folder = directory()
-    if not private_files.write(os.path.join(folder, name), script.to_bytes()):
+    code = made_by()
+    if _newer(code):
+        return True
+    if not private_files.write(os.path.join(folder, name), code, b"\n", script.to_bytes()):
         return False
     with contextlib.suppress(OSError):
         _trim(folder)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import pytrace
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.compile_options import CompileOptions
@@ -18,6 +21,8 @@ from pytrace.core.manifest import CompiledScript, Manifest
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # Somebody may edit pytrace while its tests run.
+    monkeypatch.setattr(cache, "_IMPORTED", time.time_ns() + (1 << 60))
     return tmp_path / "pytrace" / "scripts"
 
 
@@ -78,19 +83,76 @@ def test_the_key_depends_on_script_and_options() -> None:
     assert cache.key("a\udcff", "n", options) != cache.key("a\udcfe", "n", options)
 
 
-def test_a_changed_checkout_makes_misses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "pytrace"
-    for path, changed in (("__init__.py", 1), ("runtime/deep.py", 2), ("__pycache__/made.pyc", 9)):
+@pytest.fixture
+def checkout(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with two modules that this process imported, one that it did not, and a library file."""
+    package = tmp_path / "checkout" / "pytrace"
+    for path in ("__init__.py", "compiler/deep.py", "compiler/flat.py", "other.py", "stdlib/a.bt"):
         (package / path).parent.mkdir(parents=True, exist_ok=True)
         (package / path).touch()
-        os.utime(package / path, (changed, changed))
+        os.utime(package / path, (1, 1))
+    (package.parent / "pyproject.toml").touch()
     monkeypatch.setattr("pytrace.__file__", str(package / "__init__.py"))
-    stamp = cache.package_stamp.__wrapped__
-    assert stamp() == "", "a released package does not change"
-    (tmp_path / "pyproject.toml").touch()
-    assert stamp() == "2000000000"
-    os.utime(package / "runtime/deep.py", (3, 3))
-    assert stamp() == "3000000000"
+    modules = {name: ModuleType(name) for name in ("pytrace.compiler.deep", "pytrace.compiler.flat", "elsewhere")}
+    for name, module in modules.items():
+        module.__file__ = str(package.parent / name.replace(".", "/")) + ".py"
+    monkeypatch.setattr(cache, "sys", SimpleNamespace(modules=modules))
+    cache.changes.cache_clear()
+    return package
+
+
+def found() -> bool:
+    """Whether another process would find the entry."""
+    cache.changes.cache_clear()
+    return cache.load("one", lambda facts: True) is not None
+
+
+@pytest.mark.parametrize("changed", ["compiler/deep.py", "compiler/flat.py", "stdlib/a.bt"])
+def test_a_changed_source_file_makes_misses(checkout: Path, changed: str) -> None:
+    cache.store("one", _script())
+    assert found()
+    os.utime(checkout / changed, (2, 2))
+    assert not found()
+    os.utime(checkout / changed, (0, 0))
+    assert not found(), "older, as after going back to another commit"
+    cache.store("one", _script())
+    assert found()
+    (checkout / changed).unlink()
+    assert not found()
+
+
+def test_a_file_that_no_compilation_read_may_change(checkout: Path) -> None:
+    cache.store("one", _script())
+    os.utime(checkout / "other.py", (2, 2))
+    assert found()
+
+
+def test_what_older_code_compiled_is_not_kept(
+    checkout: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was changed while the process ran is not the code that ran."""
+    monkeypatch.setattr(cache, "_IMPORTED", time.time_ns() - (1 << 40))
+    (checkout / "compiler/deep.py").touch()
+    assert cache.store("one", _script())
+    assert not (folder / "one").exists()
+
+
+def test_a_released_package_does_not_change(checkout: Path) -> None:
+    options = CompileOptions()
+    of_checkout = cache.key("a", "n", options)
+    (checkout.parent / "pyproject.toml").unlink()
+    assert cache.key("a", "n", options) != of_checkout
+    assert cache.made_by() == b""
+    cache.store("one", _script())
+    os.utime(checkout / "compiler/deep.py", (2, 2))
+    assert found()
+
+
+def test_data_files_lie_where_the_cache_looks() -> None:
+    package = Path(pytrace.__file__).parent
+    files = [path for path in package.rglob("*") if path.is_file()]
+    folders = {path.parent for path in files if path.suffix not in (".py", ".pyc", ".typed")}
+    assert folders == {package / name for name in cache.DATA}
 
 
 def test_files_of_other_formats_are_refused() -> None:

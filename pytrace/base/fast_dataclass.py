@@ -1,8 +1,9 @@
 """Classes of plain data, declared like those of the standard library's ``dataclasses`` and made much faster.
 
 The standard library writes the source of each method and compiles it whenever a program starts, 0.3 ms for each class,
-and importing it takes 8 ms: together half of what starting from the cache took. Here the constructor is compiled once
-for each number of fields, and a class gets a copy of that code with the names of its own fields.
+and importing it takes 8 ms: together half of what starting from the cache took. Here a class gets its methods when
+they are first called, as most classes are never used in one run. A constructor is compiled only for a class with many
+instances, and once for each number of fields: a class gets a copy of that code with the names of its own fields.
 
 What differs: annotations have to be text (``from __future__ import annotations``); the options are those that pytrace
 uses; and ``frozen`` is a promise that the type checker holds, at run time nothing guards an instance. That makes
@@ -15,9 +16,15 @@ from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
 
+from pytrace.base.fast_typing import TYPE_CHECKING, Any
+
+_OWN = "__pytrace_own__"
+"""Attribute of a class: the fields that it declares itself, with annotation and default."""
 _FIELDS = "__pytrace_fields__"
+"""Attribute of a class: all its fields, once somebody has asked for them."""
+_OPTIONAL = "__pytrace_optional__"
+"""Attribute of a class: whether its last field has a default."""
 _MISSING: Any = object()
 
 
@@ -57,18 +64,18 @@ def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) ->
 
     def make(cls: type) -> type:
         own = cls.__dict__
-        named = {name: kind for name, kind in own.get("__annotations__", {}).items() if not kind.startswith("ClassVar")}
-        found: dict[str, Field] = {}
-        for base in reversed(cls.__mro__[1:]):
-            found.update((item.name, item) for item in base.__dict__.get(_FIELDS, ()))
-        found.update((name, Field(name, kind, own.get(name, _MISSING))) for name, kind in named.items())
-        made = _methods(cls, tuple(found.values()), frozen, eq)
+        named = {
+            name: (kind, own.get(name, _MISSING))
+            for name, kind in own.get("__annotations__", {}).items()
+            if not kind.startswith("ClassVar")
+        }
+        made = _methods(cls, named, frozen, eq)
         if slots:
             return _with_slots(cls, tuple(named), made)
         for name, value in made.items():
             setattr(cls, name, value)
-        for name in named:
-            if isinstance(own.get(name), _Factory):
+        for name, (_, given) in named.items():
+            if isinstance(given, _Factory):
                 delattr(cls, name)
         return cls
 
@@ -88,20 +95,96 @@ def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, Any]) -> type
 # ---------------------------------------------------------------------------------------------- methods
 
 
-def _methods(cls: type, found: tuple[Field, ...], frozen: bool, eq: bool) -> dict[str, Any]:
-    names = tuple(item.name for item in found)
-    made: dict[str, Any] = {_FIELDS: found, "__match_args__": names, "__init__": _constructor(cls, found)}
+_Own = dict[str, tuple[str, Any]]
+
+
+def _methods(cls: type, named: _Own, frozen: bool, eq: bool) -> dict[str, Any]:
+    """What is added to a class that declares the fields *named*."""
+    before: tuple[str, ...] = getattr(cls, "__match_args__", ())
+    made: dict[str, Any] = {
+        _OWN: named,
+        _OPTIONAL: _order(cls, named, before),
+        "__match_args__": (*before, *[name for name in named if name not in before]),
+        "__init__": _first_init,
+    }
     own = cls.__dict__
     if "__repr__" not in own:
         made["__repr__"] = _repr
     if eq:
-        equal, hashed = _by_value(names)
         if "__eq__" not in own:
-            made["__eq__"] = equal
+            made["__eq__"] = _first_eq
         # Python gives a class with an `__eq__` of its own a `__hash__` that is None.
         if own.get("__hash__") is None:
-            made["__hash__"] = hashed if frozen else None
+            made["__hash__"] = _first_hash if frozen else None
     return made
+
+
+def _order(cls: type, named: _Own, before: tuple[str, ...]) -> bool:
+    """Whether the last field has a default.
+
+    Raises:
+        TypeError: a field without one follows.
+    """
+    optional: bool = getattr(cls, _OPTIONAL, False)
+    for name, (_, given) in named.items():
+        if given is not _MISSING:
+            optional = True
+        elif optional and name not in before:
+            raise TypeError(f"{cls.__qualname__}: a field without a default follows one with a default")
+    return optional
+
+
+def _completed(cls: type, name: str, placeholder: object, method: Callable[[type], Any]) -> Any:
+    """The *method* of *cls* or of the base class that has the *placeholder* for it, which it replaces."""
+    owner = _owner(cls, name, placeholder)
+    made = method(owner)
+    setattr(owner, name, made)
+    return made
+
+
+def _owner(cls: type, name: str, value: object) -> type:
+    """The class whose attribute an instance of *cls* has."""
+    return next(base for base in cls.__mro__ if base.__dict__.get(name) is value)
+
+
+_FEW = 48
+"""So many instances are filled field by field in the time that compiling a constructor takes."""
+_made: dict[type, int] = {}
+"""Instances of each class so far, of those that have no compiled constructor."""
+
+
+def _first_init(self: Any, *values: Any, **named: Any) -> None:
+    """The constructor of a class with few instances."""
+    owner = _owner(self.__class__, "__init__", _first_init)
+    count = _made[owner] = _made.get(owner, 0) + 1
+    if count > _FEW or not _filled(self, _fields(owner), values, named):
+        # It also says what is wrong with the arguments.
+        _completed(owner, "__init__", _first_init, _constructor)(self, *values, **named)
+
+
+def _filled(instance: Any, found: tuple[Field, ...], values: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Whether the arguments were good for the fields, and are in the *instance* now."""
+    given = dict(zip([item.name for item in found], values, strict=False))
+    if len(given) < len(values) or given.keys() & named.keys():
+        return False
+    given.update(named)
+    for item in found:
+        if item.name in given:
+            setattr(instance, item.name, given.pop(item.name))
+        elif item.required:
+            return False
+        else:
+            setattr(instance, item.name, item.factory() if item.factory else item.default)
+    return not given
+
+
+def _first_eq(self: Any, other: object) -> Any:
+    return _completed(self.__class__, "__eq__", _first_eq, _equality)(self, other)
+
+
+def _first_hash(self: Any) -> int:
+    result: int = _completed(self.__class__, "__hash__", _first_hash, _hashing)(self)
+    return result
 
 
 @cache
@@ -115,11 +198,10 @@ def _template(count: int) -> CodeType:
     return code
 
 
-def _constructor(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:
+def _constructor(cls: type) -> Callable[..., None]:
+    found = _fields(cls)
     names = tuple(item.name for item in found)
     optional = tuple(item for item in found if not item.required)
-    if optional != found[len(found) - len(optional) :]:
-        raise TypeError(f"{cls.__qualname__}: a field without a default follows one with a default")
     code = _template(len(names)).replace(
         co_varnames=("self", *names), co_names=names, co_qualname=f"{cls.__qualname__}.__init__"
     )
@@ -138,16 +220,27 @@ def _filling(store: Callable[..., None], factories: tuple[tuple[str, Callable[[]
     return __init__
 
 
-def _by_value(names: tuple[str, ...]) -> tuple[Callable[[Any, object], Any], Callable[[Any], int]]:
-    values: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
+def _values(cls: type) -> Callable[[Any], Any]:
+    names = [item.name for item in _fields(cls)]
+    return attrgetter(*names) if names else lambda _: ()
+
+
+def _equality(cls: type) -> Callable[[Any, object], Any]:
+    values = _values(cls)
 
     def __eq__(self: Any, other: object) -> Any:  # noqa: N807
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
+    return __eq__
+
+
+def _hashing(cls: type) -> Callable[[Any], int]:
+    values = _values(cls)
+
     def __hash__(self: Any) -> int:  # noqa: N807
         return hash(values(self))
 
-    return __eq__, __hash__
+    return __hash__
 
 
 def _repr(self: Any) -> str:
@@ -160,13 +253,21 @@ def _repr(self: Any) -> str:
 
 def is_dataclass(value: object) -> bool:
     """Whether something is such a class or an instance of one."""
-    return hasattr(value, _FIELDS)
+    return hasattr(value, _OWN)
 
 
 def _fields(value: Any) -> tuple[Field, ...]:
     """The fields of a class or of an instance, those of base classes first."""
-    found: tuple[Field, ...] = getattr(value, _FIELDS)
-    return found
+    cls: type = value if isinstance(value, type) else value.__class__
+    known: tuple[Field, ...] | None = cls.__dict__.get(_FIELDS)
+    if known is not None:
+        return known
+    found: dict[str, Field] = {}
+    for base in reversed(cls.__mro__):
+        found.update((name, Field(name, *parts)) for name, parts in base.__dict__.get(_OWN, {}).items())
+    made = tuple(found.values())
+    setattr(cls, _FIELDS, made)
+    return made
 
 
 def _replace(instance: Any, /, **changes: Any) -> Any:

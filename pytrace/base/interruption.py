@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+# The built-in module: ``signal`` makes enumerations of all numbers first.
+import _signal as signal  # type: ignore[import-not-found]
 from collections.abc import Iterator
 from contextlib import contextmanager
 

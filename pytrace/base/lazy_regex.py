@@ -1,13 +1,15 @@
 """Regular expressions that are compiled when they are first used.
 
 Compiling one takes 0.1 ms and more, and most scripts need less than half of them. Expressions that every start needs,
-or that are asked for every token, are better compiled at once.
+or that are asked for every token, are better compiled at once. Importing ``re`` takes 2 ms, which a start does without.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any, AnyStr, cast
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, AnyStr, cast
+
+if TYPE_CHECKING:
+    import re
 
 _METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern", "search", "split", "sub")
 
@@ -22,6 +24,8 @@ class _Late:
     def __getattr__(self, name: str) -> Any:
         if name not in _METHODS:
             raise AttributeError(name)
+        import re
+
         compiled = re.compile(self._source, self._flags)
         self.__dict__.update((method, getattr(compiled, method)) for method in _METHODS)
         return self.__dict__[name]

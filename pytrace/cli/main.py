@@ -12,8 +12,8 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
+from pytrace.base.fast_typing import NoReturn
 from pytrace.base.terminal import colour, prepare_streams
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown

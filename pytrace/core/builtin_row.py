@@ -8,9 +8,8 @@ lacks.
 
 from __future__ import annotations
 
-from enum import Enum
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_enum import Enum
 
 
 class Mode(Enum):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pytrace.base.fast_dataclass import asdict, dataclass, fields
+from pytrace.base.fast_typing import Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,9 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, TypeVar
 
 from pytrace.base.fast_dataclass import asdict, dataclass
+from pytrace.base.fast_typing import Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
 

@@ -8,9 +8,9 @@ compiler.  The live implementation is ``pytrace.runtime.live_kernel``; tests han
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Protocol
 from pytrace.core.types import Enum, Struct, Type
 
 FEATURES = (

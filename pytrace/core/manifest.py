@@ -6,19 +6,21 @@ imports neither LLVM nor the parser.
 
 from __future__ import annotations
 
-import json
 import struct
-from enum import IntEnum
-from typing import Any, TypeVar
 
+from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import asdict, dataclass
+from pytrace.base.fast_enum import IntEnum
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
-from pytrace.core.manifest_sections import AheadOfTime, SessionData, UnwindMaps
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import ProbeTarget
 from pytrace.core.types import Type, from_data, to_data
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest_sections import AheadOfTime, UnwindMaps
 
 P = TypeVar("P", bound=ProbeTarget)
 
@@ -183,6 +185,24 @@ class Counters:
     sites: tuple[Site, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SessionData:
+    """Where in the data section *section* the numbers of a running session lie (offsets of a ``u64`` each).
+
+    The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
+    and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
+    for ``--follow``). It reads *exit*: 1 more than the status of an ``exit()`` for whose event there was no room.
+    """
+
+    section: str
+    start: int
+    cpid: int
+    tai: int
+    wall: int
+    root: int
+    exit: int
+
+
 @dataclass(frozen=True)
 class Manifest:
     """Everything about a compiled script but its code; JSON-serialisable through :meth:`to_data`."""
@@ -257,10 +277,10 @@ class Manifest:
             warnings=tuple(data["warnings"]),
             facts=tuple(tuple(item) for item in data["facts"]),
             session=None if data["session"] is None else SessionData(**data["session"]),
-            unwind=None if data["unwind"] is None else UnwindMaps(**data["unwind"]),
+            unwind=None if data["unwind"] is None else _unwind_from_data(data["unwind"]),
             follow_map=data["follow_map"],
             objects=_decoded(data["objects"]),
-            ahead=None if data["ahead"] is None else AheadOfTime.from_data(data["ahead"]),
+            ahead=None if data["ahead"] is None else _ahead_from_data(data["ahead"]),
         )
 
 
@@ -308,6 +328,18 @@ def _map_from_data(item: dict[str, Any]) -> MapSpec:
     )
 
 
+def _unwind_from_data(data: dict[str, Any]) -> UnwindMaps:
+    from pytrace.core.manifest_sections import UnwindMaps  # few scripts have them
+
+    return UnwindMaps(**data)
+
+
+def _ahead_from_data(data: dict[str, Any]) -> AheadOfTime:
+    from pytrace.core.manifest_sections import AheadOfTime
+
+    return AheadOfTime.from_data(data)
+
+
 def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
     if data is None:
         return None
@@ -334,6 +366,8 @@ class CompiledScript:
 
     def to_bytes(self, *, executable: bool = False) -> bytes:
         """The file form: magic, format number, manifest length, manifest (JSON), ELF; *executable* with ``#!`` line."""
+        import json  # reading needs none of it, and it takes long to import
+
         head = json.dumps(self.manifest.to_data(), separators=(",", ":")).encode()
         first = INTERPRETER if executable else b""
         return first + MAGIC + struct.pack("<II", FORMAT, len(head)) + head + self.elf
@@ -353,7 +387,7 @@ class CompiledScript:
         if version != FORMAT:
             raise TraceError(f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})")
         try:
-            manifest = Manifest.from_data(json.loads(data[start : start + length]))
+            manifest = Manifest.from_data(fast_json.loads(data[start : start + length]))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise TraceError("the compiled script is damaged, or another version of pytrace wrote it") from error
         return cls(data[start + length :], manifest)

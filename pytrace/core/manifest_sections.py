@@ -1,31 +1,12 @@
-"""Parts of a manifest that some scripts have: what a session fills in, and what an ahead-of-time file leaves open."""
+"""Parts of a manifest that few scripts have: maps of unwind tables, and what an ahead-of-time file leaves open."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Any
 
 Row = tuple[str, ...]
 """A fact in words, its kind first."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionData:
-    """Where in the data section *section* the numbers of a running session lie (offsets of a ``u64`` each).
-
-    The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
-    and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
-    for ``--follow``). It reads *exit*: 1 more than the status of an ``exit()`` for whose event there was no room.
-    """
-
-    section: str
-    start: int
-    cpid: int
-    tai: int
-    wall: int
-    root: int
-    exit: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ characters in one source.  Every token, AST node and diagnostic carries a span.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import accumulate
 
 from pytrace.base.fast_dataclass import dataclass
@@ -47,6 +46,8 @@ class Source:
 
     def position(self, offset: int) -> Position:
         """The line and column of a character offset (0 … len(text))."""
+        from bisect import bisect_right
+
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)

@@ -20,7 +20,7 @@ what to take from an address to get the address in the file, ``u32`` first row, 
 
 from __future__ import annotations
 
-from enum import IntEnum
+from pytrace.base.fast_enum import IntEnum
 
 WORD = 8
 WHERE_RBP_POINTS = 255

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import pickle
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -193,3 +193,38 @@ def test_a_field_without_default_behind_one_with() -> None:
         class Wrong:
             x: int = 0
             y: int  # type: ignore[misc]
+
+
+def test_the_first_instances_are_made_like_all_others() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Many:
+        a: int
+        b: list[int] = field(default_factory=list)
+        c: str = "c"
+
+    def parts(one: Many) -> tuple[object, ...]:
+        return one.a, one.b, one.c
+
+    for number in range(100):
+        assert parts(Many(number)) == (number, [], "c")
+        assert parts(Many(b=[1], a=number)) == (number, [1], "c")
+        assert parts(Many(number, [2], c="d")) == (number, [2], "d")
+        wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+            ((), {}, "missing 1 required positional argument: 'a'"),
+            ((1, [], "c", 4), {}, "positional arguments but 5 were given"),
+            ((1,), {"a": 2}, "got multiple values for argument 'a'"),
+            ((1,), {"d": 2}, "got an unexpected keyword argument 'd'"),
+        ]
+        values, names, message = wrong[number % len(wrong)]
+        with pytest.raises(TypeError, match=message):
+            Many(*values, **names)
+    assert Many(1) == Many(1)
+
+
+def test_a_class_without_fields_of_its_own_has_those_of_its_base() -> None:
+    class Plain(Point):
+        pass
+
+    assert [Plain(number).x for number in range(100)] == list(range(100))
+    assert (Plain(1), [item.name for item in fields(Plain)]) == (Plain(1), ["x", "y"])
+    assert hash(Plain(1)) == hash(Plain(1))

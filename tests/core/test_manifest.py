@@ -22,10 +22,11 @@ from pytrace.core.manifest import (
     Manifest,
     MapSpec,
     ProgramSpec,
+    SessionData,
     Site,
     Target,
 )
-from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Parameters, SessionData, UnwindMaps
+from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Parameters, UnwindMaps
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
 from pytrace.core.types import INT64, Count, String
 

@@ -39,6 +39,33 @@ def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_p
     assert not packages
 
 
+NOT_ON_EVERY_START = {
+    "typing", "re", "enum", "json", "signal", "warnings", "importlib", "inspect", "subprocess", "threading", "bisect",
+    "encodings.ascii", "pytrace.runtime.output.render.map_printer",
+    "pytrace.core.manifest_sections", "pytrace.runtime.load.features", "pytrace.runtime.session.child",
+}  # fmt: skip
+"""What together took a fifth of a start from the cache."""
+
+MOST_MODULES = 78
+"""Modules of pytrace, its packages included, that a start from the cache imports: each takes 0.1 ms and more."""
+
+
+def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
+    for _ in range(2):
+        _, imported = start(tmp_path, "begin { exit(); }")
+    assert not sorted(NOT_ON_EVERY_START & imported)
+    own = {name for name in imported if name.startswith("pytrace")}
+    assert len(own) <= MOST_MODULES, sorted(own)
+
+
+def test_probes_and_maps_import_no_slow_module_either(tmp_path: Path) -> None:
+    script = "tracepoint:syscalls:sys_enter_getppid { @[comm] = count(); } interval:ms:1 { @a = 1; exit(); }"
+    for _ in range(2):
+        _, imported = start(tmp_path, script)
+    assert "pytrace.runtime.attach.tracepoint" in imported
+    assert not sorted({"typing", "re", "enum", "json", "signal"} & imported)
+
+
 def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path) -> None:
     need("uprobe")
     script = f"uprobe:{programs}/calls:add {{ }} uretprobe:{programs}/calls:add {{ }} interval:ms:1 {{ exit(); }}"

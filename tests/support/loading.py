@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.core.config import Config
-from pytrace.core.event_layout import Location
+from pytrace.core.event_layout import EventSpec, Formatted, Location
 from pytrace.core.manifest import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import ProbeTarget
 from pytrace.core.types import UINT64
@@ -22,6 +22,8 @@ COPIES = 8
 HITS = MapSpec("@hits", "", "global", None, UINT64, 1, GlobalSlot(".data.slots", 0, COPIES, 64))
 COUNTS = MapSpec("@counts", "counts", "hash", UINT64, UINT64, 4096)
 PERCPU = MapSpec("@percpu", "percpu", "percpuhash", UINT64, UINT64, 4096)
+EVENT = EventSpec(0, "printf", (UINT64, UINT64, UINT64), Formatted("%d %d %d"), HERE)
+"""What the programs send: a number, the process id, the cookie."""
 
 
 @cache
@@ -51,7 +53,7 @@ def script(*programs: ProgramSpec, **config: Any) -> CompiledScript:
     names = (("lost", 0), ("other", 0))
     counters = Counters(".data.counters", 0, COPIES, 16, names)
     maps = (HITS, COUNTS, PERCPU)
-    return CompiledScript(elf(), Manifest(programs, maps, (), (), Config(**config), counters=counters))
+    return CompiledScript(elf(), Manifest(programs, maps, (EVENT,), (), Config(**config), counters=counters))
 
 
 class Loaded:

@@ -126,7 +126,7 @@ def serve() -> None:
     for name in (*PRELOADED, *own):
         importlib.import_module(name)
     # It looks at every file of the package, which takes seconds in the emulated guest too.
-    importlib.import_module("pytrace.cache").package_stamp()
+    importlib.import_module("pytrace.cache").made_by()
     _adopt_orphans()
     channel = os.fdopen(os.dup(1), "w")
     # A run must not write into the answers, whatever goes wrong.

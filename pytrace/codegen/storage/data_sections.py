@@ -7,8 +7,7 @@ from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.double_buffering import snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
 from pytrace.core.event_layout import Location
-from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, Site
-from pytrace.core.manifest_sections import SessionData
+from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, SessionData, Site
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64

@@ -9,9 +9,8 @@ checks that each has it.
 
 from __future__ import annotations
 
-from enum import Enum
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_enum import Enum
 from pytrace.core.probes.targets import (
     CountedEventTarget,
     IteratorTarget,

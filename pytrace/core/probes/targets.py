@@ -6,9 +6,8 @@ only. Code that serves several kinds tells their places apart by ``isinstance``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytrace.base.fast_dataclass import dataclass, fields
+from pytrace.base.fast_typing import Any
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ The code generator and the decoder both take layouts from here and from nowhere 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum as PyEnum
-from typing import Any
 
 from pytrace.base.fast_dataclass import fields
+from pytrace.base.fast_enum import Enum as PyEnum
+from pytrace.base.fast_typing import Any
 from pytrace.core.types.produced import (
     Avg,
     CgroupPath,

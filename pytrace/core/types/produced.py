@@ -5,10 +5,9 @@ As for :mod:`pytrace.core.types.values`, which see.
 
 from __future__ import annotations
 
-from enum import Enum as PyEnum
-from typing import ClassVar
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_enum import Enum as PyEnum
+from pytrace.base.fast_typing import ClassVar
 from pytrace.core.types.values import Type
 
 # ---------------------------------------------------------------------------------------------- stacks, names

@@ -9,10 +9,10 @@ Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import Enum as PyEnum
-from typing import Any, ClassVar
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_enum import Enum as PyEnum
+from pytrace.base.fast_typing import Any, ClassVar
 
 
 class AddressSpace(PyEnum):

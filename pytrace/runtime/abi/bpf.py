@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import struct
-from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import IntEnum
 
+from pytrace.base.fast_enum import IntEnum
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.abi.syscalls import Memory, string_memory
 
@@ -189,6 +188,11 @@ def iter_create(link: int) -> int:
     return command(Command.ITER_CREATE, struct.pack("=II", link, 0))[0]
 
 
+def _words(values: Sequence[int]) -> bytes:
+    """An array of ``u64``."""
+    return struct.pack(f"={len(values)}Q", *values)
+
+
 def link_kprobe_multi(
     program: int,
     *,
@@ -200,9 +204,9 @@ def link_kprobe_multi(
 ) -> int:
     """Attach to many kernel functions with one link, by name or by address (since 5.18; sessions since 6.10)."""
     texts = [string_memory(name) for name in symbols]
-    names = Memory(array("Q", [item.address for item in texts]).tobytes())
-    places = Memory(array("Q", addresses).tobytes())
-    values = Memory(array("Q", cookies).tobytes())
+    names = Memory(_words([item.address for item in texts]))
+    places = Memory(_words(addresses))
+    values = Memory(_words(cookies))
     tail = struct.pack(
         "=IIQQQ",
         MULTI_RETURN if returns else 0,
@@ -231,9 +235,9 @@ def link_uprobe_multi(
     *semaphores* are the file offsets of USDT reference counters (0 for none); *pid* 0 means every process.
     """
     name = string_memory(path)
-    places = Memory(array("Q", offsets).tobytes())
-    counters = Memory(array("Q", semaphores).tobytes())
-    values = Memory(array("Q", cookies).tobytes())
+    places = Memory(_words(offsets))
+    counters = Memory(_words(semaphores))
+    values = Memory(_words(cookies))
     tail = struct.pack(
         "=QQQQIIII",
         name.address,

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
-from typing import Any
 
+from pytrace.base.fast_typing import Any
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 

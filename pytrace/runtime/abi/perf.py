@@ -10,9 +10,9 @@ import errno
 import fcntl
 import os
 import struct
-from enum import IntEnum
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_enum import IntEnum
 from pytrace.runtime.abi import privileges, syscalls
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
@@ -143,7 +143,7 @@ def set_bpf(event: int, program: int) -> None:
 def pmu_type(name: str) -> int | None:
     """The number of a dynamic PMU (``kprobe``, ``uprobe``), or None where the kernel lacks it."""
     try:
-        with open(f"/sys/bus/event_source/devices/{name}/type", encoding="ascii") as file:
+        with open(f"/sys/bus/event_source/devices/{name}/type", encoding="utf-8") as file:
             return int(file.read())
     except FileNotFoundError:
         return None
@@ -151,14 +151,14 @@ def pmu_type(name: str) -> int | None:
 
 def pmu_bit(name: str, field: str) -> int:
     """The ``config`` mask that a PMU's one-bit format field stands for (``retprobe`` → 1)."""
-    with open(f"/sys/bus/event_source/devices/{name}/format/{field}", encoding="ascii") as file:
+    with open(f"/sys/bus/event_source/devices/{name}/format/{field}", encoding="utf-8") as file:
         return 1 << int(file.read().strip().removeprefix("config:"))
 
 
 def max_sample_rate() -> int:
     """``kernel.perf_event_max_sample_rate``: the highest frequency of an event in Hz."""
     try:
-        with open("/proc/sys/kernel/perf_event_max_sample_rate", encoding="ascii") as file:
+        with open("/proc/sys/kernel/perf_event_max_sample_rate", encoding="utf-8") as file:
             return int(file.read())
     except FileNotFoundError:
         return 100_000

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 from functools import cache
-from typing import Any
+
+from pytrace.base.fast_typing import Any
 
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 
@@ -124,6 +126,24 @@ class Memory:
     def text(self) -> str:
         """The bytes up to the first NUL, as text."""
         return self.data.split(b"\0", 1)[0].decode(errors="replace")
+
+
+class ZeroedMemory:
+    """Very many bytes that the kernel may fill; pages that nobody touches take no memory.
+
+    *address* stays valid for as long as this object lives.
+    """
+
+    __slots__ = ("_array", "_data", "address")
+
+    def __init__(self, size: int) -> None:
+        self._data = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE)
+        self._array = (ctypes.c_char * len(self._data)).from_buffer(self._data)
+        self.address = ctypes.addressof(self._array)
+
+    def text(self) -> str:
+        """The bytes up to the first NUL, as text."""
+        return self._data[:].split(b"\0", 1)[0].decode(errors="replace")
 
 
 def string_memory(text: str | bytes) -> Memory:

@@ -6,7 +6,6 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from contextlib import ExitStack
 
@@ -130,5 +129,6 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
 
 def _attacher(kind: str) -> Attacher:
     module, function = ATTACHERS[kind]
-    found: Attacher = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    # What importlib.import_module does, which would be imported for nothing else.
+    found: Attacher = getattr(__import__(f"{__package__}.{module}", fromlist=(function,)), function)
     return found

@@ -7,13 +7,17 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import known_kind
-from pytrace.runtime.abi import bpf, perf
+from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.load import features
-from pytrace.runtime.load.loader import LoadedScript
+from pytrace.runtime.load.loader import LoadedScript, has_feature
+
+if TYPE_CHECKING:
+    # Loaded by the attachers of what has perf events.
+    from pytrace.runtime.abi import perf
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class AttachOptions:
     missing_probes: str = "error"
     disabled: frozenset[str] = frozenset()
     file_activation: bool = False
-    feature: Callable[[str], bool] = features.has
+    feature: Callable[[str], bool] = has_feature
 
     def has(self, name: str) -> bool:
         """Whether a kernel feature is there and wanted."""
@@ -203,6 +207,8 @@ def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoin
     if by_link:
         opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
+    from pytrace.runtime.abi import perf
+
     perf.set_bpf(event, job.program)
     perf.enable(event)
 
@@ -212,6 +218,8 @@ def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened:
 
     Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
     """
+    from pytrace.runtime.abi import perf
+
     if pid is None:
         for cpu in perf.online_cpus():
             attach_event(job, perf.open_event(attr, cpu=cpu), cookie, opened)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -86,6 +85,8 @@ def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
 def _address(place: KernelFunctionTarget) -> int:
     if place.address is not None:
         return place.address
+    import re  # few kernels need addresses
+
     tail = "" if place.module in {"", "vmlinux"} else rf"\t\[{re.escape(place.module)}\]"
     line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(place.function)}{tail}$"
     found = re.search(line.encode(), _symbols().text)

@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 from functools import cache, partial
 
+from pytrace.base.lazy_regex import late
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import fingerprints, tracefs
 
 _numbers = itertools.count()
 
-_LEFT = re.compile(rf"^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) ", re.MULTILINE)
+_LEFT = late(rf"(?m)^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) ")
 """A definition of ours: name with group, group, process."""
 
 
@@ -49,7 +49,7 @@ def _open(
     opened.steps.append(partial(_write, f"{base}/{file}", f"-:{name}\n"))
     if symbol:
         opened.traced[event] = symbol
-    with open(f"{base}/events/{name}/id", encoding="ascii") as source:
+    with open(f"{base}/events/{name}/id", encoding="utf-8") as source:
         number = int(source.read())
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
     if pid is not None:

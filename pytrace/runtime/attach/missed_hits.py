@@ -83,5 +83,5 @@ class MissReader:
     def _profile(self) -> Mapping[str, int]:
         from pytrace.runtime.host import tracefs
 
-        with open(f"{tracefs.root()}/kprobe_profile", encoding="ascii") as file:
+        with open(f"{tracefs.root()}/kprobe_profile", encoding="utf-8") as file:
             return profile_misses(file.read())

@@ -13,7 +13,7 @@ from pytrace.runtime.host import tracefs
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     place = target.of(TracepointTarget)
     try:
-        with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", encoding="ascii") as file:
+        with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", encoding="utf-8") as file:
             number = int(file.read())
     except FileNotFoundError:
         raise CannotAttachError(f"this kernel has no tracepoint {place.category}:{place.event}") from None

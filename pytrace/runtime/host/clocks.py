@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import lru_cache
 
@@ -15,7 +14,7 @@ _SECOND = 1_000_000_000
 _FRACTIONS = {"f": (6, 1_000), "k": (9, 1), "l": (3, 1_000_000)}
 """Conversions that ``strftime`` of the C library lacks or means otherwise: digits, and nanoseconds of the last one."""
 
-_CONVERSION = late(r"%(?:%|[-_0^#+]*[0-9]*[EO]?.)", re.DOTALL)
+_CONVERSION = late(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)")
 
 
 class Clock:

@@ -7,7 +7,6 @@ added (unordered, after it) is parsed.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from functools import cached_property
 
@@ -49,6 +48,8 @@ class Kallsyms:
     @cached_property
     def hidden(self) -> bool:
         """True when the kernel shows zeros in place of addresses (``kptr_restrict``, missing rights)."""
+        import re  # a start has no need of it
+
         return re.search(rb"(?m)^0*[1-9a-f][0-9a-f]* [tT] ", self.text) is None
 
     @cached_property
@@ -124,6 +125,8 @@ class Kallsyms:
 
         *without* is the source of an expression for the starts of names that are left out.
         """
+        import re
+
         owner = r"(?:\t\[(.*)\])?"
         if module == "vmlinux":
             owner = "()"
@@ -144,6 +147,8 @@ class Kallsyms:
 
     def function_lists(self, without: str) -> dict[str, list[str]]:
         """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
+        import re
+
         core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
         found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
         for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):

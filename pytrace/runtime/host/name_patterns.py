@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import re
 
 
 @lru_cache(maxsize=256)
 def name_pattern(pattern: str) -> re.Pattern[str]:
     """A compiled expression whose ``fullmatch`` accepts what a ``*`` pattern does."""
+    import re  # names without stars need none
+
     return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
 
 
@@ -20,6 +26,8 @@ def exact(pattern: str) -> bool:
 
 def within(pattern: str, excluded: bytes) -> bytes:
     """Source of a bytes expression for a ``*`` pattern, where ``*`` matches no byte of *excluded*."""
+    import re
+
     return (rb"[^" + excluded + rb"]*").join(re.escape(part.encode()) for part in pattern.split("*"))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 
-_LINE = re.compile(
+_LINE = late(
     rb"(?m)^([0-9a-f]+)-([0-9a-f]+) \S(?P<write>\S)(?P<execute>\S)\S "
     rb"([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$"
 )

@@ -7,13 +7,13 @@ each kernel: it is cached under the user's cache directory (see :mod:`pytrace.ru
 from __future__ import annotations
 
 import errno
-import json
 import os
 import struct
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges
@@ -409,7 +409,7 @@ def _read_kept() -> None:
     if data is None:
         return
     try:
-        kept = json.loads(data)
+        kept = fast_json.loads(data)
     except ValueError:
         return
     if isinstance(kept, dict) and kept.get("key") == _key():
@@ -417,4 +417,6 @@ def _read_kept() -> None:
 
 
 def _keep() -> None:
+    import json
+
     fingerprints.keep(_FILE, json.dumps({"key": _key(), "features": _known}).encode())

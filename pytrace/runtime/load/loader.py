@@ -14,12 +14,11 @@ from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import CompiledScript, MapType, ProgramSpec
+from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, ProbeTarget, RawTracepointTarget, TypedFunctionTarget
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
-from pytrace.runtime.load import features
 from pytrace.runtime.load.double_buffers import Generations, Quiescence
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
 
@@ -46,6 +45,13 @@ RING_SMALLEST = 256 << 10
 RING_LARGEST = 16 << 20
 
 
+def has_feature(name: str) -> bool:
+    """Whether the kernel has a feature (:func:`pytrace.runtime.load.features.has`); most runs do not ask."""
+    from pytrace.runtime.load import features
+
+    return features.has(name)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How to load.
@@ -60,7 +66,7 @@ class LoadOptions:
     """Called with a program's symbol and the verifier's text about it."""
     btf_path: str = ""
     disabled: frozenset[str] = frozenset()
-    feature: Callable[[str], bool] = features.has
+    feature: Callable[[str], bool] = has_feature
     entries: Mapping[str, int] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
@@ -150,6 +156,18 @@ def ring_size(pages: int) -> int:
     return min(max(_nearest_power_of_two(available_memory()), RING_SMALLEST), RING_LARGEST)
 
 
+def script_ring_size(manifest: Manifest) -> int:
+    """Bytes of the event ring of a script, as its config says; the least where nothing can be lost.
+
+    Making and freeing the largest ring takes 5 ms. A script that sends no events but those of ``exit()`` needs no
+    room: one that does not fit leaves its status in the session's data.
+    """
+    pages = manifest.config.perf_rb_pages
+    if not pages and all(item.kind == "exit" for item in manifest.events):
+        return RING_SMALLEST
+    return ring_size(pages)
+
+
 def _power_of_two_up(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
@@ -162,7 +180,7 @@ def _nearest_power_of_two(size: int) -> int:
 
 def available_memory() -> int:
     """Bytes that programs can still get without swapping (``MemAvailable``)."""
-    with open("/proc/meminfo", encoding="ascii") as file:
+    with open("/proc/meminfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) << 10
@@ -238,10 +256,9 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
 
 
 def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
-    pages = script.manifest.config.perf_rb_pages
     for item in maps:
         if lib.bpf_map__type(item) == MapType.RINGBUF:
-            lib.bpf_map__set_max_entries(item, ring_size(pages))
+            lib.bpf_map__set_max_entries(item, script_ring_size(script.manifest))
         entries = options.entries.get(_map_name(lib, item))
         if entries is not None:
             lib.bpf_map__set_max_entries(item, entries)

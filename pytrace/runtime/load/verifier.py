@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import resource
 from collections.abc import Callable, Iterable
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
 from pytrace.runtime.abi import libbpf
-from pytrace.runtime.abi.syscalls import Memory
+from pytrace.runtime.abi.syscalls import ZeroedMemory
 
 
 class LoadError(TraceError):
@@ -39,23 +39,22 @@ class Finding:
 
 
 # Instruction dumps ("12: (b7) r0 = 0"), register states ("R1=ctx() R10=fp0", "; frame1: …"), and statistics.
-# Patterns are compiled when they are first used: only what goes wrong needs them.
-_NOISE = (
+_NOISE = late(
     r"^(\d+: |from \d+ to \d+|R\d+(_\w+)?=|; |processed \d+ insns|verification time|stack depth|max_states|"
     r"peak_states|mark_precise|frame ?\d|last_idx|parent |regs=|caller:|callee:|returning from callee|to caller at|"
     r"func#\d+ @|arg#\d+ reference type|BPF program is too large\. Processed|reg type unsupported|-- |\s*$)"
 )
-_SOURCE = r"^; .* @ ([^@]+:\d+)\s*$"
+_SOURCE = late(r"^; .* @ ([^@]+:\d+)\s*$")
 
 
 def finding(log: str) -> Finding:
     """What a verifier log of a refused program comes down to."""
     place = text = ""
     for line in log.splitlines():
-        match = re.match(_SOURCE, line)
+        match = _SOURCE.match(line)
         if match:
             place = match.group(1)
-        if line.startswith("BPF program is too large") or not re.match(_NOISE, line):
+        if line.startswith("BPF program is too large") or not _NOISE.match(line):
             text = line.strip()
     return Finding(text, place)
 
@@ -93,14 +92,14 @@ class VerifierLogs:
     def __init__(self, size: int, reader: Callable[[str, str], None] | None) -> None:
         self._size = size
         self._reader = reader
-        self._buffers: dict[str, Memory] = {}
-        self._shared = Memory(size)
+        self._buffers: dict[str, ZeroedMemory] = {}
+        self._shared = ZeroedMemory(size)
 
     def prepare(self, lib: libbpf.Library, program: int, symbol: str) -> None:
         """Give a program the buffer that its log goes to."""
         buffer = self._shared
         if self._reader is not None:
-            buffer = self._buffers[symbol] = Memory(self._size)
+            buffer = self._buffers[symbol] = ZeroedMemory(self._size)
             lib.bpf_program__set_log_level(program, 1)
         lib.bpf_program__set_log_buf(program, buffer.address, self._size)
 
@@ -118,8 +117,8 @@ class VerifierLogs:
 
 _OTHER_FILES = 8
 """Descriptors that loading takes beside those of the script's maps and programs: of global data, events, the log."""
-_REFUSED = r"prog '([^']+)': (?:BPF program load failed|failed to load)"
-_UNMADE = r"map '([^']+)': failed to create"
+_REFUSED = late(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
+_UNMADE = late(r"map '([^']+)': failed to create")
 
 
 def map_refused(spec: MapSpec, error: OSError) -> LoadError:
@@ -149,11 +148,11 @@ def explain(
     warnings = messages.warnings
     if error.errno in (errno.EMFILE, errno.ENFILE) or _too_many_files(manifest):
         return LoadError("the script cannot be loaded: too many open files", hints=["see ulimit -n"])
-    refused = next((match.group(1) for match in (re.search(_REFUSED, text) for text in warnings) if match), None)
+    refused = next((match.group(1) for match in (_REFUSED.search(text) for text in warnings) if match), None)
     spec = next((item for item in manifest.programs if item.symbol == refused), None)
     number = error.errno or 0
     if spec is None:
-        unmade = next((match.group(1) for match in (re.search(_UNMADE, text) for text in warnings) if match), None)
+        unmade = next((match.group(1) for match in (_UNMADE.search(text) for text in warnings) if match), None)
         for item in manifest.maps:
             if item.symbol == unmade:
                 return map_refused(item, error)

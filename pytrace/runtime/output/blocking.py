@@ -6,7 +6,8 @@ import os
 import select
 import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.runtime.output.context import RunState

@@ -7,8 +7,8 @@ import os
 import select
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.output.blocking import BrokenOffError, Wait
 
 if TYPE_CHECKING:
@@ -66,6 +66,6 @@ def _family(pid: int) -> list[int]:
     for process in found:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{process}/task") as threads:
             for thread in threads:
-                with open(f"{thread.path}/children", encoding="ascii") as file:
+                with open(f"{thread.path}/children", encoding="utf-8") as file:
                     found += map(int, file.read().split())
     return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
@@ -16,13 +16,13 @@ from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
-from pytrace.runtime.output.render.map_printer import MapView, Reader
 from pytrace.runtime.output.render.names import Names, Symbols
 from pytrace.runtime.output.render.text import TextForms
 from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
     from pytrace.runtime.output.pcap import PcapWriter
+    from pytrace.runtime.output.render.map_printer import MapView, Reader
 
 
 @dataclass(slots=True)
@@ -103,6 +103,8 @@ class Context:
             spec = self._specs.get(name)
             if spec is None:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
+            from pytrace.runtime.output.render.map_printer import MapView  # only scripts with maps need it
+
             found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons)
         return found
 

@@ -28,7 +28,6 @@ from pytrace.core.types import Bool, Buffer, Enum, Inet, Int, Mac, Pointer, Stri
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.map_printer import Shown
 from pytrace.runtime.output.render.printf import Piece, compile_pieces, escaping
 from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 
@@ -177,6 +176,8 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
 
 def _print_map(context: Context, spec: EventSpec) -> RunHandler:
     static = spec.static_part(PrintedMap)
+    from pytrace.runtime.output.render.map_printer import Shown  # only scripts with maps need it
+
     shown = Shown(static.top, static.div, static.order, static.clear)
     view = context.view(static.map)
     show = view.json if context.output.json else view.text

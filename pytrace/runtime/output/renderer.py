@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, RuntimeFailure
 from pytrace.core.manifest import Manifest
@@ -14,10 +15,12 @@ from pytrace.runtime.output.context import Context, RenderOptions, RunState
 from pytrace.runtime.output.handlers import EAGER, HANDLERS, Make
 from pytrace.runtime.output.messages import Totals
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.map_printer import Reader
 from pytrace.runtime.output.render.names import Symbols
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.decoder import RunHandler, Tally
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.map_printer import Reader
 
 __all__ = ["RenderOptions", "Renderer", "RunState"]
 

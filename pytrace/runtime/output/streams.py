@@ -6,10 +6,10 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from enum import Enum
 from functools import cached_property
 from itertools import accumulate
 
+from pytrace.base.fast_enum import Enum
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Channel
 

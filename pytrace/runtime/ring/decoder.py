@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Any
 
+from pytrace.base.fast_typing import Any
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, EventLayout
 from pytrace.core.types import String

@@ -119,6 +119,10 @@ class Index:
         self.visited = 0
         """How often a record was looked at."""
 
+    def look_at(self, words: memoryview) -> None:
+        """Find records in *words* from now on, which show the same ring."""
+        self._words = words
+
     def segments(self, start: int, end: int) -> tuple[list[Segment], int]:
         """The complete records from *start* on, up to the first one that is unfinished or starts at *end* or after it.
 

@@ -40,6 +40,10 @@ _SLICE_SECONDS = 0.002
 COLLECT = 1 << 19
 """Most bytes that are copied out of the ring at once."""
 
+FIRST = 1 << 18
+"""Bytes of the ring that are mapped at once. The kernel fills in all pages of a mapping, which takes milliseconds for a
+whole ring; many runs end before that much was sent."""
+
 BACKLOG_LARGEST = 64 << 20
 BACKLOG_SMALLEST = 4 << 20
 _BACKLOG_SHARE = 8
@@ -77,13 +81,12 @@ class RingReader:
         page = mmap.PAGESIZE
         consumer = mmap.mmap(map_fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0)
         stack.callback(consumer.close)
-        produced = mmap.mmap(map_fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
-        stack.callback(produced.close)
         self._size = size
         self._consumer = _view(stack, memoryview(consumer), "Q")
-        everything = stack.enter_context(memoryview(produced))
-        self._producer = _view(stack, everything[:page], "Q")
-        self._data = stack.enter_context(everything[page:])
+        self._stack = stack
+        mapped = self._mapped(min(FIRST, 2 * size))
+        self._producer = _view(stack, mapped[:page], "Q")
+        self._data = stack.enter_context(mapped[page:])
         self._position = self._consumer[0]
         self._backlog: deque[_Chunk] = deque()
         self._backlog_bytes = 0
@@ -107,6 +110,20 @@ class RingReader:
         """Most bytes that the backlog ever held, with its index."""
         self.slices = 0
         """How many slices were handled."""
+
+    def _mapped(self, size: int) -> memoryview:
+        """The page of the producer position and *size* bytes of data."""
+        page = mmap.PAGESIZE
+        mapped = mmap.mmap(self._fd, page + size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
+        self._stack.callback(mapped.close)
+        return self._stack.enter_context(memoryview(mapped))
+
+    def _reach(self, end: int) -> None:
+        """Map all of the ring when its first bytes do not reach to *end*."""
+        if end > len(self._data):
+            data = self._stack.enter_context(self._mapped(2 * self._size)[mmap.PAGESIZE :])
+            self.index.look_at(self._stack.enter_context(data.cast("I")))
+            self._data = data
 
     def fileno(self) -> int:
         """The map's descriptor; it polls as readable while there are records."""
@@ -166,6 +183,7 @@ class RingReader:
         while waiting := self._producer[0] - self._position:
             with self._fence:
                 start = self._position & (self._size - 1)
+            self._reach(start + min(waiting, COLLECT))
             segments, end = self.index.segments(start, start + min(waiting, COLLECT))
             if end == start:
                 break
@@ -185,6 +203,7 @@ class RingReader:
             return False
         with self._fence:
             start = position & (self._size - 1)
+        self._reach(start + waiting)
         segments, end = self.index.segments(start, start + waiting)
         if end == start:
             return False

@@ -8,16 +8,17 @@ the new program mapped and before its first instruction.
 
 from __future__ import annotations
 
+# The built-in module: ``signal`` makes enumerations of all numbers first.
+import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
 import select
-import signal
 import struct
 import sys
 import time
 from contextlib import ExitStack, suppress
-from typing import NoReturn
 
+from pytrace.base.fast_typing import NoReturn
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import fingerprints

@@ -10,8 +10,8 @@ import struct
 import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
@@ -22,10 +22,10 @@ from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.streams import Flush, Output
-from pytrace.runtime.session.child import Child
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.reading_ahead import ReadingAhead
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -62,6 +62,13 @@ def output(options: RunOptions, stack: ExitStack) -> Output:
         opened = Output.to_file(options.output, flush=flush, json=json, colour=colour())
     stack.callback(opened.close)
     return opened
+
+
+def child(command: str, stack: ExitStack, namespace: int | None) -> Child:
+    """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`)."""
+    from pytrace.runtime.session import child as process  # most runs have none
+
+    return process.start(command, stack, namespace)
 
 
 def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unwound | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator
-from typing import Protocol
 
+from pytrace.base.fast_typing import Protocol
 from pytrace.core import types
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
@@ -27,10 +28,12 @@ from pytrace.runtime.load.loader import available_memory
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
-from pytrace.runtime.session import child, opening
-from pytrace.runtime.session.child import Child
+from pytrace.runtime.session import opening
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import Signals
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.child import Child
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 
@@ -72,7 +75,7 @@ class Session:
         self._namespace = opening.namespace(options, stack)
         self.output = opening.output(options, stack)
         command = options.command
-        self._child = child.start(command, stack, self._namespace) if command is not None else None
+        self._child = None if command is None else opening.child(command, stack, self._namespace)
         unwound = opening.unwound(manifest, options, self._child)
         self.loaded = opening.programs(script, options, unwound, stack)
         opening.fill_session_data(self.loaded, options, self._child)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+# The built-in module: ``signal`` makes enumerations of all numbers first.
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Interrupted
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Signals:
         """Asked at a second signal: whether it ended something smaller than the whole run."""
         self._first = 0.0
         self._read = self._write = -1
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[int, object] = {}
         self._wakeup = -1
         self._forwarded: list[int] = []
         self._unraisable = sys.unraisablehook
@@ -59,8 +60,7 @@ class Signals:
 
     def __exit__(self, *_error: object) -> None:
         for number, handler in self._before.items():
-            # What signal.signal() gave before; its stub gives a wider type than it takes.
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
         sys.unraisablehook = self._unraisable
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._read)
@@ -79,7 +79,7 @@ class Signals:
         taken, self._forwarded = self._forwarded, []
         return taken
 
-    def _take_over(self, numbers: tuple[signal.Signals, ...]) -> None:
+    def _take_over(self, numbers: tuple[int, ...]) -> None:
         for number in numbers:
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue

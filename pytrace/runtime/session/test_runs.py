@@ -6,9 +6,9 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec

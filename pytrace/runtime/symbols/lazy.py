@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+
+from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.runtime.symbols.frame import Frame

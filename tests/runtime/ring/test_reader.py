@@ -112,8 +112,12 @@ ORDERS: dict[str, Sequence[int]] = {
 }
 
 
+@pytest.mark.parametrize("first", [PAGE, 1 << 20])
 @pytest.mark.parametrize("order", ORDERS)
-def test_texts_come_in_the_order_of_events(order: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_come_in_the_order_of_events(
+    order: str, first: int, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ringbuffer, "FIRST", first)
     ring = Ring(stack, monkeypatch)
     reader, printed = RingReader(ring.file, stack), Printed()
     wanted = []
@@ -128,6 +132,31 @@ def test_texts_come_in_the_order_of_events(order: str, stack: ExitStack, monkeyp
     # Slices, not events: what is handled together does not depend on the order of kinds.
     assert printed.calls <= reader.slices < 150
     assert reader.index.visited < 4 * len(wanted)
+
+
+@pytest.mark.parametrize("discard", [False, True])
+def test_all_of_the_ring_is_mapped_when_events_get_there(
+    discard: bool, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ringbuffer, "FIRST", PAGE)
+    ring = Ring(stack, monkeypatch)
+    reader, printed = RingReader(ring.file, stack), Printed()
+    lengths: list[int] = []
+    make = mmap.mmap
+
+    def mapped(file: int, length: int, *options: int, offset: int) -> mmap.mmap:
+        lengths.append(length)
+        return make(file, length, *options, offset=offset)
+
+    monkeypatch.setattr(mmap, "mmap", mapped)
+    fits = PAGE // 24
+    ring.send(*[sample(0, number)[0] for number in range(fits)])
+    assert (reader.discard() if discard else reader.drain(printed.handlers)) == fits
+    assert not lengths
+    ring.send(*[sample(0, number)[0] for number in range(20)])
+    assert (reader.discard() if discard else reader.drain(printed.handlers)) == 20
+    assert lengths == [PAGE + 2 * SIZE]
+    assert ring.consumed == ring.produced
 
 
 def test_what_is_not_a_text_keeps_its_place_among_texts(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytrace.core.manifest_sections import SessionData
+from pytrace.core.manifest import SessionData
 from pytrace.runtime.session import opening
 
 PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40)

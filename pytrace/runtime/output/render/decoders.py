@@ -32,8 +32,8 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast
 
+from pytrace.base.fast_typing import Any, Generic, TypeVar, cast
 from pytrace.core import types
 
 Memory = bytes | bytearray | memoryview

@@ -9,24 +9,25 @@ Integers that a double cannot hold exactly are strings.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar, cast
 from pytrace.base.lazy_regex import late
 from pytrace.core import types
 from pytrace.runtime.output.render.decoders import ByType, named_fields
 from pytrace.runtime.output.render.text import STATS, Form, TextForms, boolean, stats_members, void
 
 if TYPE_CHECKING:
+    import re
+
     # Loaded only by scripts that have such maps.
     from pytrace.runtime.output.render import histogram, tseries
 
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
-_SPECIAL = re.compile(rb'[\x00-\x1f"\\\x80-\xff]').search
 _TO_ESCAPE = late(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
+_ESCAPED_BYTE = late("\uffffff([0-9a-f]{2})")
 _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)},
     **{chr(0xDC00 + code): f"\\uffffff{code:02x}" for code in range(0x80, 0x100)},
@@ -45,7 +46,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def escape(text: bytes) -> bytes:
     """The inside of a JSON string."""
-    if _SPECIAL(text) is None:
+    if text.isascii() and text.decode().isprintable() and b'"' not in text and b"\\" not in text:
         return text
     # surrogateescape turns each byte that is not valid UTF-8 into one lone surrogate.
     return _TO_ESCAPE.sub(_escape, text.decode("utf-8", "surrogateescape")).encode()
@@ -58,7 +59,7 @@ def quoted(text: bytes) -> bytes:
 
 def unquoted(text: str) -> bytes:
     """The bytes that :func:`quoted` wrote, from the string that a JSON parser gives."""
-    parts = re.split("\uffffff([0-9a-f]{2})", text)
+    parts = _ESCAPED_BYTE.split(text)
     found = [part.encode() if index % 2 == 0 else bytes.fromhex(part) for index, part in enumerate(parts)]
     return b"".join(found)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
 
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, Protocol
 from pytrace.core.types import Stack, StackMode
 from pytrace.runtime.host.clocks import Clock
 

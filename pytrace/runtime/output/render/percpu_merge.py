@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Any
 from pytrace.core import types
 from pytrace.runtime.output.render.decoders import Decoders, named_fields, truncated
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_typing import TYPE_CHECKING, Any
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output.render.decoders import integer_code

@@ -6,10 +6,9 @@ programs go out as they are, whatever their encoding.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
 
+from pytrace.base.fast_typing import Any, TypeVar, cast
 from pytrace.core import types
 from pytrace.runtime.output.render.decoders import ByType, named_fields, truncated
 from pytrace.runtime.output.render.names import Names
@@ -51,13 +50,14 @@ def _members(forms: list[Form], comma: bytes) -> Form:
 # ---------------------------------------------------------------------------------------------- buffers
 
 
-_UNPRINTABLE = re.compile(rb"[^ -~]").search
 _BYTES = tuple(bytes((code,)) if 32 <= code <= 126 else b"\\x%02x" % code for code in range(256))
 
 
 def escaped(data: bytes) -> bytes:
     """``%r``: printable ASCII as it is, other bytes as ``\\xNN``."""
-    return b"".join([_BYTES[code] for code in data]) if _UNPRINTABLE(data) else data
+    if data.isascii() and data.decode().isprintable():
+        return data
+    return b"".join([_BYTES[code] for code in data])
 
 
 def hex_escaped(data: bytes) -> bytes:
