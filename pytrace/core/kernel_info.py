@@ -358,6 +358,10 @@ class KernelInfo(Protocol):
     def depend_on_headers(self, paths: Iterable[str]) -> None:
         """Note that the compilation read many files (the kernel's headers)."""
 
+    @property
+    def features_used(self) -> frozenset[str]:
+        """Features that were asked for and are there, for ahead-of-time files."""
+
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
         """What the answers so far depend on, for the compile cache; ``runtime.host.fingerprints.still_true`` can
         check it.
