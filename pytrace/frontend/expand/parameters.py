@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, Note, similar
@@ -104,17 +104,11 @@ class _Substitution:
         self.ahead = options.ahead
         self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
         self.made: set[nodes.Node] = set()
-        self.handlers: dict[type[nodes.Node], Callable[[Any], nodes.Expr]] = {
-            nodes.PositionalParam: self._positional,
-            nodes.ParamCount: self._count,
-            nodes.Binary: self._sum,
-            nodes.Call: self._call,
-        }
 
     def replace(self, node: nodes.Node) -> nodes.Node:
         """What stands for *node*, whose children are replaced already."""
-        handler = self.handlers.get(type(node))
-        return handler(node) if handler is not None else node
+        handler = _HANDLERS.get(type(node))
+        return handler(self, node) if handler is not None else node
 
     def _positional(self, node: nodes.PositionalParam) -> nodes.Expr:
         text = self._value(node)
@@ -204,6 +198,14 @@ class _Substitution:
         given = f"--{declared.name}" + (f"={text}" if text is not None else "")
         self.diagnostics.error(f"parameter --{declared.name} needs {expected}; {given} was given", node.span)
         return declared.default
+
+
+_HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes.Expr]] = by_class(
+    on(nodes.PositionalParam, _Substitution._positional),
+    on(nodes.ParamCount, _Substitution._count),
+    on(nodes.Binary, _Substitution._sum),
+    on(nodes.Call, _Substitution._call),
+)
 
 
 def _check_named(
