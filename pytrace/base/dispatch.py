@@ -2,8 +2,8 @@
 
 >>> RULES: Mapping[type[Node], Callable[[Checker, Node], Type]] = by_class(on(Call, call), on(Name, name))
 
-``on`` checks that ``call`` takes a ``Call``. The table's type says that its functions take any ``Node``, which holds for the
-function that is found by the node's own class.
+``on`` checks that ``call`` takes a ``Call``. The table's type says that its functions take any ``Node``, which holds
+for the function that is found by the node's own class.
 """
 
 from __future__ import annotations

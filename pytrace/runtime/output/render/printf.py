@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Never
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core import types
@@ -32,7 +32,7 @@ class Piece:
 
     format: bytes
     layout: str | None = None
-    render: Callable[[Any], bytes] | None = None
+    render: Callable[[Never], bytes] | None = None
     textual: bool = False
 
 
