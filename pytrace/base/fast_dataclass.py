@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 _FIELDS = "__pytrace_fields__"
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
 class Field:
@@ -26,7 +26,7 @@ class Field:
 
     __slots__ = ("default", "factory", "name", "type")
 
-    def __init__(self, name: str, kind: str, given: Any) -> None:
+    def __init__(self, name: str, kind: str, given: object) -> None:
         self.name = name
         self.type = kind
         self.factory = given.make if isinstance(given, _Factory) else None
@@ -43,11 +43,11 @@ class _Factory:
 
     __slots__ = ("make",)
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], object]) -> None:
         self.make = make
 
 
-def _field(*, default_factory: Callable[[], Any]) -> Any:
+def _field(*, default_factory: Callable[[], object]) -> object:
     """A field whose value is made anew for each instance that is not given one."""
     return _Factory(default_factory)
 
@@ -75,7 +75,7 @@ def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) ->
     return make
 
 
-def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, Any]) -> type:
+def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, object]) -> type:
     """The class again, with slots, which cannot be added to one that exists."""
     inherited = {name for base in cls.__mro__[1:] for name in base.__dict__.get("__slots__", ())}
     dropped = {"__dict__", "__weakref__", *names}
@@ -88,9 +88,9 @@ def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, Any]) -> type
 # ---------------------------------------------------------------------------------------------- methods
 
 
-def _methods(cls: type, found: tuple[Field, ...], frozen: bool, eq: bool) -> dict[str, Any]:
+def _methods(cls: type, found: tuple[Field, ...], frozen: bool, eq: bool) -> dict[str, object]:
     names = tuple(item.name for item in found)
-    made: dict[str, Any] = {_FIELDS: found, "__match_args__": names, "__init__": _constructor(cls, found)}
+    made: dict[str, object] = {_FIELDS: found, "__match_args__": names, "__init__": _constructor(cls, found)}
     own = cls.__dict__
     if "__repr__" not in own:
         made["__repr__"] = _repr
@@ -109,10 +109,11 @@ def _template(count: int) -> CodeType:
     """The code of a constructor that stores *count* arguments."""
     names = [f"_{number}" for number in range(count)]
     body = "".join(f"\n self.{name} = {name}" for name in names) or "\n pass"
-    scope: dict[str, Any] = {}
+    scope: dict[str, object] = {}
     exec(f"def __init__(self, {', '.join(names)}):{body}", scope)
-    code: CodeType = scope["__init__"].__code__
-    return code
+    made = scope["__init__"]
+    assert isinstance(made, FunctionType)
+    return made.__code__
 
 
 def _constructor(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:
@@ -128,8 +129,10 @@ def _constructor(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:
     return _filling(made, factories) if factories else made
 
 
-def _filling(store: Callable[..., None], factories: tuple[tuple[str, Callable[[], Any]], ...]) -> Callable[..., None]:
-    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807  (it becomes a method)
+def _filling(
+    store: Callable[..., None], factories: tuple[tuple[str, Callable[[], object]], ...]
+) -> Callable[..., None]:
+    def __init__(self: object, *values: object, **named: object) -> None:  # noqa: N807  (it becomes a method)
         store(self, *values, **named)
         for name, factory in factories:
             if getattr(self, name) is _MISSING:
@@ -138,19 +141,19 @@ def _filling(store: Callable[..., None], factories: tuple[tuple[str, Callable[[]
     return __init__
 
 
-def _by_value(names: tuple[str, ...]) -> tuple[Callable[[Any, object], Any], Callable[[Any], int]]:
-    values: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
+def _by_value(names: tuple[str, ...]) -> tuple[Callable[[object, object], object], Callable[[object], int]]:
+    values: Callable[[object], object] = attrgetter(*names) if names else lambda _: ()
 
-    def __eq__(self: Any, other: object) -> Any:  # noqa: N807
+    def __eq__(self: object, other: object) -> object:  # noqa: N807
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
-    def __hash__(self: Any) -> int:  # noqa: N807
+    def __hash__(self: object) -> int:  # noqa: N807
         return hash(values(self))
 
     return __eq__, __hash__
 
 
-def _repr(self: Any) -> str:
+def _repr(self: object) -> str:
     inside = ", ".join(f"{item.name}={getattr(self, item.name)!r}" for item in _fields(self))
     return f"{self.__class__.__qualname__}({inside})"
 
@@ -163,26 +166,27 @@ def is_dataclass(value: object) -> bool:
     return hasattr(value, _FIELDS)
 
 
-def _fields(value: Any) -> tuple[Field, ...]:
+def _fields(value: object) -> tuple[Field, ...]:
     """The fields of a class or of an instance, those of base classes first."""
     found: tuple[Field, ...] = getattr(value, _FIELDS)
     return found
 
 
-def _replace(instance: Any, /, **changes: Any) -> Any:
+def _replace(instance: object, /, **changes: object) -> object:
     """A copy with other values in some fields."""
     for item in _fields(instance):
         if item.name not in changes:
             changes[item.name] = getattr(instance, item.name)
-    return instance.__class__(**changes)
+    make: Callable[..., object] = instance.__class__
+    return make(**changes)
 
 
-def _asdict(instance: Any) -> dict[str, Any]:
+def _asdict(instance: object) -> dict[str, object]:
     """Values by field name, instances in them as dictionaries, too; containers are copied."""
     return {item.name: _plain(getattr(instance, item.name)) for item in _fields(instance)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if is_dataclass(value):
         return _asdict(value)
     if isinstance(value, list | tuple):

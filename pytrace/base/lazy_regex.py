@@ -7,7 +7,7 @@ or that are asked for every token, are better compiled at once.
 from __future__ import annotations
 
 import re
-from typing import Any, AnyStr, cast
+from typing import AnyStr, cast
 
 _METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern", "search", "split", "sub")
 
@@ -15,11 +15,11 @@ _METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern"
 class _Late:
     """Stands for an expression; the first use puts the methods of the compiled one in its place."""
 
-    def __init__(self, source: Any, flags: int) -> None:
+    def __init__(self, source: str | bytes, flags: int) -> None:
         self._source = source
         self._flags = flags
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name not in _METHODS:
             raise AttributeError(name)
         compiled = re.compile(self._source, self._flags)

@@ -7,6 +7,9 @@ from typing import Any
 
 from pytrace.base.fast_dataclass import asdict, dataclass, fields
 
+Setting = bool | int | str
+"""The value of a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -38,7 +41,7 @@ class Config:
     unstable_typeinfo: str = "error"
     unstable_import_statement: str = "error"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Setting]:
         """JSON form, for the manifest."""
         return asdict(self)
 

@@ -6,8 +6,6 @@ only. Code that serves several kinds tells their places apart by ``isinstance``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytrace.base.fast_dataclass import dataclass, fields
 
 
@@ -15,7 +13,7 @@ from pytrace.base.fast_dataclass import dataclass, fields
 class ProbeTarget:
     """A place that a program attaches to."""
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[object]:
         """The values of all fields in order, for JSON: the class called with them makes the place again."""
         return [getattr(self, item.name) for item in fields(self)]
 

@@ -90,7 +90,7 @@ def parts(roots: Iterable[Type]) -> Iterator[Type]:
 # ---------------------------------------------------------------------------------------------- serialisable form
 
 
-def to_data(value: Type) -> list[Any]:
+def to_data(value: Type) -> list[object]:
     """The type as JSON-serialisable lists; what a pointer points to is reduced to its name."""
     if isinstance(value, Struct):
         members = [[f.name, to_data(f.type), f.offset, f.bit_offset, f.bit_size] for f in value.fields]
@@ -113,7 +113,7 @@ def from_data(data: list[Any]) -> Type:
     return kind_(*(_unpack(item) for item in rest))
 
 
-def _pack(item: Any) -> Any:
+def _pack(item: object) -> object:
     if isinstance(item, Type):
         return {"t": to_data(item)}
     if isinstance(item, PyEnum):
@@ -123,7 +123,7 @@ def _pack(item: Any) -> Any:
     return item
 
 
-def _unpack(item: Any) -> Any:
+def _unpack(item: object) -> Any:
     if isinstance(item, dict):
         return from_data(item["t"]) if "t" in item else StackMode(item["mode"])
     if isinstance(item, list):

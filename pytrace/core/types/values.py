@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum as PyEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pytrace.base.fast_dataclass import dataclass
 
@@ -366,7 +366,7 @@ class Struct(Type):
     _size: int
     _align: int | None
     _fields: tuple[Field, ...] | None
-    _load: Any
+    _load: Callable[[], tuple[Field, ...]]
 
     @property
     def size(self) -> int:

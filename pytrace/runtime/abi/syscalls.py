@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 
@@ -35,7 +35,7 @@ def libc() -> ctypes.CDLL:
 
 
 @cache
-def _syscall() -> Any:
+def _syscall() -> Callable[..., int]:
     function = libc().syscall
     function.restype = ctypes.c_long
     return function

@@ -87,7 +87,6 @@ MARKERS = (
     "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
     "RESYNC",  # where a statement that was wrong is over
     "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM",
-    "TYPE_ITEM",
     "PREDICATE_OPEN", "PREDICATE_CLOSE",
 )  # fmt: skip
 
