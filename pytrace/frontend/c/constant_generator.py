@@ -284,7 +284,7 @@ def _parsed(text: str, flags: list[str]) -> TranslationUnit:
 
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
     index: Index = cindex.Index.create()
-    return index.parse("main.c", args=flags, unsaved_files=[("main.c", text)], options=options)
+    return index.parse("main.c", flags, [("main.c", text)], options)
 
 
 def _in_text(location: Location) -> bool:

@@ -102,5 +102,6 @@ class Index(Protocol):
     """Parses texts."""
 
     def parse(
-        self, path: str, args: Sequence[str], unsaved_files: Sequence[tuple[str, str]], options: int
-    ) -> TranslationUnit: ...
+        self, _path: str, _arguments: Sequence[str], _files: Sequence[tuple[str, str]], _options: int, /
+    ) -> TranslationUnit:
+        """The unit of *path*; *files* are names and texts that stand for files on disk."""

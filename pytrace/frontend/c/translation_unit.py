@@ -116,7 +116,7 @@ class Translation:
         options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
         if self.headers.folders:
             options |= cindex.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES
-        return _index().parse(MAIN, args=self.arguments, unsaved_files=files, options=options)
+        return _index().parse(MAIN, self.arguments, files, options)
 
     def questions(self) -> str:
         """C that asks for the values of :attr:`words`, each on three lines; the last line shows whether it was read."""
