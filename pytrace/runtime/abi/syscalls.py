@@ -66,7 +66,7 @@ def call(name: str, *arguments: int) -> int:
     if result < 0:
         error = ctypes.get_errno()
         if error in (errno.EMFILE, errno.ENFILE):
-            from pytrace.core import limits
+            from pytrace.core import limits  # a start does without it
 
             raise limits.no_files(error)
         raise OSError(error, f"{name}: {os.strerror(error)}")
