@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,12 @@ def test_the_line_runs_each_pass_of_the_list_in_order() -> None:
     script = pipeline.back_end(compilation, pipeline.front_end(compilation))
     assert names == NAMES
     assert script.elf.startswith(b"\x7fELF")
+
+
+def test_the_documents_name_the_passes_of_the_front_end() -> None:
+    text = (Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
+    section = text.partition("## Passes of the front end\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| (\w+) \| `", section, re.MULTILINE) == NAMES[:-1]
 
 
 def test_a_listing_needs_no_analysis() -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 from pytrace.base.fast_dataclass import asdict, dataclass, fields
 
+ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
+"""How names of environment variables begin; the first that is set counts."""
+
 Setting = bool | int | str
 """The value of a key."""
 

@@ -72,6 +72,10 @@ FEATURES = (
 each."""
 
 
+COMMON_FIELDS_END = 8
+"""Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class TracepointField:
     """One field of a tracepoint's record, from its ``format`` file.

@@ -109,6 +109,10 @@ class RawTracepointTarget(ProbeTarget):
     module: str
 
 
+TIMER_UNITS = ("hz", "us", "ms", "s")
+"""Units of profile and interval as an attach point names them."""
+
+
 @dataclass(frozen=True)
 class TimerTarget(ProbeTarget):
     """profile and interval: *frequency* in Hz, or if that is 0 a period in nanoseconds."""
@@ -133,6 +137,10 @@ class WatchpointTarget(ProbeTarget):
     address: int
     length: int
     mode: str
+
+
+BPF_FILE_SYSTEM = "/sys/fs/bpf"
+"""Where pins are that have no absolute path."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 from pytrace.base.fast_dataclass import fields
 from pytrace.core.types.produced import (
+    AF_INET,
+    AF_INET6,
     Avg,
     CgroupPath,
     Count,
@@ -51,6 +53,7 @@ from pytrace.core.types.values import (
 )
 
 __all__ = [
+    "AF_INET", "AF_INET6",
     "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "VOID", "AddressSpace",
     "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "InterfaceName",
     "KSym", "LHist", "Mac", "Max", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",

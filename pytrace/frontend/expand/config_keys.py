@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytrace.base.fast_dataclass import dataclass, fields
-from pytrace.core.config import Config, Setting
+from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.numbers import parse_boolean, parse_integer
 
 LICENSES = (
@@ -156,7 +156,6 @@ IGNORED = frozenset(
 )
 """Keys that are accepted and have no effect any more."""
 
-PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of the environment variables, the one that wins first."""
 
 OTHER_VARIABLES = frozenset(
@@ -175,7 +174,7 @@ if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Conf
 def canonical(name: str) -> str:
     """A key as scripts may write it (any case, with a prefix), as the table has it; renamed keys stay as they are."""
     upper = name.upper()
-    for prefix in PREFIXES:
+    for prefix in ENVIRONMENT_PREFIXES:
         upper = upper.removeprefix(prefix)
     return upper.lower()
 
@@ -209,7 +208,7 @@ def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """
     known = {*_TABLE, *RENAMED, *IGNORED}
     found: dict[str, tuple[str, str, str]] = {}
-    for prefix in PREFIXES:
+    for prefix in ENVIRONMENT_PREFIXES:
         for variable in sorted(environment):
             name = variable.removeprefix(prefix).lower()
             if variable.startswith(prefix) and variable.isupper() and name in known:
@@ -222,7 +221,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
     Those of bpftrace are not looked at: they may mean something to it.
     """
-    prefix = PREFIXES[0]
+    prefix = ENVIRONMENT_PREFIXES[0]
     known = {name.upper() for name in (*_TABLE, *RENAMED, *IGNORED)} | OTHER_VARIABLES
     return [
         name

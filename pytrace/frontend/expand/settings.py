@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pytrace.core.compile_options import CompileOptions
-from pytrace.core.config import Config, Setting
+from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand.config_keys import (
     IGNORED,
     INVERTED,
-    PREFIXES,
     RENAMED,
     BadValueError,
     canonical,
@@ -59,7 +58,8 @@ def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict
     values: dict[str, Setting] = {}
     for variable in unknown_variables(options.environment):
         source = Source("environment", f"{variable}={options.environment[variable]}")
-        near = [PREFIXES[0] + name for name in similar(variable.removeprefix(PREFIXES[0]), variable_names())]
+        prefix = ENVIRONMENT_PREFIXES[0]
+        near = [prefix + name for name in similar(variable.removeprefix(prefix), variable_names())]
         hints = [f"did you mean {' or '.join(near)}?"] if near else []
         diagnostics.warn(f"there is no variable {variable}", Span(source, 0, len(variable)), hints=hints)
     for variable, name, text in variables(options.environment):

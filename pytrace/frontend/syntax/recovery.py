@@ -12,9 +12,8 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import LRParser
 from pytrace.frontend.syntax.hints import hints_for
 from pytrace.frontend.syntax.lexical.structure import Structure
-from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token, found_name, kind_name
+from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token, found_name, kind_name
 
-_BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 _STATEMENT_WORDS = frozenset({"IF_STATEMENT", "FOR", "WHILE", "UNROLL", "LET", "RETURN", "BREAK", "CONTINUE", "IMPORT"})
 _STATEMENT_STARTS = _STATEMENT_WORDS | {"IDENT", "VARIABLE", "MAP", "INCREMENT", "DECREMENT", "BLOCK_STATEMENT"}
 _NEW_STATEMENT = _STATEMENT_STARTS | {"IF", "CONFIG", "SIZEOF"}
@@ -86,7 +85,7 @@ class Item:
             return self._go_on(Token("SEMI", "", _behind(before)), token)
         if token.text:  # a bracket that was put in has been reported
             self._report(token, at)
-        opened = sum(symbol.type in _BLOCK_OPENERS for symbol in self.parser.symstack)
+        opened = sum(symbol.type in BLOCK_OPENERS for symbol in self.parser.symstack)
         if not opened or not self._first_time("resync", at):
             raise AbandonedItem
         self._skip(at, opened)

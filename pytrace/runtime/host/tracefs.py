@@ -14,7 +14,7 @@ from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enu
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import name_pattern
 
-ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+ROOTS = fingerprints.TRACEFS
 
 TypeLookup = Callable[[str, str], Type | None]
 """``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""

@@ -19,6 +19,7 @@ from pytrace.core.event_layout import CUT, HEADER, EventLayout
 from pytrace.core.types import String
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.printf import Piece
+from pytrace.runtime.ring.index import RECORD_HEADER, WORD
 
 RunHandler = Callable[[bytes, int, int, int, int], None]
 """``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
@@ -29,8 +30,6 @@ V_co = TypeVar("V_co", covariant=True)
 Unpacked = Iterator[tuple[int | bytes | bool, ...]]
 """Fixed parts of events, one after another."""
 
-_RECORD_HEADER = 8
-_WORD = 4
 _LENGTH = CUT - 1
 
 # A string ends at its first NUL; one of the greatest length without was truncated, and gets the trailer.
@@ -173,7 +172,7 @@ class Formatter:
     @cached_property
     def listed(self) -> Callable[[bytes, int], bytes]:
         """``listed(data, place)``: the text of the event whose record starts at word *place*."""
-        return self._one(f"{_WORD} * place", _RECORD_HEADER)
+        return self._one(f"{WORD} * place", RECORD_HEADER)
 
     def _one(self, start: str, before: int) -> Callable[[bytes, int], bytes]:
         """The text of an event that is *before* bytes after the place that the expression *start* tells."""
@@ -213,9 +212,9 @@ class Formatter:
             return self.many(data, range(offset, offset + stride * count, stride))
         records = self._by_stride.get(stride)
         if records is None:
-            records = self._by_stride[stride] = self.plan().structure(_RECORD_HEADER + HEADER, stride).iter_unpack
+            records = self._by_stride[stride] = self.plan().structure(RECORD_HEADER + HEADER, stride).iter_unpack
         # From the header of the first record to the end of the last one.
-        start = offset - _RECORD_HEADER
+        start = offset - RECORD_HEADER
         return self._listing(records(memoryview(data)[start : start + stride * count]))
 
     @cached_property
@@ -258,7 +257,7 @@ def sequence_formatter(
     codes, arguments, values = "=", "", []
     for number, (item, stride) in enumerate(zip(formatters, strides, strict=True)):
         plan = item.plan(f"e{number}")
-        codes += plan.codes_of(_RECORD_HEADER + HEADER, stride)
+        codes += plan.codes_of(RECORD_HEADER + HEADER, stride)
         arguments += plan.arguments
         names |= plan.names | {f"FORMAT{number}": item.text if item.constant is None else item.constant}
         values.append(f"FORMAT{number} % ({', '.join(plan.values)},)" if item.constant is None else f"FORMAT{number}")
@@ -274,7 +273,7 @@ def sequence_formatter(
     unpack, whole = struct.Struct(codes).iter_unpack, sum(strides)
 
     def run(data: bytes, offset: int, count: int) -> list[bytes]:
-        start = offset - _RECORD_HEADER
+        start = offset - RECORD_HEADER
         return made(unpack(memoryview(data)[start : start + whole * count]))
 
     return run

@@ -93,6 +93,9 @@ MARKERS = (
 OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
 """Tokens behind which an operand is complete, so that what follows is an operator or the end."""
 
+BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
+"""Tokens that open a block."""
+
 STRUCT_KEYWORDS = frozenset({"struct", "union", "enum"})
 
 INTEGER_TYPES = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})

@@ -293,15 +293,12 @@ def _usym(_decoders: Decoders, _kind: types.Type) -> Decode:
     return decode
 
 
-_AF_INET = 2
-
-
 def _inet(_decoders: Decoders, _kind: types.Type) -> Decode:
     unpack = struct.Struct("=I16s").unpack_from
 
     def decode(memory: Memory, offset: int) -> tuple[int, bytes]:
         family, address = unpack(memory, offset)
-        return family, address[:4] if family == _AF_INET else address
+        return family, address[:4] if family == types.AF_INET else address
 
     return decode
 
