@@ -152,6 +152,13 @@ class Provider:
         return []
 
 
+class BinaryProvider(Provider):
+    """A provider of probes in user binaries, of which one link attaches many."""
+
+    def multi(self, matches: list[Match], scope: Scope) -> str:
+        return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
+
+
 class SampledProvider(Provider):
     """A provider of perf events, whose context is that of a sample and has no arguments."""
 
