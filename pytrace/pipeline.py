@@ -1,7 +1,8 @@
-"""From a script's text to a compiled script: the list of passes.
+"""From a script's text to a compiled script: the passes, in a straight line.
 
-Each pass names what it reads and what it makes; the pipeline runs them in order and stops after the first one
-that found errors.  Nothing here prints: messages are collected in :class:`~pytrace.core.diagnostics.Diagnostics`.
+A pass is a function of what former passes made; :data:`PASSES` lists them in order. :meth:`Compilation.do` runs one,
+tells who watches, and ends the compilation when the pass found errors. Nothing here prints: messages are collected
+in :class:`~pytrace.core.diagnostics.Diagnostics`.
 """
 
 from __future__ import annotations
@@ -9,137 +10,197 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.core.compile_options import CompileOptions
-from pytrace.core.diagnostics import Diagnostics, InternalError, PlacedError, render
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import CompiledScript
-from pytrace.core.manifest_sections import AheadOfTime
-from pytrace.core.source import Source
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core.diagnostics import PlacedError, ScriptError, render
+
+if TYPE_CHECKING:
+    from pytrace.core.compile_options import CompileOptions
+    from pytrace.core.config import Config
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.manifest import CompiledScript
+    from pytrace.core.manifest_sections import AheadOfTime
+    from pytrace.core.source import Source
+    from pytrace.frontend.ast import nodes
+    from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
+    from pytrace.frontend.c.definitions import Definitions
 
 RECURSION = 60_000
 """Python frames that a pass may take."""
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-@dataclass(slots=True)
+Watch = Callable[[str, object], None]
+"""Is told the name of a pass that found no errors, and what it made."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compilation:
-    """One script on its way: the inputs, and what the passes made so far (by name)."""
+    """The inputs of one compilation, and where its messages go."""
 
     source: Source
     options: CompileOptions
     kernel: KernelInfo
     diagnostics: Diagnostics
-    made: dict[str, Any] = field(default_factory=dict)
+    watch: Watch | None = None
 
-    def __getitem__(self, name: str) -> Any:
-        return self.made[name]
+    def do(self, step: Callable[Concatenate[Compilation, P], R], *made: P.args, **named: P.kwargs) -> R:
+        """Run a pass on what former passes made.
+
+        Raises:
+            ScriptError: the pass found errors (they are in ``diagnostics``).
+        """
+        result = step(self, *made, **named)
+        self.diagnostics.check()
+        if self.watch is not None:
+            self.watch(step.__name__, result)
+        return result
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """One step: reads *needs* (and the inputs), stores its result as *makes*."""
+class Programs:
+    """A script's probes after expansion, and what it took to find them."""
 
-    name: str
-    needs: tuple[str, ...]
-    makes: str
-    run: Callable[[Compilation], Any]
+    merged: nodes.Program
+    """With everything that the script imports; parameters and macros are still in it."""
+    expanded: nodes.Program
+    config: Config
+    definitions: Definitions
+    units: list[ProbeUnit]
 
 
-def _parse(c: Compilation) -> Any:
+@dataclass(frozen=True, slots=True)
+class FrontEnd:
+    """What the front end made of a script."""
+
+    merged: nodes.Program
+    checked: CheckedProgram
+
+
+# ---------------------------------------------------------------------------------------------- passes
+
+
+def parse(c: Compilation) -> nodes.Program:
+    """The tree of the script's text."""
     from pytrace.frontend.syntax import parser
 
     return parser.parse(c.source, c.diagnostics)
 
 
-def _imports(c: Compilation) -> Any:
+def imports(c: Compilation, parsed: nodes.Program) -> nodes.Program:
+    """The tree with everything that the script imports."""
     from pytrace.frontend.expand import imports
 
-    return imports.resolve(c["parsed"], c.options, c.diagnostics)
+    return imports.resolve(parsed, c.options, c.diagnostics)
 
 
-def _settings(c: Compilation) -> Any:
+def settings(c: Compilation, merged: nodes.Program) -> Config:
+    """The configuration."""
     from pytrace.frontend.expand import settings
 
-    return settings.read(c["merged"], c.options, c.diagnostics)
+    return settings.read(merged, c.options, c.diagnostics)
 
 
-def _definitions(c: Compilation) -> Any:
+def definitions(c: Compilation, merged: nodes.Program) -> Definitions:
+    """Types, enumerations and macros of the C part."""
     from pytrace.frontend.c import definitions
 
-    return definitions.read(c["merged"], c.options, c.kernel, c.diagnostics)
+    return definitions.read(merged, c.options, c.kernel, c.diagnostics)
 
 
-def _parameters(c: Compilation) -> Any:
+def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
+    """The tree with values in place of parameters."""
     from pytrace.frontend.expand import parameters
 
-    return parameters.substitute(c["merged"], c.options, c.diagnostics)
+    return parameters.substitute(merged, c.options, c.diagnostics)
 
 
-def _macros(c: Compilation) -> Any:
+def macros(c: Compilation, substituted: nodes.Program, defined: Definitions) -> nodes.Program:
+    """The tree without macros and their uses."""
     from pytrace.frontend.expand import macros
 
-    return macros.expand(c["substituted"], c["definitions"], c.diagnostics)
+    return macros.expand(substituted, defined, c.diagnostics)
 
 
-def _attach_points(c: Compilation) -> Any:
+def attach_points(c: Compilation, expanded: nodes.Program, defined: Definitions, config: Config) -> list[ProbeUnit]:
+    """One unit for each program, with all its targets."""
     from pytrace.frontend.attach import attach_points
 
-    return attach_points.expand(c["expanded"], c.options, c.kernel, c["definitions"], c["config"], c.diagnostics)
+    return attach_points.expand(expanded, c.options, c.kernel, defined, config, c.diagnostics)
 
 
-def _analysis(c: Compilation) -> Any:
+def analysis(c: Compilation, programs: Programs) -> CheckedProgram:
+    """The typed program."""
     from pytrace.frontend.check import analysis
 
-    return analysis.analyse(
-        c["units"], c["expanded"], c.options, c.kernel, c["definitions"], c["config"], c.diagnostics
-    )
+    p = programs
+    return analysis.analyse(p.units, p.expanded, c.options, c.kernel, p.definitions, p.config, c.diagnostics)
 
 
-def _generate(c: Compilation) -> Any:
+def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
+    """BPF code and manifest."""
     from pytrace.codegen import generator
 
     try:
-        return generator.compile_program(c["checked"], c.kernel, c.options)
+        return generator.compile_program(checked, c.kernel, c.options)
     except PlacedError as problem:
         c.diagnostics.error(problem.message, problem.span, hints=problem.hints)
-        return None
+        raise ScriptError from problem
 
 
-FRONT_END: tuple[Pass, ...] = (
-    Pass("parse", (), "parsed", _parse),
-    Pass("imports", ("parsed",), "merged", _imports),
-    Pass("settings", ("merged",), "config", _settings),
-    Pass("definitions", ("merged",), "definitions", _definitions),
-    Pass("parameters", ("merged",), "substituted", _parameters),
-    Pass("macros", ("substituted", "definitions"), "expanded", _macros),
-    Pass("attach-points", ("expanded", "definitions", "config"), "units", _attach_points),
-    Pass("analysis", ("units", "expanded", "definitions", "config"), "checked", _analysis),
-)
+PASSES = (parse, imports, settings, definitions, parameters, macros, attach_points, analysis, generate)
+"""All passes, in the order in which they run."""
 
-BACK_END: tuple[Pass, ...] = (Pass("generate", ("checked",), "script", _generate),)
-
-PASSES = FRONT_END + BACK_END
-
-UNITS = tuple(step for step in FRONT_END if step.name != "analysis")
-"""As far as a listing of a script's probes needs."""
+# ---------------------------------------------------------------------------------------------- the line
 
 
-def run(compilation: Compilation, passes: tuple[Pass, ...] = PASSES) -> Compilation:
-    """Run *passes* in order.
+def find_programs(c: Compilation) -> Programs:
+    """The passes up to attach points: as far as a listing of a script's probes needs.
 
     Raises:
-        ScriptError: a pass found errors (they are in ``compilation.diagnostics``).
+        ScriptError: a pass found errors (they are in ``c.diagnostics``); the same for the functions below.
     """
     with _room():
-        for step in passes:
-            missing = [name for name in step.needs if name not in compilation.made]
-            if missing:
-                raise InternalError(f"pass {step.name} lacks {', '.join(missing)}")
-            compilation.made[step.makes] = step.run(compilation)
-            compilation.diagnostics.check()
-    return compilation
+        merged = c.do(imports, c.do(parse))
+        config = c.do(settings, merged)
+        defined = c.do(definitions, merged)
+        expanded = c.do(macros, c.do(parameters, merged), defined)
+        units = c.do(attach_points, expanded, defined, config)
+    return Programs(merged, expanded, config, defined, units)
+
+
+def front_end(c: Compilation) -> FrontEnd:
+    """The passes from text to typed program."""
+    programs = find_programs(c)
+    with _room():
+        return FrontEnd(programs.merged, c.do(analysis, programs))
+
+
+def back_end(c: Compilation, front: FrontEnd) -> CompiledScript:
+    """The rest; warnings and facts go into the manifest."""
+    with _room():
+        script = c.do(generate, front.checked)
+    warnings = tuple(render(item) for item in (*c.diagnostics.warnings, *c.diagnostics.notes))
+    facts = c.kernel.dependencies()
+    ahead = script.manifest.ahead
+    if ahead is not None:
+        ahead = _completed(ahead, front.merged, c)
+    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts, ahead=ahead))
+
+
+def compile_script(
+    source: Source, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
+) -> CompiledScript:
+    """Compile *source*.
+
+    Raises:
+        ScriptError: the script has errors; *diagnostics* tells which.
+    """
+    compilation = Compilation(source, options, kernel, diagnostics)
+    return back_end(compilation, front_end(compilation))
 
 
 @contextmanager
@@ -153,37 +214,13 @@ def _room() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def compile_script(
-    source: Source, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
-) -> CompiledScript:
-    """Compile *source*.
-
-    Raises:
-        ScriptError: the script has errors; *diagnostics* tells which.
-    """
-    return finish(run(Compilation(source, options, kernel, diagnostics), FRONT_END))
-
-
-def finish(compilation: Compilation) -> CompiledScript:
-    """The back end, for a compilation whose front end is done; warnings and facts go into the manifest."""
-    run(compilation, BACK_END)
-    script: CompiledScript = compilation["script"]
-    found = compilation.diagnostics
-    warnings = tuple(render(item) for item in (*found.warnings, *found.notes))
-    facts = compilation.kernel.dependencies()
-    ahead = script.manifest.ahead
-    if ahead is not None:
-        ahead = _completed(ahead, compilation)
-    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts, ahead=ahead))
-
-
-def _completed(ahead: AheadOfTime, compilation: Compilation) -> AheadOfTime:
+def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> AheadOfTime:
     """What an ahead-of-time file keeps, with parameters, and what the kernel must be able to do."""
     from pytrace.frontend.expand import parameters
 
     return replace(
         ahead,
-        parameters=parameters.describe(compilation["merged"], compilation.options),
-        follow=compilation.options.follow,
-        features=tuple(sorted(getattr(compilation.kernel, "features_used", ()))),
+        parameters=parameters.describe(merged, c.options),
+        follow=c.options.follow,
+        features=tuple(sorted(c.kernel.features_used)),
     )

@@ -1,11 +1,17 @@
-"""Deep trees go through every pass and run."""
+"""The passes run in a straight line and end at the first with errors; deep trees go through every pass and run."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from pytrace import pipeline
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics, ScriptError
+from pytrace.core.source import Source
+from tests.support.facts import RecordedKernel
 from tests.support.server import Server
 
 N = 500
@@ -28,6 +34,56 @@ DEEP = {
     "pointer type": ("begin { print(sizeof(int8" + "*" * N + ")); exit(); }", "8"),
 }
 # fmt: on
+
+
+NAMES = [step.__name__ for step in pipeline.PASSES]
+
+
+def watched(text: str) -> tuple[pipeline.Compilation, list[str]]:
+    """A compilation of *text*, and the list that gets the names of the passes it did."""
+    names: list[str] = []
+    source = Source("stdin", text, None)
+    return pipeline.Compilation(
+        source, CompileOptions(), RecordedKernel(), Diagnostics(), lambda name, _: names.append(name)
+    ), names
+
+
+def test_the_line_runs_each_pass_of_the_list_in_order() -> None:
+    compilation, names = watched("begin { exit(); }")
+    script = pipeline.back_end(compilation, pipeline.front_end(compilation))
+    assert names == NAMES
+    assert script.elf.startswith(b"\x7fELF")
+
+
+def test_the_documents_name_the_passes_of_the_front_end() -> None:
+    text = (Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
+    section = text.partition("## Passes of the front end\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| (\w+) \| `", section, re.MULTILINE) == NAMES[:-1]
+
+
+def test_a_listing_needs_no_analysis() -> None:
+    compilation, names = watched("kprobe:vfs_* { $x = unknown; }")
+    assert [target.probe for target in pipeline.find_programs(compilation).units[0].targets]
+    assert names == NAMES[: NAMES.index("analysis")]
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("begin { $x = ; }", "parse"),
+        ('import "nowhere.bt"; begin { }', "imports"),
+        ("config = { nothing = 1 } begin { }", "settings"),
+        ("macro f(x) { x } begin { f(1, 2); }", "macros"),
+        ("kprobe:nothing_of_this_name { }", "attach_points"),
+        ("begin { print(unknown); }", "analysis"),
+    ],
+)
+def test_the_line_ends_after_a_pass_that_found_errors(text: str, step: str) -> None:
+    compilation, names = watched(text)
+    with pytest.raises(ScriptError):
+        pipeline.front_end(compilation)
+    assert names == NAMES[: NAMES.index(step)]
+    assert compilation.diagnostics.failed
 
 
 @pytest.mark.kernel

@@ -17,7 +17,7 @@ from functools import cache
 from operator import attrgetter
 from types import CodeType, FunctionType
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Any
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 
 _OWN = "__pytrace_own__"
 """Attribute of a class: the fields that it declares itself, with annotation and default."""
@@ -25,7 +25,7 @@ _FIELDS = "__pytrace_fields__"
 """Attribute of a class: all its fields, once somebody has asked for them."""
 _OPTIONAL = "__pytrace_optional__"
 """Attribute of a class: whether its last field has a default."""
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
 class Field:
@@ -33,7 +33,7 @@ class Field:
 
     __slots__ = ("default", "factory", "name", "type")
 
-    def __init__(self, name: str, kind: str, given: Any) -> None:
+    def __init__(self, name: str, kind: str, given: object) -> None:
         self.name = name
         self.type = kind
         self.factory = given.make if isinstance(given, _Factory) else None
@@ -50,11 +50,11 @@ class _Factory:
 
     __slots__ = ("make",)
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], object]) -> None:
         self.make = make
 
 
-def _field(*, default_factory: Callable[[], Any]) -> Any:
+def _field(*, default_factory: Callable[[], object]) -> object:
     """A field whose value is made anew for each instance that is not given one."""
     return _Factory(default_factory)
 
@@ -82,7 +82,7 @@ def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) ->
     return make
 
 
-def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, Any]) -> type:
+def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, object]) -> type:
     """The class again, with slots, which cannot be added to one that exists."""
     inherited = {name for base in cls.__mro__[1:] for name in base.__dict__.get("__slots__", ())}
     dropped = {"__dict__", "__weakref__", *names}
@@ -95,13 +95,13 @@ def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, Any]) -> type
 # ---------------------------------------------------------------------------------------------- methods
 
 
-_Own = dict[str, tuple[str, Any]]
+_Own = dict[str, tuple[str, object]]
 
 
-def _methods(cls: type, named: _Own, frozen: bool, eq: bool) -> dict[str, Any]:
+def _methods(cls: type, named: _Own, frozen: bool, eq: bool) -> dict[str, object]:
     """What is added to a class that declares the fields *named*."""
     before: tuple[str, ...] = getattr(cls, "__match_args__", ())
-    made: dict[str, Any] = {
+    made: dict[str, object] = {
         _OWN: named,
         _OPTIONAL: _order(cls, named, before),
         "__match_args__": (*before, *[name for name in named if name not in before]),
@@ -134,7 +134,10 @@ def _order(cls: type, named: _Own, before: tuple[str, ...]) -> bool:
     return optional
 
 
-def _completed(cls: type, name: str, placeholder: object, method: Callable[[type], Any]) -> Any:
+_Method = TypeVar("_Method")
+
+
+def _completed(cls: type, name: str, placeholder: object, method: Callable[[type], _Method]) -> _Method:
     """The *method* of *cls* or of the base class that has the *placeholder* for it, which it replaces."""
     owner = _owner(cls, name, placeholder)
     made = method(owner)
@@ -153,7 +156,7 @@ _made: dict[type, int] = {}
 """Instances of each class so far, of those that have no compiled constructor."""
 
 
-def _first_init(self: Any, *values: Any, **named: Any) -> None:
+def _first_init(self: object, *values: object, **named: object) -> None:
     """The constructor of a class with few instances."""
     owner = _owner(self.__class__, "__init__", _first_init)
     count = _made[owner] = _made.get(owner, 0) + 1
@@ -162,7 +165,7 @@ def _first_init(self: Any, *values: Any, **named: Any) -> None:
         _completed(owner, "__init__", _first_init, _constructor)(self, *values, **named)
 
 
-def _filled(instance: Any, found: tuple[Field, ...], values: tuple[Any, ...], named: dict[str, Any]) -> bool:
+def _filled(instance: object, found: tuple[Field, ...], values: tuple[object, ...], named: dict[str, object]) -> bool:
     """Whether the arguments were good for the fields, and are in the *instance* now."""
     given = dict(zip([item.name for item in found], values, strict=False))
     if len(given) < len(values) or given.keys() & named.keys():
@@ -178,11 +181,11 @@ def _filled(instance: Any, found: tuple[Field, ...], values: tuple[Any, ...], na
     return not given
 
 
-def _first_eq(self: Any, other: object) -> Any:
+def _first_eq(self: object, other: object) -> object:
     return _completed(self.__class__, "__eq__", _first_eq, _equality)(self, other)
 
 
-def _first_hash(self: Any) -> int:
+def _first_hash(self: object) -> int:
     result: int = _completed(self.__class__, "__hash__", _first_hash, _hashing)(self)
     return result
 
@@ -192,10 +195,11 @@ def _template(count: int) -> CodeType:
     """The code of a constructor that stores *count* arguments."""
     names = [f"_{number}" for number in range(count)]
     body = "".join(f"\n self.{name} = {name}" for name in names) or "\n pass"
-    scope: dict[str, Any] = {}
+    scope: dict[str, object] = {}
     exec(f"def __init__(self, {', '.join(names)}):{body}", scope)
-    code: CodeType = scope["__init__"].__code__
-    return code
+    made = scope["__init__"]
+    assert isinstance(made, FunctionType)
+    return made.__code__
 
 
 def _constructor(cls: type) -> Callable[..., None]:
@@ -210,8 +214,10 @@ def _constructor(cls: type) -> Callable[..., None]:
     return _filling(made, factories) if factories else made
 
 
-def _filling(store: Callable[..., None], factories: tuple[tuple[str, Callable[[], Any]], ...]) -> Callable[..., None]:
-    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807  (it becomes a method)
+def _filling(
+    store: Callable[..., None], factories: tuple[tuple[str, Callable[[], object]], ...]
+) -> Callable[..., None]:
+    def __init__(self: object, *values: object, **named: object) -> None:  # noqa: N807  (it becomes a method)
         store(self, *values, **named)
         for name, factory in factories:
             if getattr(self, name) is _MISSING:
@@ -220,30 +226,30 @@ def _filling(store: Callable[..., None], factories: tuple[tuple[str, Callable[[]
     return __init__
 
 
-def _values(cls: type) -> Callable[[Any], Any]:
+def _values(cls: type) -> Callable[[object], object]:
     names = [item.name for item in _fields(cls)]
     return attrgetter(*names) if names else lambda _: ()
 
 
-def _equality(cls: type) -> Callable[[Any, object], Any]:
+def _equality(cls: type) -> Callable[[object, object], object]:
     values = _values(cls)
 
-    def __eq__(self: Any, other: object) -> Any:  # noqa: N807
+    def __eq__(self: object, other: object) -> object:  # noqa: N807
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__
 
 
-def _hashing(cls: type) -> Callable[[Any], int]:
+def _hashing(cls: type) -> Callable[[object], int]:
     values = _values(cls)
 
-    def __hash__(self: Any) -> int:  # noqa: N807
+    def __hash__(self: object) -> int:  # noqa: N807
         return hash(values(self))
 
     return __hash__
 
 
-def _repr(self: Any) -> str:
+def _repr(self: object) -> str:
     inside = ", ".join(f"{item.name}={getattr(self, item.name)!r}" for item in _fields(self))
     return f"{self.__class__.__qualname__}({inside})"
 
@@ -256,7 +262,7 @@ def is_dataclass(value: object) -> bool:
     return hasattr(value, _OWN)
 
 
-def _fields(value: Any) -> tuple[Field, ...]:
+def _fields(value: object) -> tuple[Field, ...]:
     """The fields of a class or of an instance, those of base classes first."""
     cls: type = value if isinstance(value, type) else value.__class__
     known: tuple[Field, ...] | None = cls.__dict__.get(_FIELDS)
@@ -270,20 +276,21 @@ def _fields(value: Any) -> tuple[Field, ...]:
     return made
 
 
-def _replace(instance: Any, /, **changes: Any) -> Any:
+def _replace(instance: object, /, **changes: object) -> object:
     """A copy with other values in some fields."""
     for item in _fields(instance):
         if item.name not in changes:
             changes[item.name] = getattr(instance, item.name)
-    return instance.__class__(**changes)
+    make: Callable[..., object] = instance.__class__
+    return make(**changes)
 
 
-def _asdict(instance: Any) -> dict[str, Any]:
+def _asdict(instance: object) -> dict[str, object]:
     """Values by field name, instances in them as dictionaries, too; containers are copied."""
     return {item.name: _plain(getattr(instance, item.name)) for item in _fields(instance)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if is_dataclass(value):
         return _asdict(value)
     if isinstance(value, list | tuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Any, AnyStr, ClassVar, Generic, NoReturn, Protocol, TextIO, TypeVar, cast
+    from typing import Any, AnyStr, ClassVar, Generic, Never, NoReturn, Protocol, TextIO, TypeAlias, TypeVar, cast
 else:
 
     class _Form:
@@ -23,7 +23,7 @@ else:
 
         __ror__ = __or__
 
-    Any = AnyStr = ClassVar = NoReturn = TextIO = _Form()
+    Any = AnyStr = ClassVar = Never = NoReturn = TextIO = TypeAlias = _Form()
 
     class Generic:
         """A base class that may have parameters."""
@@ -34,7 +34,7 @@ else:
     class Protocol(Generic):
         """A base class whose methods others have, too."""
 
-    def TypeVar(_name: str, *, bound: object = None) -> _Form:  # noqa: N802, ARG001  (as in typing)
+    def TypeVar(_name: str, **_options: object) -> _Form:  # noqa: N802  (as in typing)
         """A type that is found by its use."""
         return Any
 
@@ -43,4 +43,7 @@ else:
         return value
 
 
-__all__ = ["TYPE_CHECKING", "Any", "AnyStr", "ClassVar", "Generic", "NoReturn", "Protocol", "TextIO", "TypeVar", "cast"]
+__all__ = [
+    "TYPE_CHECKING", "Any", "AnyStr", "ClassVar", "Generic", "Never", "NoReturn", "Protocol", "TextIO", "TypeAlias",
+    "TypeVar", "cast",
+]  # fmt: skip

@@ -6,7 +6,7 @@ or that are asked for every token, are better compiled at once. Importing ``re``
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, AnyStr, cast
+from pytrace.base.fast_typing import TYPE_CHECKING, AnyStr, cast
 
 if TYPE_CHECKING:
     import re
@@ -17,11 +17,11 @@ _METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern"
 class _Late:
     """Stands for an expression; the first use puts the methods of the compiled one in its place."""
 
-    def __init__(self, source: Any, flags: int) -> None:
+    def __init__(self, source: str | bytes, flags: int) -> None:
         self._source = source
         self._flags = flags
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name not in _METHODS:
             raise AttributeError(name)
         import re

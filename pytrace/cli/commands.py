@@ -19,7 +19,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from pytrace.pipeline import Compilation
+    from pytrace.pipeline import Compilation, FrontEnd
     from pytrace.runtime.live_kernel import LiveKernel
 
 
@@ -215,12 +215,10 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
     diagnostics = Diagnostics()
     kernel = live_kernel(options, least_cpus=AHEAD_CPUS if compile_options.ahead else 0)
-    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
+    watch = dump.front_end_watch(options.debug, _shown_on(options))
+    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics, watch)
     try:
-        for step in pipeline.FRONT_END:
-            pipeline.run(compilation, (step,))
-            dump.show_front_end(step.name, compilation, options.debug, _shown_on(options))
-        return _develop_back_end(line, compilation, options)
+        return _develop_back_end(line, compilation, pipeline.front_end(compilation), options)
     finally:
         _print(diagnostics, options)
 
@@ -230,7 +228,7 @@ def _shown_on(options: RunOptions) -> TextIO:
     return sys.stderr if options.format == "json" else sys.stdout
 
 
-def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunOptions) -> int:
+def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions) -> int:
     """The rest of :func:`_develop`: a file that is asked for takes the place of the run."""
     from pytrace import pipeline
     from pytrace.cli import dump
@@ -238,15 +236,15 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
 
     llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))
     if llvm or options.debug & {"ir", "ir-opt", "asm"} or line.flag("verify_llvm_ir"):
-        checked, kernel = compilation["checked"], compilation.kernel
-        texts = generator.llvm_texts(checked, kernel, compilation.options, verify=line.flag("verify_llvm_ir"))
+        verify = line.flag("verify_llvm_ir")
+        texts = generator.llvm_texts(front.checked, compilation.kernel, compilation.options, verify=verify)
         dump.show_back_end(texts, options.debug, _shown_on(options))
         if llvm:
             _write(f"{llvm}.original.ll", texts.original.encode())
             _write(f"{llvm}.optimized.ll", texts.optimized.encode())
             if not (elf or aot):
                 return 0
-    result = pipeline.finish(compilation)
+    result = pipeline.back_end(compilation, front)
     if elf:
         _write(elf, result.elf)
     if aot:
@@ -370,12 +368,11 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
         return 0
     diagnostics = Diagnostics()
     wanted = replace(request.compile_options(line, options, script), mode="list")
-    compilation = pipeline.Compilation(script.source, wanted, kernel, diagnostics)
     try:
-        pipeline.run(compilation, pipeline.UNITS)
+        found = pipeline.find_programs(pipeline.Compilation(script.source, wanted, kernel, diagnostics))
     finally:
         _print(diagnostics, options)
-    targets = [(unit.kind.name, target) for unit in compilation["units"] for target in unit.targets]
+    targets = [(unit.kind.name, target) for unit in found.units for target in unit.targets]
     _write_listing(probes.targets(kernel, targets, verbose=options.verbose))
     _print_missing(kernel, options)
     return 0

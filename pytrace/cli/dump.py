@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from pytrace.base.fast_dataclass import fields, is_dataclass
+from pytrace.base.fast_dataclass import fields
+from pytrace.frontend.ast.nodes import Expr, Node, Program
+from pytrace.frontend.ast.typed_program import CheckedProgram
 
 if TYPE_CHECKING:
     from pytrace.codegen.generator import LlvmTexts
-    from pytrace.frontend.ast.typed_program import CheckedProgram
-    from pytrace.pipeline import Compilation
+    from pytrace.core.types import Type
+    from pytrace.pipeline import Watch
 
 
-def show_front_end(step: str, compilation: Compilation, stages: frozenset[str], out: TextIO) -> None:
-    """Print what pass *step* made, when *stages* ask for it."""
-    if step == "parse" and "ast" in stages:
-        out.write("\n== syntax tree\n" + tree(compilation["parsed"]))
-    if step == "analysis" and "types" in stages:
-        out.write("\n== programs with types\n" + typed(compilation["checked"]))
+def front_end_watch(stages: frozenset[str], out: TextIO) -> Watch:
+    """What prints the result of each pass that *stages* ask for."""
+
+    def watch(name: str, result: object) -> None:
+        if name == "parse" and "ast" in stages and isinstance(result, Program):
+            out.write("\n== syntax tree\n" + tree(result))
+        if "types" in stages and isinstance(result, CheckedProgram):
+            out.write("\n== programs with types\n" + typed(result))
+
+    return watch
 
 
 def show_back_end(texts: LlvmTexts, stages: frozenset[str], out: TextIO) -> None:
@@ -32,7 +38,7 @@ def show_back_end(texts: LlvmTexts, stages: frozenset[str], out: TextIO) -> None
             out.write(f"\n== {title}\n{text}")
 
 
-def tree(node: Any, types: Mapping[Any, Any] | None = None) -> str:
+def tree(node: Node, types: Mapping[Expr, Type] | None = None) -> str:
     """A node and everything below it, one node a line, indented; with *types*, the type of each expression."""
     return "".join(f"{line}\n" for line in _lines(node, types or {}, 0))
 
@@ -53,24 +59,20 @@ def typed(checked: CheckedProgram) -> str:
     return "".join(parts)
 
 
-def _lines(value: Any, types: Mapping[Any, Any], depth: int) -> Iterator[str]:
+def _lines(node: Node, types: Mapping[Expr, Type], depth: int) -> Iterator[str]:
     indent = "  " * depth
     attributes: list[str] = []
-    children: list[Any] = []
-    for field in fields(value):
+    children: list[Node] = []
+    for field in fields(node):
         if field.name == "span" or field.name.endswith("_span") or field.name == "head":
             continue
-        part = getattr(value, field.name)
-        items = part if isinstance(part, tuple) else (part,)
-        children.extend(item for item in items if is_dataclass(item))
-        if not is_dataclass(part) and not _holds_nodes(part):
+        part: object = getattr(node, field.name)
+        below = [item for item in (part if isinstance(part, tuple) else (part,)) if isinstance(item, Node)]
+        children.extend(below)
+        if not below:
             attributes.append(f"{field.name}={part!r}")
     shown = f" {' '.join(attributes)}" if attributes else ""
-    kind = types.get(value)
-    yield f"{indent}{type(value).__name__}{shown}{'' if kind is None else f' : {kind}'}"
+    kind = types.get(node) if isinstance(node, Expr) else None
+    yield f"{indent}{type(node).__name__}{shown}{'' if kind is None else f' : {kind}'}"
     for child in children:
         yield from _lines(child, types, depth + 1)
-
-
-def _holds_nodes(part: Any) -> bool:
-    return isinstance(part, tuple) and any(is_dataclass(item) for item in part)

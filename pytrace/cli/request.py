@@ -9,6 +9,7 @@ import sys
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.cli.options import CommandLine
 from pytrace.core.compile_options import CompileOptions
+from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
@@ -94,7 +95,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(("PYTRACE_", "BPFTRACE_")) or name in ENVIRONMENT
+        if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
     }
     return CompileOptions(
         positional=script.positional if script else (),

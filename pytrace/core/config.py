@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from pytrace.base.fast_dataclass import asdict, dataclass, fields
 from pytrace.base.fast_typing import Any
 
+ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
+"""How names of environment variables begin; the first that is set counts."""
+
+Setting = bool | int | str
+"""The value of a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -38,7 +44,7 @@ class Config:
     unstable_typeinfo: str = "error"
     unstable_import_statement: str = "error"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Setting]:
         """JSON form, for the manifest."""
         return asdict(self)
 

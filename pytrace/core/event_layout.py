@@ -74,7 +74,7 @@ class Location:
     skipped: int = 0
     """Characters of the line that come before *text*, less those that say so."""
 
-    def to_data(self) -> list[Any]:
+    def to_data(self) -> list[object]:
         """JSON form."""
         return [self.file, self.line, self.column, self.end_column, self.text, self.skipped]
 
@@ -280,7 +280,7 @@ class EventSpec:
             raise InternalError(f"expected {kind.__name__} for {self.kind}, found {self.static!r}")
         return self.static
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, object]:
         """JSON form."""
         return {
             "id": self.id,

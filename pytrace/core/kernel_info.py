@@ -72,6 +72,10 @@ FEATURES = (
 each."""
 
 
+COMMON_FIELDS_END = 8
+"""Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class TracepointField:
     """One field of a tracepoint's record, from its ``format`` file.
@@ -357,6 +361,10 @@ class KernelInfo(Protocol):
 
     def depend_on_headers(self, paths: Iterable[str]) -> None:
         """Note that the compilation read many files (the kernel's headers)."""
+
+    @property
+    def features_used(self) -> frozenset[str]:
+        """Features that were asked for and are there, for ahead-of-time files."""
 
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
         """What the answers so far depend on, for the compile cache; ``runtime.host.fingerprints.still_true`` can

@@ -73,7 +73,7 @@ class ProgramSpec:
     service: bool = False
     """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, object]:
         """JSON form; targets, of which there may be very many, as their values."""
         return {
             "symbol": self.symbol,
@@ -231,7 +231,7 @@ class Manifest:
     ahead: AheadOfTime | None = None
     """Set in ahead-of-time files."""
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, object]:
         """JSON form."""
         return {
             "programs": [item.to_data() for item in self.programs],

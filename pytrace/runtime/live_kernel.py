@@ -60,7 +60,7 @@ class LiveKernel:
         self._debuginfo = tuple(debuginfo)
         self._disabled = frozenset(disabled)
         self._least_cpus = least_cpus
-        self.features_used: set[str] = set()
+        self._features_used: set[str] = set()
         """Features that were asked for and are there."""
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
@@ -110,8 +110,12 @@ class LiveKernel:
 
         there = name not in self._disabled and features.has(name)
         if there:
-            self.features_used.add(name)
+            self._features_used.add(name)
         return there
+
+    @property
+    def features_used(self) -> frozenset[str]:
+        return frozenset(self._features_used)
 
     # ---- types
 

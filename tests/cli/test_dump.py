@@ -10,19 +10,18 @@ from pytrace.codegen import generator
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.pipeline import Compilation
+from pytrace.pipeline import Compilation, Watch
 from tests.support.facts import RecordedKernel
 
 TEXT = "tracepoint:sched:sched_wakeup /pid > 1/ { $x = args.pid; @m[$x] = count(); }"
 
 
-def compiled() -> Compilation:
-    start = Compilation(Source("stdin", TEXT), CompileOptions(), RecordedKernel(), Diagnostics())
-    return pipeline.run(start, pipeline.FRONT_END)
+def compilation(watch: Watch | None = None) -> Compilation:
+    return Compilation(Source("stdin", TEXT), CompileOptions(), RecordedKernel(), Diagnostics(), watch)
 
 
 def test_the_tree_shows_one_node_a_line() -> None:
-    lines = dump.tree(compiled()["parsed"]).splitlines()
+    lines = dump.tree(pipeline.parse(compilation())).splitlines()
     assert lines[0].startswith("Program")
     assert "    AttachPoint text='tracepoint:sched:sched_wakeup' name=None" in lines
     assert any(line.strip() == "Variable name='x'" for line in lines)
@@ -30,30 +29,29 @@ def test_the_tree_shows_one_node_a_line() -> None:
 
 
 def test_children_are_indented_below_their_node() -> None:
-    lines = dump.tree(compiled()["parsed"]).splitlines()
+    lines = dump.tree(pipeline.parse(compilation())).splitlines()
     at = next(number for number, line in enumerate(lines) if line.strip().startswith("MapIndex"))
     indent = len(lines[at]) - len(lines[at].lstrip())
     assert lines[at + 1] == " " * (indent + 2) + "MapRef name='@m'"
 
 
 def test_the_typed_tree_has_types_of_expressions_and_maps() -> None:
-    text = dump.typed(compiled()["checked"])
+    text = dump.typed(pipeline.front_end(compilation()).checked)
     assert "map @m[int64]: count_t (percpuhash, 4096)" in text or "map @m[int32]: count_t (percpuhash, 4096)" in text
     assert "Identifier name='pid' : uint32" in text
     assert "(tracepoint:sched:sched_wakeup)" in text
 
 
 def test_only_the_stages_that_were_asked_for_are_shown() -> None:
-    found, out = compiled(), io.StringIO()
-    for step in pipeline.FRONT_END:
-        dump.show_front_end(step.name, found, frozenset({"types"}), out)
+    out = io.StringIO()
+    pipeline.front_end(compilation(dump.front_end_watch(frozenset({"types"}), out)))
     assert out.getvalue().count("== ") == 1
     assert "== programs with types" in out.getvalue()
 
 
 def test_code_of_the_back_end() -> None:
-    found, out = compiled(), io.StringIO()
-    texts = generator.llvm_texts(found["checked"], found.kernel, found.options, verify=True)
+    found, out = compilation(), io.StringIO()
+    texts = generator.llvm_texts(pipeline.front_end(found).checked, found.kernel, found.options, verify=True)
     dump.show_back_end(texts, frozenset({"ir", "ir-opt", "asm"}), out)
     first, second, third = out.getvalue().split("\n== ")[1:]
     assert first.startswith("LLVM code\n")

@@ -14,6 +14,7 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.source import Source
+from pytrace.frontend.ast.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel
 from tests.support.pace import unit
 
@@ -98,8 +99,8 @@ def test_compiled_script_can_be_written_and_read() -> None:
 def test_texts_of_the_stages() -> None:
     source = Source("stdin", "begin { @ = count(); }", None)
     compilation = pipeline.Compilation(source, CompileOptions(), RecordedKernel(), Diagnostics())
-    pipeline.run(compilation, pipeline.FRONT_END)
-    texts = generator.llvm_texts(compilation["checked"], compilation.kernel, compilation.options)
+    checked = pipeline.front_end(compilation).checked
+    texts = generator.llvm_texts(checked, compilation.kernel, compilation.options)
     assert "define dso_local i64 @begin_0" in texts.original
     assert "define dso_local" in texts.optimized
     assert "exit" in texts.assembly
@@ -109,13 +110,13 @@ def test_texts_of_the_stages() -> None:
 def test_time_of_the_back_end(probes: int, most: int) -> None:
     text = "".join(f"begin {{ @[{at}] = count(); }} " for at in range(probes))
     compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), RecordedKernel(), Diagnostics())
-    pipeline.run(compilation, pipeline.FRONT_END)
-    generator.compile_program(compilation["checked"], compilation.kernel, compilation.options)
-    best = min(_timed(compilation) for _ in range(3))
+    checked = pipeline.front_end(compilation).checked
+    generator.compile_program(checked, compilation.kernel, compilation.options)
+    best = min(_timed(compilation, checked) for _ in range(3))
     assert best < most * unit()
 
 
-def _timed(compilation: pipeline.Compilation) -> float:
+def _timed(compilation: pipeline.Compilation, checked: CheckedProgram) -> float:
     start = time.process_time()
-    generator.compile_program(compilation["checked"], compilation.kernel, compilation.options)
+    generator.compile_program(checked, compilation.kernel, compilation.options)
     return time.process_time() - start

@@ -40,8 +40,8 @@ def test_a_session_is_one_program() -> None:
 def test_a_session_asks_where_it_is() -> None:
     source = Source("stdin", "kprobe:vfs_read { @ = count(); } kretprobe:vfs_read { @r = count(); }", None)
     compilation = pipeline.Compilation(source, CompileOptions(), SESSIONS, Diagnostics())
-    pipeline.run(compilation, pipeline.FRONT_END)
-    text = generator.llvm_texts(compilation["checked"], compilation.kernel, compilation.options).optimized
+    checked = pipeline.front_end(compilation).checked
+    text = generator.llvm_texts(checked, compilation.kernel, compilation.options).optimized
     assert text.count("call i32 @bpf_session_is_return()") == 1
 
 

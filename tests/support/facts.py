@@ -106,6 +106,7 @@ class RecordedKernel:
     pid_namespace: tuple[int, int] | None = None
     has_btf: bool = True
     features: frozenset[str] = FEATURES
+    features_used: frozenset[str] = frozenset()
     structs: dict[tuple[str, str], Struct] = field(
         default_factory=lambda: {(item.kind, item.name): item for item in (TASK, FILE, REGISTERS, LIST)}
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.core.probes.targets import (
     IteratorTarget,
@@ -242,13 +243,13 @@ def _has_prototype(place: ProbeTarget) -> TypeGuard[KernelFunctionTarget | Typed
     return isinstance(place, KernelFunctionTarget) and place.address is None
 
 
-_RULES: dict[type[nodes.Node], Callable[[CheckedProgram, Any, Ahead], None]] = {
-    nodes.Identifier: _name,
-    nodes.Index: _index,
-    nodes.Binary: _binary,
-    nodes.Call: _call,
-    nodes.Unary: _unary,
-    nodes.Offsetof: _type_question,
-    nodes.Sizeof: _type_question,
-    nodes.TypeInfo: _type_question,
-}
+_RULES: Mapping[type[nodes.Node], Callable[[CheckedProgram, nodes.Node, Ahead], None]] = by_class(
+    on(nodes.Identifier, _name),
+    on(nodes.Index, _index),
+    on(nodes.Binary, _binary),
+    on(nodes.Call, _call),
+    on(nodes.Unary, _unary),
+    on(nodes.Offsetof, _type_question),
+    on(nodes.Sizeof, _type_question),
+    on(nodes.TypeInfo, _type_question),
+)

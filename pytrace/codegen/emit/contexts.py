@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Value
@@ -18,6 +18,7 @@ from pytrace.frontend.ast.typed_program import (
     Argument,
     ContextField,
     DataLoc,
+    Place,
     ProbeArgument,
     RegisterLocation,
     ReturnValue,
@@ -147,14 +148,14 @@ def location_value(e: Emitter, place: RegisterLocation) -> Value:
     return e.b.add(value, str(place.offset)) if place.offset else value
 
 
-_PLACES: dict[type, Callable[[Emitter, Any, Type], Operand]] = {
-    ContextField: _context_field,
-    DataLoc: _data_loc,
-    Slot: _slot,
-    Argument: _argument,
-    ReturnValue: _return_value,
-    RegisterLocation: _location,
-}
+_PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_class(
+    on(ContextField, _context_field),
+    on(DataLoc, _data_loc),
+    on(Slot, _slot),
+    on(Argument, _argument),
+    on(ReturnValue, _return_value),
+    on(RegisterLocation, _location),
+)
 
 
 def argument(e: Emitter, item: ProbeArgument) -> Operand:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.analysis.shared_variables import called_functions
@@ -38,10 +38,10 @@ class Row:
     the ``[value, second]`` registers *total*; *result* gives the merged value.
     """
 
-    update: Callable[[Emitter, Any, Value, Value], None]
-    first: Callable[[Emitter, Any, Value, Value], None]
-    merge: Callable[[Emitter, Any, tuple[Value, Value], Value], None] | None = None
-    result: Callable[[Emitter, Any, tuple[Value, Value]], Value] | None = None
+    update: Callable[[Emitter, Type, Value, Value], None]
+    first: Callable[[Emitter, Type, Value, Value], None]
+    merge: Callable[[Emitter, Type, tuple[Value, Value], Value], None] | None = None
+    result: Callable[[Emitter, Type, tuple[Value, Value]], Value] | None = None
 
 
 # ---------------------------------------------------------------------------------------------- the rows
@@ -89,12 +89,13 @@ def _pair_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
     e.b.store("1", _second(e, place))
 
 
-def _rank(e: Emitter, kind: Min | Max, n: Value) -> Value:
+def _rank(e: Emitter, kind: Type, n: Value) -> Value:
     """A sample's rank, or the sample of a rank: see :class:`pytrace.core.types.Min`."""
+    assert isinstance(kind, Min | Max)
     return e.b.op("xor", n, str(kind.mask))
 
 
-def _extreme_update(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None:
+def _extreme_update(e: Emitter, kind: Type, place: Value, n: Value) -> None:
     rank = _rank(e, kind, n)
     if e.contended:
         _raise_to(e, place, rank)
@@ -128,7 +129,7 @@ def _raise_to(e: Emitter, place: Value, rank: Value) -> None:
     e.b.start(done)
 
 
-def _extreme_first(e: Emitter, kind: Min | Max, place: Value, n: Value) -> None:
+def _extreme_first(e: Emitter, kind: Type, place: Value, n: Value) -> None:
     _pair_first(e, kind, place, _rank(e, kind, n))
 
 
@@ -147,7 +148,7 @@ def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: V
     e.b.store(e.b.op("or", e.b.load(total[1]), e.b.load(_second(e, place))), total[1])
 
 
-def _extreme_result(e: Emitter, kind: Min | Max, total: tuple[Value, Value]) -> Value:
+def _extreme_result(e: Emitter, kind: Type, total: tuple[Value, Value]) -> Value:
     return e.b.select(e.b.icmp("eq", e.b.load(total[1]), "0"), "0", _rank(e, kind, e.b.load(total[0])))
 
 
@@ -155,9 +156,10 @@ def _plain_result(e: Emitter, _kind: Type, total: tuple[Value, Value]) -> Value:
     return e.b.load(total[0])
 
 
-def _average(e: Emitter, kind: Avg, total: tuple[Value, Value]) -> Value:
+def _average(e: Emitter, kind: Type, total: tuple[Value, Value]) -> Value:
     value, count = e.b.load(total[0]), e.b.load(total[1])
     divisor = e.b.select(e.b.icmp("eq", count, "0"), "1", count)
+    assert isinstance(kind, Avg)
     if not kind.signed:
         return e.b.op("udiv", value, divisor)
     negative = e.b.icmp("slt", value, "0")

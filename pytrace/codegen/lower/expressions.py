@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.analysis.parts import Arm, Chain
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.builder import Block, Value
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
@@ -163,7 +163,7 @@ def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
 def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
     """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
     kind, done = e.type(node), e.b.block()
-    ways: list[tuple[str, Any]] = []
+    ways: list[tuple[Value, Block]] = []
 
     def meet(value: nodes.Expr) -> None:
         ways.append((memory.number(e, memory.convert(e, e.value(value), kind)), e.b.current))
@@ -195,7 +195,7 @@ def choose(
     first, second, done = e.b.block(), e.b.block(), e.b.block()
     target = None if kind.scalar or isinstance(kind, Void) else e.temporary(kind.size)
     e.b.branch(condition, first, second)
-    ways: list[tuple[str, Any]] = []
+    ways: list[tuple[Value, Block]] = []
     for block, branch in ((first, then), (second, other)):
         e.b.start(block)
         got = branch()
@@ -351,28 +351,27 @@ def _binary(e: Emitter, node: nodes.Binary) -> Operand:
     return operators.binary(e, node)
 
 
-_EMIT: dict[type[nodes.Expr], Callable[[Emitter, Any], Operand]] = {
-    nodes.IntLiteral: _literal,
-    nodes.BoolLiteral: _literal,
-    nodes.StringLiteral: _literal,
-    nodes.Variable: _variable,
-    nodes.Unary: _unary,
-    nodes.Binary: _binary,
-    nodes.Ternary: _ternary,
-    nodes.Cast: _cast,
-    nodes.TupleLiteral: _tuple,
-    nodes.RecordLiteral: _tuple,
-    nodes.TypeInfo: _type_info,
-    nodes.FieldAccess: _field,
-    nodes.TupleAccess: _tuple_access,
-    nodes.Index: _index,
-    nodes.MapRef: _map,
-    nodes.MapIndex: _map,
-    nodes.Identifier: _name,
-    nodes.Call: _name,
-    nodes.If: _if,
-    nodes.BlockExpr: _block,
-    nodes.Comptime: _comptime,
-    nodes.TypeInfo: _type_info,
-}
+_EMIT: Mapping[type[nodes.Expr], Callable[[Emitter, nodes.Expr], Operand]] = by_class(
+    on(nodes.IntLiteral, _literal),
+    on(nodes.BoolLiteral, _literal),
+    on(nodes.StringLiteral, _literal),
+    on(nodes.Variable, _variable),
+    on(nodes.Unary, _unary),
+    on(nodes.Binary, _binary),
+    on(nodes.Ternary, _ternary),
+    on(nodes.Cast, _cast),
+    on(nodes.TupleLiteral, _tuple),
+    on(nodes.RecordLiteral, _tuple),
+    on(nodes.TypeInfo, _type_info),
+    on(nodes.FieldAccess, _field),
+    on(nodes.TupleAccess, _tuple_access),
+    on(nodes.Index, _index),
+    on(nodes.MapRef, _map),
+    on(nodes.MapIndex, _map),
+    on(nodes.Identifier, _name),
+    on(nodes.Call, _name),
+    on(nodes.If, _if),
+    on(nodes.BlockExpr, _block),
+    on(nodes.Comptime, _comptime),
+)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.analysis.aliasing import overlaps
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
@@ -182,15 +182,15 @@ def _return(e: Emitter, node: nodes.Return) -> None:
     e.leave(e.value(node.value) if node.value is not None else None)
 
 
-_EMIT: dict[type[nodes.Stmt], Callable[[Emitter, Any], None]] = {
-    nodes.ExprStmt: _expression,
-    nodes.Discard: _discard,
-    nodes.Let: _let,
-    nodes.Assign: _assign,
-    nodes.For: for_loops.for_each,
-    nodes.While: for_loops.while_true,
-    nodes.Unroll: _unroll,
-    nodes.Break: _break,
-    nodes.Continue: _continue,
-    nodes.Return: _return,
-}
+_EMIT: Mapping[type[nodes.Stmt], Callable[[Emitter, nodes.Stmt], None]] = by_class(
+    on(nodes.ExprStmt, _expression),
+    on(nodes.Discard, _discard),
+    on(nodes.Let, _let),
+    on(nodes.Assign, _assign),
+    on(nodes.For, for_loops.for_each),
+    on(nodes.While, for_loops.while_true),
+    on(nodes.Unroll, _unroll),
+    on(nodes.Break, _break),
+    on(nodes.Continue, _continue),
+    on(nodes.Return, _return),
+)

@@ -7,14 +7,13 @@ only. Code that serves several kinds tells their places apart by ``isinstance``.
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, fields
-from pytrace.base.fast_typing import Any
 
 
 @dataclass(frozen=True)
 class ProbeTarget:
     """A place that a program attaches to."""
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[object]:
         """The values of all fields in order, for JSON: the class called with them makes the place again."""
         return [getattr(self, item.name) for item in fields(self)]
 
@@ -110,6 +109,10 @@ class RawTracepointTarget(ProbeTarget):
     module: str
 
 
+TIMER_UNITS = ("hz", "us", "ms", "s")
+"""Units of profile and interval as an attach point names them."""
+
+
 @dataclass(frozen=True)
 class TimerTarget(ProbeTarget):
     """profile and interval: *frequency* in Hz, or if that is 0 a period in nanoseconds."""
@@ -134,6 +137,10 @@ class WatchpointTarget(ProbeTarget):
     address: int
     length: int
     mode: str
+
+
+BPF_FILE_SYSTEM = "/sys/fs/bpf"
+"""Where pins are that have no absolute path."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from pytrace.base.fast_dataclass import fields
 from pytrace.base.fast_enum import Enum as PyEnum
 from pytrace.base.fast_typing import Any
 from pytrace.core.types.produced import (
+    AF_INET,
+    AF_INET6,
     Avg,
     CgroupPath,
     Count,
@@ -51,6 +53,7 @@ from pytrace.core.types.values import (
 )
 
 __all__ = [
+    "AF_INET", "AF_INET6",
     "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "VOID", "AddressSpace",
     "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "InterfaceName",
     "KSym", "LHist", "Mac", "Max", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",
@@ -90,7 +93,7 @@ def parts(roots: Iterable[Type]) -> Iterator[Type]:
 # ---------------------------------------------------------------------------------------------- serialisable form
 
 
-def to_data(value: Type) -> list[Any]:
+def to_data(value: Type) -> list[object]:
     """The type as JSON-serialisable lists; what a pointer points to is reduced to its name."""
     if isinstance(value, Struct):
         members = [[f.name, to_data(f.type), f.offset, f.bit_offset, f.bit_size] for f in value.fields]
@@ -113,7 +116,7 @@ def from_data(data: list[Any]) -> Type:
     return kind_(*(_unpack(item) for item in rest))
 
 
-def _pack(item: Any) -> Any:
+def _pack(item: object) -> object:
     if isinstance(item, Type):
         return {"t": to_data(item)}
     if isinstance(item, PyEnum):
@@ -123,7 +126,7 @@ def _pack(item: Any) -> Any:
     return item
 
 
-def _unpack(item: Any) -> Any:
+def _unpack(item: object) -> Any:
     if isinstance(item, dict):
         return from_data(item["t"]) if "t" in item else StackMode(item["mode"])
     if isinstance(item, list):

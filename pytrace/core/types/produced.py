@@ -87,6 +87,10 @@ class USym(_Fixed):
     _size: ClassVar[int] = 16
 
 
+AF_INET, AF_INET6 = 2, 10
+"""Address families (``include/linux/socket.h``), without a module that a start does not need."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inet(_Fixed):
     """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused ones zero)."""

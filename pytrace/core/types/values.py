@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_enum import Enum as PyEnum
-from pytrace.base.fast_typing import Any, ClassVar
+from pytrace.base.fast_typing import ClassVar
 
 
 class AddressSpace(PyEnum):
@@ -366,7 +366,7 @@ class Struct(Type):
     _size: int
     _align: int | None
     _fields: tuple[Field, ...] | None
-    _load: Any
+    _load: Callable[[], tuple[Field, ...]]
 
     @property
     def size(self) -> int:

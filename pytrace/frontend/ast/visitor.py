@@ -6,7 +6,7 @@ Nothing here recurses, so a deep tree is no problem.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pytrace.base.fast_dataclass import fields
 from pytrace.frontend.ast import nodes
@@ -78,7 +78,7 @@ def copy(node: N) -> N:
 
 def same(left: nodes.Node, right: nodes.Node) -> bool:
     """Whether two trees are equal but for their spans (and for how numbers, arrows and block brackets were written)."""
-    waiting: list[tuple[Any, Any]] = [(left, right)]
+    waiting: list[tuple[object, object]] = [(left, right)]
     while waiting:
         one, other = waiting.pop()
         if isinstance(one, nodes.Node):

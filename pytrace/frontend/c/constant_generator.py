@@ -10,11 +10,14 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
+
+if TYPE_CHECKING:
+    from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
 
@@ -276,18 +279,19 @@ def _values(text: str, names: list[str], flags: list[str]) -> dict[str, int]:
     }
 
 
-def _parsed(text: str, flags: list[str]) -> Any:
+def _parsed(text: str, flags: list[str]) -> TranslationUnit:
     from clang import cindex
 
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
-    return cindex.Index.create().parse("main.c", args=flags, unsaved_files=[("main.c", text)], options=options)
+    index: Index = cindex.Index.create()
+    return index.parse("main.c", flags, [("main.c", text)], options)
 
 
-def _in_text(location: Any) -> bool:
+def _in_text(location: Location) -> bool:
     return location.file is not None and str(location.file) == "main.c"
 
 
-def _declared(unit: Any) -> dict[str, None]:
+def _declared(unit: TranslationUnit) -> dict[str, None]:
     """Names of all macros and enumerators."""
     found: dict[str, None] = {}
     for cursor in unit.cursor.get_children():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
@@ -18,6 +18,7 @@ from pytrace.frontend.c.translation_unit import Translation
 
 if TYPE_CHECKING:
     from pytrace.frontend.c.definitions import Definitions
+    from pytrace.frontend.c.libclang import CType, Cursor, Kind
 
 ORIGIN = "script"
 """Origin of types that are defined in C."""
@@ -33,7 +34,7 @@ def read(
     if not options.includes and _plain_macros(program, found):
         return
     translation = translation_unit.translate(program, options, kernel, diagnostics)
-    paths = dict.fromkeys(str(included.include) for included in translation.unit.get_includes())
+    paths = dict.fromkeys(str(included.include) for included in translation.parsed.get_includes())
     found.kernel_files.extend(path for path in paths if translation.headers.holds(path))
     found.files.extend(path for path in paths if not translation.headers.holds(path))
     found.skipped = lambda relation: translation_unit.skipped_hints(translation, relation)
@@ -92,7 +93,7 @@ class Reader:
         self.structs: dict[str, Struct] = {}
         self.enums: dict[str, Enum] = {}
         table = cindex.TypeKind
-        self.readers: dict[Any, Callable[[Any], Type]] = {
+        self.readers: dict[Kind, Callable[[CType], Type]] = {
             table.VOID: lambda _: VOID,
             table.BOOL: lambda _: BOOL,
             table.POINTER: self._pointer,
@@ -126,7 +127,7 @@ class Reader:
         }
         macro = kinds.MACRO_DEFINITION
         self.found.headers = declared = DeclaredNames(self)
-        for cursor in self.translation.unit.cursor.get_children():
+        for cursor in self.translation.parsed.cursor.get_children():
             kind = cursor.kind
             if kind == macro:
                 declared.add_macro(cursor.spelling, cursor)
@@ -137,17 +138,17 @@ class Reader:
                 elif place.file is not None and str(place.file) != translation_unit.PRELUDE:
                     handlers[kind](cursor)
 
-    def _note(self, cursor: Any, declared: DeclaredNames) -> None:
+    def _note(self, cursor: Cursor, declared: DeclaredNames) -> None:
         name = self.name(cursor)
         if cursor.is_definition() and (name or cursor.kind == self.kinds.ENUM_DECL):
             declared.add_type(self.keywords[cursor.kind], name, cursor)
 
     @staticmethod
-    def name(cursor: Any) -> str:
+    def name(cursor: Cursor) -> str:
         """Name of a declaration, empty for one without."""
         return "" if _unnamed(cursor) else str(cursor.spelling)
 
-    def inner(self, cursor: Any) -> Iterator[tuple[str, Any]]:
+    def inner(self, cursor: Cursor) -> Iterator[tuple[str, Cursor]]:
         """Definitions inside a struct or union."""
         for item in cursor.get_children():
             keyword = self.keywords.get(item.kind)
@@ -156,7 +157,7 @@ class Reader:
 
     # ---- declarations
 
-    def _struct(self, cursor: Any) -> None:
+    def _struct(self, cursor: Cursor) -> None:
         if cursor.is_definition() and not _unnamed(cursor):
             struct = self.record(cursor)
             if isinstance(struct, Struct):
@@ -168,7 +169,7 @@ class Reader:
             elif inner.kind == self.kinds.ENUM_DECL:
                 self._enum(inner)
 
-    def _enum(self, cursor: Any) -> None:
+    def _enum(self, cursor: Cursor) -> None:
         if not cursor.is_definition():
             return
         enum = self.enum(cursor)
@@ -185,10 +186,10 @@ class Reader:
         if name not in self.translation.refused:
             self.values[name] = value
 
-    def _typedef(self, cursor: Any) -> None:
+    def _typedef(self, cursor: Cursor) -> None:
         self.found.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
 
-    def define(self, cursor: Any) -> Callable[[], nodes.Expr | None] | None:
+    def define(self, cursor: Cursor) -> Callable[[], nodes.Expr | None] | None:
         """What gives the expression of a macro; None for macros with parameters and for the compiler's own."""
         tokens = list(cursor.get_tokens())
         if len(tokens) < 2 or cursor.location.file is None:
@@ -222,7 +223,7 @@ class Reader:
 
     # ---- types
 
-    def type(self, kind: Any) -> Type:
+    def type(self, kind: CType) -> Type:
         """The value type of a C type."""
         declaration = kind.get_declaration()
         if declaration.kind == self.kinds.TYPEDEF_DECL:
@@ -239,18 +240,18 @@ class Reader:
         # Floating point and vector types: bytes that scripts can copy but not compute with.
         return Array(UINT8, max(0, plain.get_size()))
 
-    def _of_kernel(self, cursor: Any) -> bool:
+    def _of_kernel(self, cursor: Cursor) -> bool:
         """Whether a declaration is in one of the kernel's headers."""
         headers = self.translation.headers
         return bool(headers.folders) and headers.holds(str(cursor.location.file))
 
-    def _pointer(self, kind: Any) -> Type:
+    def _pointer(self, kind: CType) -> Type:
         target = kind.get_pointee()
         if target.get_canonical().kind in self.functions:
             return Pointer(VOID)
         return Pointer(self.type(target))
 
-    def record(self, cursor: Any) -> Type:
+    def record(self, cursor: Cursor) -> Type:
         """The type of a struct or union declaration."""
         definition = cursor.get_definition()
         keyword = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
@@ -258,12 +259,13 @@ class Reader:
         if name and (definition is None or f"{keyword} {name}" in self.translation.declared):
             known = self.kernel.struct(keyword, name)
             return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, align=1)
+        definition = definition or cursor
         if name and self._of_kernel(definition):
             # BTF says how this kernel was built; the headers may be of another one.
             known = self.kernel.struct(keyword, name)
             if known is not None:
                 return known
-        usr = (definition or cursor).get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
+        usr = definition.get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
         if usr not in self.structs:
             kind = definition.type
             origin = ORIGIN if name else f"{ORIGIN}:{usr}"
@@ -277,7 +279,7 @@ class Reader:
             )
         return self.structs[usr]
 
-    def _fields(self, kind: Any) -> tuple[Field, ...]:
+    def _fields(self, kind: CType) -> tuple[Field, ...]:
         found = []
         for cursor in kind.get_fields():
             name = "" if "(" in cursor.spelling else cursor.spelling
@@ -289,7 +291,7 @@ class Reader:
                 found.append(_bitfield(name, member, bits, cursor.get_bitfield_width()))
         return tuple(found)
 
-    def enum(self, cursor: Any) -> Type:
+    def enum(self, cursor: Cursor) -> Type:
         """The type of an enum declaration."""
         definition = cursor.get_definition() or cursor
         name = "" if _unnamed(cursor) else cursor.spelling
@@ -319,7 +321,7 @@ def _literal(name: str, value: int | bytes) -> nodes.Expr:
     return nodes.IntLiteral(span, value) if isinstance(value, int) else nodes.StringLiteral(span, value)
 
 
-def _unnamed(cursor: Any) -> bool:
+def _unnamed(cursor: Cursor) -> bool:
     return not cursor.spelling or "(" in cursor.spelling or bool(cursor.is_anonymous())
 
 
@@ -332,7 +334,7 @@ def _bitfield(name: str, member: Type, bits: int, width: int) -> Field:
     return Field(name, member, offset // 8, bits - offset, width)
 
 
-def _integer(cursor: Any) -> int | None:
+def _integer(cursor: Cursor) -> int | None:
     for item in cursor.get_children():
         if item.spelling == "__pytrace_value":
             return int(item.enum_value)
@@ -343,7 +345,7 @@ _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]+|.)", re.DOTALL)
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"e": b"\x1b"}
 
 
-def _string(cursor: Any) -> bytes | None:
+def _string(cursor: Cursor) -> bytes | None:
     for item in cursor.get_children():
         if item.kind.name == "STRING_LITERAL":
             # libclang spells a concatenation as one literal.

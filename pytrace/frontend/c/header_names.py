@@ -6,13 +6,14 @@ The kernel's headers declare tens of thousands of macros and thousands of types,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:
     from pytrace.frontend.c.declarations import Reader
+    from pytrace.frontend.c.libclang import Cursor
 
 
 class DeclaredNames:
@@ -20,20 +21,20 @@ class DeclaredNames:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._macros: dict[str, Any] = {}
-        self._types: dict[tuple[str, str], Any] = {}
-        self._enums: list[Any] = []
+        self._macros: dict[str, Cursor] = {}
+        self._types: dict[tuple[str, str], Cursor] = {}
+        self._enums: list[Cursor] = []
         self._parsed: dict[str, Callable[[], nodes.Expr | None] | None] = {}
-        self._enumerators: dict[str, Any] | None = None
+        self._enumerators: dict[str, Cursor] | None = None
         self._nested = False
 
     # ---- filled by the reader
 
-    def add_macro(self, name: str, cursor: Any) -> None:
+    def add_macro(self, name: str, cursor: Cursor) -> None:
         """A macro; the last definition of a name counts."""
         self._macros[name] = cursor
 
-    def add_type(self, kind: str, name: str, cursor: Any) -> None:
+    def add_type(self, kind: str, name: str, cursor: Cursor) -> None:
         """A definition in a system header; *name* is empty for an enumeration without one."""
         if name:
             self._types.setdefault((kind, name), cursor)
@@ -66,7 +67,7 @@ class DeclaredNames:
         cursor = self._types.get((kind, name))
         return self._read(kind, cursor) if cursor is not None else None
 
-    def _read(self, kind: str, cursor: Any) -> Type | None:
+    def _read(self, kind: str, cursor: Cursor) -> Type | None:
         if kind == "typedef":
             return self._reader.type(cursor.underlying_typedef_type)
         found = self._reader.enum(cursor) if kind == "enum" else self._reader.record(cursor)
@@ -92,7 +93,7 @@ class DeclaredNames:
         """Names of all types of one kind."""
         return (name for found, name in self._types if found == kind)
 
-    def _of_kernel(self, cursor: Any) -> bool:
+    def _of_kernel(self, cursor: Cursor) -> bool:
         return self._reader.translation.headers.holds(str(cursor.location.file))
 
     def _find_nested(self) -> None:

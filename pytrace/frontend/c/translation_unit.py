@@ -15,16 +15,19 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.compile_options import CompileOptions
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
+
+if TYPE_CHECKING:
+    from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
 
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"
@@ -93,9 +96,16 @@ class Translation:
     """What the front end could not read of system headers."""
     declared: dict[str, str] = field(default_factory=dict)
     """C declarations that were added, by what they declare (``struct x``, ``u64``)."""
-    unit: Any = None
+    unit: TranslationUnit | None = None
 
-    def parse(self, behind: str = "") -> Any:
+    @property
+    def parsed(self) -> TranslationUnit:
+        """What the last round of parsing gave."""
+        if self.unit is None:
+            raise InternalError("the C part is not parsed")
+        return self.unit
+
+    def parse(self, behind: str = "") -> TranslationUnit:
         """The translation unit of the text as it is now, with *behind* after it."""
         from clang import cindex
 
@@ -106,7 +116,7 @@ class Translation:
         options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
         if self.headers.folders:
             options |= cindex.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES
-        return _index().parse(MAIN, args=self.arguments, unsaved_files=files, options=options)
+        return _index().parse(MAIN, self.arguments, files, options)
 
     def questions(self) -> str:
         """C that asks for the values of :attr:`words`, each on three lines; the last line shows whether it was read."""
@@ -166,7 +176,7 @@ def translate(
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)", re.MULTILINE)
 
 
-def _with_headers(program: nodes.Program, options: CompileOptions, found: Translation) -> list[Any]:
+def _with_headers(program: nodes.Program, options: CompileOptions, found: Translation) -> list[Problem]:
     """Parse with the kernel's headers where the text includes any; what is wrong."""
     named = [match["name"] for match in _INCLUDE.finditer(found.text)]
     if not named:
@@ -190,7 +200,7 @@ def _holds(headers: KernelHeaders, name: str) -> bool:
     return any(os.path.isfile(f"{folder}/{name}") for folder in headers.folders)
 
 
-def _missing(wrong: list[Any]) -> list[str]:
+def _missing(wrong: list[Problem]) -> list[str]:
     matches = (_MISSING_HEADER.search(item.spelling) for item in wrong)
     return [match["name"] for match in matches if match is not None]
 
@@ -202,14 +212,14 @@ def _words(program: nodes.Program) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
 
 
-def _rounds(options: CompileOptions, found: Translation) -> list[Any]:
+def _rounds(options: CompileOptions, found: Translation) -> list[Problem]:
     """Parse until nothing can be added; what is wrong then."""
     found.arguments = _arguments(options, found)
-    wrong: list[Any] = []
+    wrong: list[Problem] = []
     for _ in range(ROUNDS):
         found.refused.clear()
-        found.unit = found.parse(found.questions())
-        wrong = [item for item in found.unit.diagnostics if item.severity >= ERROR and not _of_question(item, found)]
+        unit = found.unit = found.parse(found.questions())
+        wrong = [item for item in unit.diagnostics if item.severity >= ERROR and not _of_question(item, found)]
         added = [_add(item, found) for item in wrong]
         if not any(added) and not _spoiled(found):
             break
@@ -217,7 +227,7 @@ def _rounds(options: CompileOptions, found: Translation) -> list[Any]:
     return wrong
 
 
-def _of_question(item: Any, found: Translation) -> bool:
+def _of_question(item: Problem, found: Translation) -> bool:
     """Whether a diagnostic is about one of the questions; the word asked about has no value then."""
     place = item.location
     if place.file is None or str(place.file) != MAIN or place.line <= found.lines:
@@ -229,7 +239,7 @@ def _of_question(item: Any, found: Translation) -> bool:
 def _spoiled(found: Translation) -> bool:
     """Whether the bracket of a macro swallowed the questions after it; its word is not asked again then."""
     end = found.lines + 3 * len(found.words)
-    places = (item.location for item in found.unit.diagnostics if item.severity >= ERROR)
+    places = (item.location for item in found.parsed.diagnostics if item.severity >= ERROR)
     if not any(place.file is not None and str(place.file) == MAIN and place.line > end for place in places):
         return False
     found.words = tuple(word for word in found.words if word not in found.refused)
@@ -240,7 +250,7 @@ def _note_partial(found: Translation) -> None:
     """Note which kernel headers the script includes that were found among those for programs only."""
     if found.headers.folders:
         return
-    for item in found.unit.get_includes():
+    for item in found.parsed.get_includes():
         path = os.path.normpath(str(item.include))
         folder = next((folder for folder in found.system_folders() if path.startswith(f"{folder}/")), None)
         if folder is not None and not found.system(str(item.location.file)):
@@ -250,12 +260,13 @@ def _note_partial(found: Translation) -> None:
 
 
 @cache
-def _index() -> Any:
+def _index() -> Index:
     from clang import cindex
 
     # Freed while the modules that its destructor uses are still there.
     atexit.register(_index.cache_clear)
-    return cindex.Index.create()
+    index: Index = cindex.Index.create()
+    return index
 
 
 def _machine(kernel: KernelInfo) -> str:
@@ -283,7 +294,7 @@ def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
     return found
 
 
-def _add(item: Any, found: Translation) -> bool:
+def _add(item: Problem, found: Translation) -> bool:
     """Add what a diagnostic misses; False when it is a mistake of the script."""
     text = item.spelling
     header = _MISSING_HEADER.search(text)
@@ -359,7 +370,7 @@ def _typedef(name: str, kind: Type) -> str:
     return f"typedef void {name};"
 
 
-def _report(wrong: list[Any], found: Translation, diagnostics: Diagnostics) -> None:
+def _report(wrong: list[Problem], found: Translation, diagnostics: Diagnostics) -> None:
     lost = [item for item in wrong if _MISSING_HEADER.search(item.spelling)]
     for item in lost or wrong:  # what follows from a missing header says nothing
         place = item.location

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytrace.base.fast_dataclass import dataclass, fields
-from pytrace.core.config import Config
+from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.numbers import parse_boolean, parse_integer
-
-Value = bool | int | str
 
 LICENSES = (
     "GPL",
@@ -33,7 +31,7 @@ class BadValueError(ValueError):
     """A value that a key does not take; the text says what it takes."""
 
 
-def _boolean(value: Value) -> bool:
+def _boolean(value: Setting) -> bool:
     if isinstance(value, bool):
         return value
     found = parse_boolean(str(value))
@@ -42,8 +40,8 @@ def _boolean(value: Value) -> bool:
     return found
 
 
-def _integer(low: int, high: int) -> Callable[[Value], int]:
-    def read(value: Value) -> int:
+def _integer(low: int, high: int) -> Callable[[Setting], int]:
+    def read(value: Setting) -> int:
         found = parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
         if found is None:
             raise BadValueError("expects an integer")
@@ -54,10 +52,10 @@ def _integer(low: int, high: int) -> Callable[[Value], int]:
     return read
 
 
-def _choice(*allowed: str) -> Callable[[Value], str]:
+def _choice(*allowed: str) -> Callable[[Setting], str]:
     known = {item.lower(): item for item in allowed}
 
-    def read(value: Value) -> str:
+    def read(value: Setting) -> str:
         found = known.get(str(value).lower()) if not isinstance(value, bool) else None
         if found is None:
             raise BadValueError(f"expects {_either(allowed)}")
@@ -66,26 +64,26 @@ def _choice(*allowed: str) -> Callable[[Value], str]:
     return read
 
 
-def _license(value: Value) -> str:
+def _license(value: Setting) -> str:
     if value not in LICENSES:
         raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {_either(LICENSES)}")
     return str(value)
 
 
-def _text(value: Value) -> str:
+def _text(value: Setting) -> str:
     if not isinstance(value, str):
         raise BadValueError("expects a string")
     return value
 
 
-def _symbol_cache(value: Value) -> str:
+def _symbol_cache(value: Setting) -> str:
     named = {"1": "AUTO", "true": "AUTO", "0": "NONE", "false": "NONE"}.get(str(value).lower())
     if named is not None:
         return named
     return _choice("PER_PID", "PER_PROGRAM", "NONE")(value)
 
 
-def _unstable(value: Value) -> str:
+def _unstable(value: Setting) -> str:
     if isinstance(value, bool) or str(value).lower() not in ("enable", "warn", "error"):
         try:
             return "enable" if _boolean(value) else "error"
@@ -103,7 +101,7 @@ class Key:
     """One row: how the values of a key are read, and what it means."""
 
     name: str
-    read: Callable[[Value], Value]
+    read: Callable[[Setting], Setting]
     doc: str
 
 
@@ -158,7 +156,6 @@ IGNORED = frozenset(
 )
 """Keys that are accepted and have no effect any more."""
 
-PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of the environment variables, the one that wins first."""
 
 OTHER_VARIABLES = frozenset(
@@ -177,7 +174,7 @@ if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Conf
 def canonical(name: str) -> str:
     """A key as scripts may write it (any case, with a prefix), as the table has it; renamed keys stay as they are."""
     upper = name.upper()
-    for prefix in PREFIXES:
+    for prefix in ENVIRONMENT_PREFIXES:
         upper = upper.removeprefix(prefix)
     return upper.lower()
 
@@ -192,7 +189,7 @@ def key_names() -> list[str]:
     return list(_TABLE)
 
 
-def read_value(name: str, value: Value) -> tuple[str, Value]:
+def read_value(name: str, value: Setting) -> tuple[str, Setting]:
     """The table name and the checked value of a canonical name, which may be a renamed one.
 
     Raises:
@@ -211,7 +208,7 @@ def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """
     known = {*_TABLE, *RENAMED, *IGNORED}
     found: dict[str, tuple[str, str, str]] = {}
-    for prefix in PREFIXES:
+    for prefix in ENVIRONMENT_PREFIXES:
         for variable in sorted(environment):
             name = variable.removeprefix(prefix).lower()
             if variable.startswith(prefix) and variable.isupper() and name in known:
@@ -224,7 +221,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
     Those of bpftrace are not looked at: they may mean something to it.
     """
-    prefix = PREFIXES[0]
+    prefix = ENVIRONMENT_PREFIXES[0]
     known = {name.upper() for name in (*_TABLE, *RENAMED, *IGNORED)} | OTHER_VARIABLES
     return [
         name

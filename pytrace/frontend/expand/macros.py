@@ -7,9 +7,10 @@ every message about them shows the calls around them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, field, fields, replace
 from pytrace.core.builtins import builtin
 from pytrace.core.diagnostics import Diagnostics, Note
@@ -120,10 +121,10 @@ class _Expander:
 
     def node(self, node: nodes.Node, scope: _Expansion | None) -> nodes.Node:
         """*node* in *scope*: a fresh tree inside an expansion; outside, the same one where nothing changes."""
-        rule: Callable[[_Expander, Any, _Expansion | None], nodes.Node] | None = _RULES.get(type(node))
+        rule = _RULES.get(type(node))
         return rule(self, node, scope) if rule is not None else self.plain(node, scope)
 
-    def plain(self, node: nodes.Node, scope: _Expansion | None, **changes: Any) -> nodes.Node:
+    def plain(self, node: nodes.Node, scope: _Expansion | None, **changes: object) -> nodes.Node:
         """*node* over its expanded children."""
         values: dict[str, Any] = {}
         for name in visitor.child_fields(type(node)):
@@ -139,7 +140,7 @@ class _Expander:
                     values[item.name] = scope.span(old)
         return replace(node, **values) if values or scope is not None else node
 
-    def _field(self, value: Any, scope: _Expansion | None) -> Any:
+    def _field(self, value: object, scope: _Expansion | None) -> object:
         if isinstance(value, nodes.Node):
             return self.node(value, scope)
         if isinstance(value, tuple):
@@ -320,13 +321,13 @@ def _at(tree: N, span: Span) -> N:
     return result
 
 
-_RULES: dict[type[nodes.Node], Callable[[_Expander, Any, _Expansion | None], nodes.Node]] = {
-    nodes.Variable: _Expander.variable,
-    nodes.MapRef: _Expander.map,
-    nodes.Identifier: _Expander.identifier,
-    nodes.NamedType: _Expander.named_type,
-    nodes.Sizeof: _Expander.about,
-    nodes.TypeofExpr: _Expander.about,
-    nodes.Offsetof: _Expander.offset,
-    nodes.Call: _Expander.call,
-}
+_RULES: Mapping[type[nodes.Node], Callable[[_Expander, nodes.Node, _Expansion | None], nodes.Node]] = by_class(
+    on(nodes.Variable, _Expander.variable),
+    on(nodes.MapRef, _Expander.map),
+    on(nodes.Identifier, _Expander.identifier),
+    on(nodes.NamedType, _Expander.named_type),
+    on(nodes.Sizeof, _Expander.about),
+    on(nodes.TypeofExpr, _Expander.about),
+    on(nodes.Offsetof, _Expander.offset),
+    on(nodes.Call, _Expander.call),
+)

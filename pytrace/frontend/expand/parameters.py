@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, Note, similar
@@ -104,17 +104,11 @@ class _Substitution:
         self.ahead = options.ahead
         self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
         self.made: set[nodes.Node] = set()
-        self.handlers: dict[type[nodes.Node], Callable[[Any], nodes.Expr]] = {
-            nodes.PositionalParam: self._positional,
-            nodes.ParamCount: self._count,
-            nodes.Binary: self._sum,
-            nodes.Call: self._call,
-        }
 
     def replace(self, node: nodes.Node) -> nodes.Node:
         """What stands for *node*, whose children are replaced already."""
-        handler = self.handlers.get(type(node))
-        return handler(node) if handler is not None else node
+        handler = _HANDLERS.get(type(node))
+        return handler(self, node) if handler is not None else node
 
     def _positional(self, node: nodes.PositionalParam) -> nodes.Expr:
         text = self._value(node)
@@ -206,6 +200,14 @@ class _Substitution:
         return declared.default
 
 
+_HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes.Expr]] = by_class(
+    on(nodes.PositionalParam, _Substitution._positional),
+    on(nodes.ParamCount, _Substitution._count),
+    on(nodes.Binary, _Substitution._sum),
+    on(nodes.Call, _Substitution._call),
+)
+
+
 def _check_named(
     program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics
 ) -> dict[str, NamedParameter]:
@@ -268,27 +270,22 @@ def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
 
 def _declared(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
     """What a ``getopt`` call declares; None after an error."""
-    name, default, description = "", False, ""
+    default = _constant(call.args[1]) if len(call.args) > 1 else False
     problem: tuple[str, nodes.Node] | None = None
     if not 1 <= len(call.args) <= 3:
         problem = ("getopt() takes a name, a default and a description", call)
     elif not isinstance(call.args[0], nodes.StringLiteral) or not call.args[0].value:
         problem = ("the name of a parameter must be a string literal", call.args[0])
-    elif len(call.args) > 1 and _constant(call.args[1]) is None:
+    elif default is None:
         problem = ("the default of a parameter must be an integer, boolean or string literal", call.args[1])
     elif len(call.args) > 2 and not isinstance(call.args[2], nodes.StringLiteral):
         problem = ("the description of a parameter must be a string literal", call.args[2])
-    if problem is not None:
-        if diagnostics is not None:
-            diagnostics.error(problem[0], problem[1].span)
-        return None
-    name = _string(call.args[0])
-    if len(call.args) > 1:
-        # Refused above unless it is a constant.
-        default = _constant(call.args[1])  # type: ignore[assignment]
-    if len(call.args) > 2:
-        description = _string(call.args[2])
-    return NamedParameter(name, default, description, call.span)
+    if problem is None and default is not None:
+        description = _string(call.args[2]) if len(call.args) > 2 else ""
+        return NamedParameter(_string(call.args[0]), default, description, call.span)
+    if problem is not None and diagnostics is not None:
+        diagnostics.error(problem[0], problem[1].span)
+    return None
 
 
 def _constant(node: nodes.Node) -> Value | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pytrace.core.compile_options import CompileOptions
-from pytrace.core.config import Config
+from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand.config_keys import (
     IGNORED,
     INVERTED,
-    PREFIXES,
     RENAMED,
     BadValueError,
-    Value,
     canonical,
     key_names,
     read_value,
@@ -27,12 +25,11 @@ def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnosti
     """The configuration of *program*; the environment in *options* wins over the script."""
     values = _from_script(program, diagnostics)
     values.update(_from_environment(options, diagnostics))
-    # Each value was read by the row of its key.
-    return Config(**values)  # type: ignore[arg-type]
+    return Config.from_data(values)
 
 
-def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, Value]:
-    values: dict[str, Value] = {}
+def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, Setting]:
+    values: dict[str, Setting] = {}
     first: dict[str, Span] = {}
     block: nodes.ConfigBlock | None = None
     for item in program.items:
@@ -56,12 +53,13 @@ def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, 
     return values
 
 
-def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict[str, Value]:
+def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict[str, Setting]:
     """Variables have no place in the script: messages show them as a line of a text of their own."""
-    values: dict[str, Value] = {}
+    values: dict[str, Setting] = {}
     for variable in unknown_variables(options.environment):
         source = Source("environment", f"{variable}={options.environment[variable]}")
-        near = [PREFIXES[0] + name for name in similar(variable.removeprefix(PREFIXES[0]), variable_names())]
+        prefix = ENVIRONMENT_PREFIXES[0]
+        near = [prefix + name for name in similar(variable.removeprefix(prefix), variable_names())]
         hints = [f"did you mean {' or '.join(near)}?"] if near else []
         diagnostics.warn(f"there is no variable {variable}", Span(source, 0, len(variable)), hints=hints)
     for variable, name, text in variables(options.environment):
@@ -72,7 +70,7 @@ def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict
 
 
 def _set(
-    values: dict[str, Value], name: str, value: Value, key_span: Span, value_span: Span, diagnostics: Diagnostics
+    values: dict[str, Setting], name: str, value: Setting, key_span: Span, value_span: Span, diagnostics: Diagnostics
 ) -> None:
     if name in IGNORED:
         diagnostics.warn(f"config key {name!r} no longer has an effect", key_span, hints=["it can be removed"])

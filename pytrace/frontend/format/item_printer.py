@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.frontend.format.lines import INDENT, Lines
 from pytrace.frontend.syntax.lexical.structure import Structure
-from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token
+from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token
 
 _TIGHT_BEFORE = frozenset({"COMMA", "SEMI", "RPAREN", "RBRACKET", "DOT", "ARROW", "RANGE", "LBRACKET"})
 _TIGHT_BEHIND = frozenset({"LPAREN", "LBRACKET", "DOT", "ARROW", "RANGE", "NOT", "BNOT", "PREDICATE_OPEN"})
@@ -13,7 +13,6 @@ _PREFIXES = frozenset({"MINUS", "TIMES", "BAND", "INCREMENT", "DECREMENT"})
 _STEPS = frozenset({"INCREMENT", "DECREMENT"})
 _ASSIGNS = frozenset({"ASSIGN", "OP_ASSIGN", "TIMES_ASSIGN"})
 _JUMPS = frozenset({"LET", "BREAK", "CONTINUE", "RETURN", "IMPORT"})
-_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 
 
 class ItemPrinter:
@@ -61,14 +60,14 @@ class ItemPrinter:
             return
         if token.type == "RBRACE":
             self._close_block(token)
-        elif token.type in _OPENERS:
+        elif token.type in BLOCK_OPENERS:
             self._open_block(index, token)
         else:
             self._plain(index, token)
         self.last = token
 
     def _is_stray(self) -> bool:
-        return self.last is not None and (self.last.type == "SEMI" or self.last.type in _OPENERS)
+        return self.last is not None and (self.last.type == "SEMI" or self.last.type in BLOCK_OPENERS)
 
     def _plain(self, index: int, token: Token) -> None:
         if index in self.starts or (self.config and token.type == "IDENT" and self._entry_starts()):
@@ -107,7 +106,7 @@ class ItemPrinter:
         lines.trailing_comments(token.span.start, indent)
         if not lines.fresh:
             lines.break_line(indent)
-        opened = self.last is not None and self.last.type in _OPENERS
+        opened = self.last is not None and self.last.type in BLOCK_OPENERS
         if opened and not lines.comment_before(token.span.start):
             return
         lines.comments_to(token.span.start, self.level)
@@ -144,7 +143,7 @@ class ItemPrinter:
 
     def _close_block(self, token: Token) -> None:
         inline = self.blocks.pop()
-        empty = self.last is not None and self.last.type in _OPENERS
+        empty = self.last is not None and self.last.type in BLOCK_OPENERS
         if not inline and self._lacks_semicolon():
             self.lines.write(";")
         self.level -= 1
@@ -176,7 +175,7 @@ class ItemPrinter:
 
     def _lacks_semicolon(self) -> bool:
         last = self.last
-        if last is None or last.type in ("SEMI", "RBRACE") or last.type in _OPENERS:
+        if last is None or last.type in ("SEMI", "RBRACE") or last.type in BLOCK_OPENERS:
             return bool(last is not None and last.type == "RBRACE" and self.assigned and self.statement is not None)
         if self.config:
             return True
@@ -268,7 +267,7 @@ def _pair(tokens: list[Token]) -> dict[int, Token]:
     found: dict[int, Token] = {}
     opened: list[int] = []
     for index, token in enumerate(tokens):
-        if token.type in _OPENERS:
+        if token.type in BLOCK_OPENERS:
             opened.append(index)
         elif token.type == "RBRACE":
             found[opened.pop()] = token

@@ -7,8 +7,6 @@ conflicts: what depends on the place was decided by :mod:`pytrace.frontend.synta
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_expressions import *  # noqa: F403
 from pytrace.frontend.syntax.grammar_support import EMPTY, Rule, make_if, report, span_of
@@ -41,8 +39,7 @@ def p_start(p: Rule) -> None:
     | MACRO_ITEM macro
     | FUNCTION_ITEM function
     | MAP_ITEM map_declaration
-    | EXPRESSION_ITEM expr
-    | TYPE_ITEM type"""
+    | EXPRESSION_ITEM expr"""
     p[0] = p[2]
 
 
@@ -96,7 +93,7 @@ def p_entry_value(p: Rule) -> None:
         p[0] = (_entry_value(token), token.span)
 
 
-def _entry_value(token: Token) -> Any:
+def _entry_value(token: Token) -> object:
     if token.type == "IDENT":
         return token.text
     return token.type == "TRUE" if token.type in ("TRUE", "FALSE") else token.data

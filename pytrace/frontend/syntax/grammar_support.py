@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.lexical.tokens import Token
+
+
+class Symbol(Protocol):
+    """A symbol of the grammar on the parser's stack."""
+
+    type: str
+
+
+class Production(Protocol):
+    """A rule of the grammar: *len* symbols become the symbol *name*."""
+
+    name: str
+    len: int
+
+
+class LRParser(Protocol):
+    """PLY's parser (``ply.yacc.LRParser``), with its tables and stacks."""
+
+    errorfunc: Callable[[Token | None], Token | None]
+    action: dict[int, dict[str, int]]
+    goto: dict[int, dict[str, int]]
+    productions: Sequence[Production]
+    symstack: Sequence[Symbol]
+    statestack: Sequence[int]
+
+    def errok(self) -> None: ...
+    def parse(self, *, lexer: ItemTokens) -> nodes.Node | None: ...
 
 
 class ItemTokens(Protocol):
@@ -24,11 +52,11 @@ class Rule(Protocol):
     """PLY's production: ``p[0]`` is the result, ``p[1]`` … the parts."""
 
     lexer: ItemTokens
-    parser: Any
+    parser: LRParser
 
     def __getitem__(self, index: int) -> Any: ...
 
-    def __setitem__(self, index: int, value: Any) -> None: ...
+    def __setitem__(self, index: int, value: object) -> None: ...
 
     def __len__(self) -> int: ...
 

@@ -8,13 +8,14 @@ recorded as diagnostics; the result holds what could be parsed.
 from __future__ import annotations
 
 import re
-from typing import Any
+from functools import cache
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.syntax.grammar_support import LRParser
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token
@@ -39,58 +40,37 @@ def parse_expression(source: Source, diagnostics: Diagnostics, *, in_c: bool = F
     """
     if not source.text.strip():
         return None
-    node = _parse_loose(source, diagnostics, "EXPRESSION_ITEM", in_c=in_c)
-    return node if isinstance(node, nodes.Expr) else None
-
-
-def parse_type(source: Source | str, diagnostics: Diagnostics | None = None) -> nodes.TypeExpr | None:
-    """The tree of a text that is one type, such as ``struct x *``; None when it is wrong (recorded) or empty."""
-    if isinstance(source, str):
-        source = Source("type", source)
-    if not source.text.strip():
-        return None
-    node = _parse_loose(source, diagnostics if diagnostics is not None else Diagnostics(), "TYPE_ITEM")
-    return node if isinstance(node, nodes.TypeExpr) else None
-
-
-def _parse_loose(source: Source, diagnostics: Diagnostics, kind: str, *, in_c: bool = False) -> Any:
     known = len(diagnostics.errors)
     structure = Structure(Lexer(source, diagnostics, in_c=in_c))
     place = Span(source, 0, 0)
-    structure.loose(Token(kind, "", place))
-    node = run_grammar(Item(structure, place))
-    return node if len(diagnostics.errors) == known else None
+    structure.loose(Token("EXPRESSION_ITEM", "", place))
+    node = _run_grammar(structure, place)
+    return node if isinstance(node, nodes.Expr) and len(diagnostics.errors) == known else None
 
 
-def run_grammar(item: Item) -> Any:
+def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()) -> nodes.Node | None:
     """The node of one item, or None when it could not be parsed."""
     parser = _grammar_parser()
-    item.parser = parser
+    item = Item(parser, structure, head, points)
     parser.errorfunc = item.handle
     try:
         return parser.parse(lexer=item)
     except AbandonedItem:
         return None
-    finally:
-        item.parser = None
 
 
-_parser: Any = None
-
-
-def _grammar_parser() -> Any:
+@cache
+def _grammar_parser() -> LRParser:
     """PLY's parser from the shipped tables, made at the first use."""
-    global _parser  # noqa: PLW0603
-    if _parser is None:
-        from ply import yacc
+    from ply import yacc
 
-        from pytrace.frontend.syntax import grammar, grammar_tables
+    from pytrace.frontend.syntax import grammar, grammar_tables
 
-        table = yacc.LRTable()
-        table.read_table(grammar_tables)
-        table.bind_callables(vars(grammar))
-        _parser = yacc.LRParser(table, grammar.p_error)
-    return _parser
+    table = yacc.LRTable()
+    table.read_table(grammar_tables)
+    table.bind_callables(vars(grammar))
+    parser: LRParser = yacc.LRParser(table, grammar.p_error)
+    return parser
 
 
 @dataclass(slots=True)
@@ -166,19 +146,18 @@ class _ProgramParser:
             )  # fmt: skip
 
     def _add(self, structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()) -> None:
-        node = run_grammar(Item(structure, head, points))
-        if node is not None and len(structure.tokens) > _MAX_DEPTH:
-            node = self._check_depth(node)
-        if node is not None:
+        node = _run_grammar(structure, head, points)
+        if not isinstance(node, nodes.RootItem):
+            return
+        if len(structure.tokens) <= _MAX_DEPTH or self._check_depth(node):
             self.items.append(node)
             self.pieces.append(Piece(head, node, structure))
 
-    def _check_depth(self, node: nodes.RootItem) -> nodes.RootItem | None:
+    def _check_depth(self, node: nodes.RootItem) -> bool:
         deep = visitor.deeper_than(node, _MAX_DEPTH)
-        if deep is None:
-            return node
-        self.lexer.error(f"nested more than {_MAX_DEPTH} levels deep", deep.span, "use variables for parts of it")
-        return None
+        if deep is not None:
+            self.lexer.error(f"nested more than {_MAX_DEPTH} levels deep", deep.span, "use variables for parts of it")
+        return deep is None
 
     # ------------------------------------------------------------------------------------------ kinds
 

@@ -7,15 +7,13 @@ head costs the item.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax.grammar_support import LRParser
 from pytrace.frontend.syntax.hints import hints_for
 from pytrace.frontend.syntax.lexical.structure import Structure
-from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token, found_name, kind_name
+from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token, found_name, kind_name
 
-_BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 _STATEMENT_WORDS = frozenset({"IF_STATEMENT", "FOR", "WHILE", "UNROLL", "LET", "RETURN", "BREAK", "CONTINUE", "IMPORT"})
 _STATEMENT_STARTS = _STATEMENT_WORDS | {"IDENT", "VARIABLE", "MAP", "INCREMENT", "DECREMENT", "BLOCK_STATEMENT"}
 _NEW_STATEMENT = _STATEMENT_STARTS | {"IF", "CONFIG", "SIZEOF"}
@@ -36,7 +34,9 @@ class AbandonedItem(Exception):  # noqa: N818 - control flow
 class Item:
     """The tokens of one root item as PLY reads them, and the handler of its syntax errors."""
 
-    def __init__(self, structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()) -> None:
+    def __init__(
+        self, parser: LRParser, structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()
+    ) -> None:
         self.lexer = structure.lexer
         self.source: Source = structure.lexer.source
         self.head = head
@@ -46,8 +46,7 @@ class Item:
         self.direct = structure.direct
         self.unended = structure.unended
         self.index = 0
-        self.parser: Any = None
-        """PLY's parser, while it runs."""
+        self.parser = parser
         self._again: list[Token] = []
         self._repaired: set[tuple[str, int]] = set()
         """The repairs done and the tokens that they were done for. Tokens are never read backwards and no repair is
@@ -86,7 +85,7 @@ class Item:
             return self._go_on(Token("SEMI", "", _behind(before)), token)
         if token.text:  # a bracket that was put in has been reported
             self._report(token, at)
-        opened = sum(symbol.type in _BLOCK_OPENERS for symbol in self.parser.symstack)
+        opened = sum(symbol.type in BLOCK_OPENERS for symbol in self.parser.symstack)
         if not opened or not self._first_time("resync", at):
             raise AbandonedItem
         self._skip(at, opened)

@@ -7,9 +7,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+
+if TYPE_CHECKING:
+    from ply import lex, yacc
+
+LexRule = tuple[object, str] | None
+"""A rule of the lexer (its function or its name) and the kind of its tokens; None for a group that is no rule's."""
 
 
 @dataclass(slots=True)
@@ -46,7 +53,7 @@ def generate_lexer() -> Generated:
     return Generated("" if log.messages else _lexer_text(lexer), log.messages)
 
 
-def _lexer_text(lexer: Any) -> str:
+def _lexer_text(lexer: lex.Lexer) -> str:
     lines = [
         '"""The tables of the lexer, written by scripts/generate-tables. Do not edit."""',
         "",
@@ -69,12 +76,12 @@ def _lexer_text(lexer: Any) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _rule_names(rules: list[Any], names: list[str | None]) -> list[Any]:
+def _rule_names(rules: list[LexRule], names: list[str | None]) -> list[LexRule]:
     """What PLY keeps for each group of an expression, with the rule's name in place of the rule."""
     return [(name, rule[1]) if rule and rule[0] else rule for rule, name in zip(rules, names, strict=True)]
 
 
-def _names(functions: dict[str, Any]) -> dict[str, str]:
+def _names(functions: dict[str, Callable[..., object]]) -> dict[str, str]:
     """The names of rules, by state."""
     return {state: rule.__name__ for state, rule in sorted(functions.items())}
 
@@ -105,13 +112,13 @@ def generate() -> Generated:
     return Generated(_text(table, "pytrace"), conflicts)
 
 
-def _order(entry: Any) -> tuple[str, str, list[str]]:
+def _order(entry: tuple[str, tuple[str, int, str, list[str]]]) -> tuple[str, str, list[str]]:
     """Rules in an order that does not depend on where they stand."""
     function, (_, _, name, symbols) = entry
     return (name, function, symbols)
 
 
-def _complaints(rules: Any) -> list[str]:
+def _complaints(rules: yacc.Grammar) -> list[str]:
     found = [f"{rule.file}:{rule.line}: symbol {name!r} is not defined" for name, rule in rules.undefined_symbols()]
     if found:
         return found
@@ -122,17 +129,17 @@ def _complaints(rules: Any) -> list[str]:
     return found + [f"precedence of unknown symbol {name!r}" for name, _ in rules.unused_precedence()]
 
 
-def _shift_reduce(table: Any) -> list[str]:
+def _shift_reduce(table: yacc.LRGeneratedTable) -> list[str]:
     return [f"shift/reduce conflict for {token} in state {state}" for state, token, _ in table.sr_conflicts]
 
 
-def _reduce_reduce(table: Any) -> list[str]:
+def _reduce_reduce(table: yacc.LRGeneratedTable) -> list[str]:
     return [
         f"reduce/reduce conflict in state {state}: {kept} / {dropped}" for state, kept, dropped in table.rr_conflicts
     ]
 
 
-def _text(table: Any, signature: str) -> str:
+def _text(table: yacc.LRGeneratedTable, signature: str) -> str:
     rows: dict[tuple[tuple[str, int], ...], int] = {}
     states = []
     for state in sorted(table.lr_action):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
 
-from pytrace.base.fast_typing import Any
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, Never, Protocol
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 
@@ -24,7 +24,16 @@ WARN, INFO, DEBUG = 0, 1, 2
 """``enum libbpf_print_level``."""
 
 _PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
-_Policy = Callable[[Any, Any, Any], Any]
+
+if TYPE_CHECKING:
+
+    class _Function(Protocol):
+        """A function of the library, in messages."""
+
+        __name__: str
+
+    _Policy = Callable[[Never, _Function, tuple[object, ...]], object]
+    """Makes of what a function gave what its caller gets (``errcheck`` of ctypes), or raises."""
 
 
 class OpenOptions(ctypes.Structure):
@@ -44,30 +53,30 @@ class OpenOptions(ctypes.Structure):
     )
 
 
-def _failure(number: int, function: Any) -> OSError:
+def _failure(number: int, function: _Function) -> OSError:
     return OSError(number, f"{function.__name__}: {os.strerror(number)}")
 
 
-def _zero_or_error(result: int, function: Any, _arguments: Any) -> int:
+def _zero_or_error(result: int, function: _Function, _arguments: object) -> int:
     """Policy: a negative result is an error number."""
     if result < 0:
         raise _failure(-result, function)
     return result
 
 
-def _pointer_or_error(result: int | None, function: Any, _arguments: Any) -> int:
+def _pointer_or_error(result: int | None, function: _Function, _arguments: object) -> int:
     """Policy: NULL is an error, and ``errno`` tells which."""
     if not result:
         raise _failure(ctypes.get_errno(), function)
     return result
 
 
-def _as_is(result: Any, _function: Any, _arguments: Any) -> Any:
+def _as_is(result: object, _function: object, _arguments: object) -> object:
     """Policy: every result is an answer (NULL ends an iteration, for example)."""
     return result
 
 
-FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...], _Policy]] = {
+FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "libbpf_version_string": (c_char_p, (), _as_is),
     "libbpf_set_print": (c_void_p, (_PRINT,), _as_is),
     "libbpf_find_vmlinux_btf_id": (c_int, (c_char_p, c_int), _zero_or_error),

@@ -6,9 +6,8 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Callable
 from functools import cache
-
-from pytrace.base.fast_typing import Any
 
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 
@@ -37,7 +36,7 @@ def libc() -> ctypes.CDLL:
 
 
 @cache
-def _syscall() -> Any:
+def _syscall() -> Callable[..., int]:
     function = libc().syscall
     function.restype = ctypes.c_long
     return function
@@ -68,7 +67,7 @@ def call(name: str, *arguments: int) -> int:
     if result < 0:
         error = ctypes.get_errno()
         if error in (errno.EMFILE, errno.ENFILE):
-            from pytrace.core import limits
+            from pytrace.core import limits  # a start does without it
 
             raise limits.no_files(error)
         raise OSError(error, f"{name}: {os.strerror(error)}")

@@ -15,7 +15,7 @@ A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.types import Enum, Field, Pointer, Struct, to_data
@@ -56,7 +56,7 @@ def renamed(manifest: Manifest, kernel: KernelInfo, rows: Iterable[Row]) -> Mani
     return Manifest.from_data({**data, **{part: _replaced(data[part], present) for part in ("maps", "events")}})
 
 
-def _replaced(data: Any, enums: dict[str, list[Any]]) -> Any:
+def _replaced(data: object, enums: dict[str, list[object]]) -> object:
     if isinstance(data, dict):
         return {key: _replaced(value, enums) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -7,12 +7,10 @@ import os
 from collections.abc import Iterator
 
 from pytrace.core.manifest import Target
-from pytrace.core.probes.targets import IteratorTarget
+from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
-
-BPFFS = "/sys/fs/bpf"
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:
@@ -27,7 +25,7 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     pin = target.of(IteratorTarget).pin
     if not pin:
         return Attached(job.spec, target, iterator=link)
-    path = pin if pin.startswith("/") else f"{BPFFS}/{pin}"
+    path = pin if pin.startswith("/") else f"{BPF_FILE_SYSTEM}/{pin}"
     try:
         bpf.obj_pin(link, path)
     except OSError as error:
@@ -39,7 +37,7 @@ def _pin_reason(path: str, error: OSError) -> str:
     if error.errno == errno.EEXIST:
         return f"{path} already exists"
     if error.errno in {errno.EPERM, errno.ENOENT, errno.EINVAL}:
-        return f"cannot pin to {path}: its directory must be in a mounted bpffs (mount -t bpf bpf {BPFFS})"
+        return f"cannot pin to {path}: its directory must be in a mounted bpffs (mount -t bpf bpf {BPF_FILE_SYSTEM})"
     return f"cannot pin to {path}: {error.strerror}"
 
 

@@ -10,7 +10,7 @@ from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.btf.reader import Btf, Kind, map_file
+from pytrace.runtime.btf.reader import TYPE_KINDS, Btf, Kind, map_file
 from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching
@@ -29,13 +29,6 @@ _SEARCH = (
 
 _FUNCTIONS, _RAW_TRACEPOINTS, _ITERATORS = "functions", "raw tracepoints", "iterators"
 """What there are lists of."""
-
-_KIND_NUMBERS = {
-    "struct": (Kind.STRUCT,),
-    "union": (Kind.UNION,),
-    "enum": (Kind.ENUM, Kind.ENUM64),
-    "typedef": (Kind.TYPEDEF,),
-}
 
 
 def locate(environment: Mapping[str, str]) -> str:
@@ -131,7 +124,7 @@ class KernelTypes:
         """Names of all definitions of a kind, without repetition."""
         found: dict[str, None] = {}
         for reader in self.readers():
-            found.update(dict.fromkeys(reader.btf.names(*_KIND_NUMBERS[kind])))
+            found.update(dict.fromkeys(reader.btf.names(*TYPE_KINDS[kind])))
         return list(found)
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
@@ -264,7 +257,7 @@ class KernelTypes:
 
 
 def _named(kind: str) -> tuple[int, ...]:
-    return (*_KIND_NUMBERS[kind], Kind.INT) if kind == "typedef" else _KIND_NUMBERS[kind]
+    return (*TYPE_KINDS[kind], Kind.INT) if kind == "typedef" else TYPE_KINDS[kind]
 
 
 def _enum_with(reader: TypeReader, name: str) -> int:

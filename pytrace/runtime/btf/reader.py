@@ -48,6 +48,15 @@ class Kind(IntEnum):
     ENUM64 = 19
 
 
+TYPE_KINDS = {
+    "struct": (Kind.STRUCT,),
+    "union": (Kind.UNION,),
+    "enum": (Kind.ENUM, Kind.ENUM64),
+    "typedef": (Kind.TYPEDEF,),
+}
+"""The kinds of types that a C word means."""
+
+
 _FIXED_WORDS = [3, 4, 3, 6, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3, 4, 3, 3]
 _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 """Words (4 bytes) of a type of each kind, and of each of its members."""

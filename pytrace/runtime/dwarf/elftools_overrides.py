@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from elftools.common.exceptions import DWARFError
 from elftools.common.utils import struct_parse
+from elftools.construct import Container
 from elftools.dwarf.abbrevtable import AbbrevDecl, AbbrevTable
 from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE
 from elftools.dwarf.dwarfinfo import DWARFInfo
 from elftools.dwarf.lineprogram import LineProgram
 from elftools.dwarf.structs import DWARFStructs
+from elftools.dwarf.typeunit import TypeUnit
 
-PRIVATE: dict[type[Any], tuple[str, ...]] = {
+PRIVATE: dict[type[object], tuple[str, ...]] = {
     DWARFStructs: ("_create_dw_form", "_structs_cache"),
     AbbrevTable: ("_abbrev_map", "_parse_abbrev_table"),
     DIE: ("_translate_attr_value",),
@@ -50,11 +52,11 @@ _DECLARATION = re.compile(
 class Structs(DWARFStructs):
     """Readers of values; pyelftools 0.33 lacks the forms of GNU split units and reads 8 bytes for ``DW_FORM_strx4``."""
 
-    _structs_cache: ClassVar[dict[tuple[bool, int, int, int], Any]] = {}
+    _structs_cache: ClassVar[dict[tuple[bool, int, int, int], Structs]] = {}
 
     def _create_dw_form(self) -> None:
         super()._create_dw_form()
-        forms: dict[str, Any] = self.Dwarf_dw_form
+        forms = self.Dwarf_dw_form
         for name in MODERN:
             forms[name] = self.the_Dwarf_uleb128
         forms["DW_FORM_strx4"] = self.the_Dwarf_uint32
@@ -67,7 +69,7 @@ class Abbreviations(AbbrevTable):
     what has the same bytes is read once.
     """
 
-    def __init__(self, structs: DWARFStructs, data: memoryview, offset: int, known: dict[bytes, Any]) -> None:
+    def __init__(self, structs: DWARFStructs, data: memoryview, offset: int, known: dict[bytes, Container]) -> None:
         self._data = data
         self._known = known
         super().__init__(structs, BytesIO(), offset)
@@ -116,7 +118,7 @@ class UnitOfEntries(CompileUnit):
 class TableOfUnits(DWARFInfo):
     """Debug information that makes its units itself, by :meth:`made_unit`."""
 
-    def made_unit(self, section: str, found: Any) -> CompileUnit:
+    def made_unit(self, section: str, found: CompileUnit | TypeUnit) -> CompileUnit:
         """The unit for the one that pyelftools *found* in ``.debug_SECTION``."""
         raise NotImplementedError
 
@@ -134,7 +136,9 @@ class TableOfUnits(DWARFInfo):
 
     def _parse_line_program_at_offset(self, offset: int, structs: DWARFStructs) -> LineProgram:
         # pyelftools 0.33 takes the unit's format for that of its line table, but assemblers choose one of their own.
-        stream = cast(Any, self.debug_line_sec).stream
+        section = self.debug_line_sec
+        assert section is not None
+        stream = section.stream
         stream.seek(offset)
         wide = stream.read(len(WIDE)) == WIDE
         structs = Structs(True, 64 if wide else 32, structs.address_size, structs.dwarf_version)

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elftools.common.exceptions import DWARFError
-from elftools.construct import ConstructError
+from elftools.construct import Construct, ConstructError
 from elftools.dwarf.abbrevtable import AbbrevTable
 from elftools.dwarf.enums import DW_FORM_raw2name
 from elftools.dwarf.structs import DWARFStructs
 
 from pytrace.runtime.dwarf.elftools_overrides import MODERN
+from pytrace.runtime.dwarf.sections import DebugSection
 
 Step = int | Callable[[int], int]
 """How to get past a value: a number of bytes, or what finds the end of a value that begins at a place."""
@@ -44,7 +45,7 @@ class Shape(NamedTuple):
 class Extents:
     """Where the entries of one unit end; *data* is the section, *start* the unit's place in it."""
 
-    def __init__(self, structs: DWARFStructs, abbreviations: AbbrevTable, section: Any, start: int) -> None:
+    def __init__(self, structs: DWARFStructs, abbreviations: AbbrevTable, section: DebugSection, start: int) -> None:
         self._structs = structs
         self._abbreviations = abbreviations
         self._data: memoryview = section.data
@@ -123,7 +124,9 @@ class Extents:
     def step(self, form: str) -> Step:
         """How to get past a value."""
         if form not in self._skips:
-            reader: Any = self._structs.Dwarf_dw_form[form]
+            reader = self._structs.Dwarf_dw_form[form]
+            if reader is None:
+                raise DWARFError(f"values of {form} cannot be read")
             try:
                 self._skips[form] = int(reader.sizeof())
             except (ConstructError, NotImplementedError):
@@ -163,7 +166,7 @@ class Extents:
         step = self.step(DW_FORM_raw2name[number])
         return at + step if isinstance(step, int) else step(at)
 
-    def _behind_value(self, reader: Any, at: int) -> int:
+    def _behind_value(self, reader: Construct, at: int) -> int:
         self._stream.seek(at)
         reader.parse_stream(self._stream)
         return int(self._stream.tell())

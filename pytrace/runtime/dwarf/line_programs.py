@@ -12,9 +12,9 @@ import operator
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
-from typing import Any
 
 from elftools.common.exceptions import DWARFError
+from elftools.construct import Container
 
 from pytrace.base.fast_dataclass import dataclass, field
 
@@ -52,7 +52,9 @@ class LineMachine:
         DWARFError: the program is made for a machine whose instructions come in bundles, or its header is damaged.
     """
 
-    def __init__(self, header: Any, code: bytes, rows: LineRows, define_file: Callable[[bytes, int], None]) -> None:
+    def __init__(
+        self, header: Container, code: bytes, rows: LineRows, define_file: Callable[[bytes, int], None]
+    ) -> None:
         base, line_base, line_range = header["opcode_base"], header["line_base"], header["line_range"]
         unit = header["minimum_instruction_length"]
         if not line_range or header.get("maximum_operations_per_instruction", 1) > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from elftools.common.construct_utils import ULEB128, RepeatUntilExcluding, StreamOffset
 from elftools.common.utils import struct_parse
@@ -74,7 +74,7 @@ def locations(die: Die) -> list[Located]:
     return list(_located(unit.dwarfinfo.locations.get_location_list_at_offset(value, die), unit.low))
 
 
-def _located(entries: Iterable[Any], base: int) -> Iterator[Located]:
+def _located(entries: Iterable[object], base: int) -> Iterator[Located]:
     for entry in entries:
         if isinstance(entry, BaseAddressEntry):
             base = entry.base_address
@@ -87,8 +87,10 @@ def _located(entries: Iterable[Any], base: int) -> Iterator[Located]:
                 yield Located(start + entry.begin_offset, start + entry.end_offset, expression)
 
 
-def _split_entries(die: Die, at: int) -> list[Any]:
-    found = struct_parse(_split_list(), cast(Any, die.dwarfinfo.debug_loc_sec).stream, at)
+def _split_entries(die: Die, at: int) -> list[object]:
+    section = die.dwarfinfo.debug_loc_sec
+    assert section is not None
+    found = struct_parse(_split_list(), section.stream, at)
     return [entry_translate[entry.entry_type](entry, die.cu) for entry in found]
 
 

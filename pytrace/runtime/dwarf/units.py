@@ -12,16 +12,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from elftools.common.exceptions import DWARFError, ELFError
-from elftools.construct import ConstructError
+from elftools.construct import ConstructError, Container
 from elftools.dwarf.abbrevtable import AbbrevTable
+from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE, AttributeValue
 from elftools.dwarf.dwarf_expr import DWARFExprOp, DWARFExprParser
 from elftools.dwarf.dwarfinfo import DwarfConfig
 from elftools.dwarf.locationlists import LocationListsPair
 from elftools.dwarf.ranges import RangeListsPair
+from elftools.dwarf.typeunit import TypeUnit
 
 from pytrace.runtime.dwarf.elftools_overrides import (
     MODERN,
@@ -112,7 +114,8 @@ class Die(DeferredEntry):
             found = self.get_DIE_from_attribute(name)
         if found.is_null():
             raise DWARFError(f"a reference to {found.offset:#x} meets the end of a list")
-        return cast(Die, found)
+        assert isinstance(found, Die)
+        return found
 
     def __contains__(self, name: str) -> bool:
         return name in self.attributes
@@ -137,7 +140,7 @@ class Unit(UnitOfEntries):
 
     dwarfinfo: UnitTable
 
-    def __init__(self, table: UnitTable, section: DebugSection, found: Any) -> None:
+    def __init__(self, table: UnitTable, section: DebugSection, found: CompileUnit | TypeUnit) -> None:
         structs = Structs(True, found.structs.dwarf_format, found.structs.address_size, found["version"])
         super().__init__(found.header, table, structs, found.cu_offset, found.cu_die_offset)
         if self.cu_offset + self.size > section.size:
@@ -246,23 +249,25 @@ class UnitTable(TableOfUnits):
         self.path = sections.path
         self.split = split
         self._sections = sections
-        self._declarations: dict[bytes, Any] = {}
+        self._declarations: dict[bytes, Container] = {}
         self._abbreviations: dict[int, Abbreviations] = {}
         self._find_supplement = supplement
         self._find_type = types
 
     # ---- units
 
-    def made_unit(self, section: str, found: Any) -> Unit:
+    def made_unit(self, section: str, found: CompileUnit | TypeUnit) -> Unit:
         return Unit(self, self._sections.section(section), found)
 
     def __iter__(self) -> Iterator[Unit]:
         """All units of ``.debug_info``, in order."""
-        return cast(Iterator[Unit], self.iter_CUs())
+        return (unit for unit in self.iter_CUs() if isinstance(unit, Unit))
 
     def unit(self, start: int) -> Unit:
         """The unit that begins at an offset of ``.debug_info``."""
-        return cast(Unit, self.get_CU_at(start))
+        found = self.get_CU_at(start)
+        assert isinstance(found, Unit)
+        return found
 
     def type_unit(self, signature: int) -> Unit | None:
         """The type unit with a signature; None when this table does not have it."""
@@ -270,8 +275,8 @@ class UnitTable(TableOfUnits):
 
     @cached_property
     def _types(self) -> dict[int, Unit]:
-        units = [*self, *cast(Iterator[Unit], self.iter_TUs())]
-        return {unit.signature: unit for unit in units if unit.signature is not None}
+        units = [*self.iter_CUs(), *self.iter_TUs()]
+        return {unit.signature: unit for unit in units if isinstance(unit, Unit) and unit.signature is not None}
 
     def get_DIE_by_sig8(self, sig8: int) -> DIE:  # noqa: N802 - pyelftools' name
         """The type that a type unit describes."""
@@ -306,10 +311,10 @@ class UnitTable(TableOfUnits):
         """``.debug_NAME``, as far as it belongs to these units."""
         return self._sections.section(name)
 
-    def get_addr(self, cu: Any, addr_index: int) -> int:
+    def get_addr(self, cu: CompileUnit | TypeUnit, addr_index: int) -> int:
         """An address by its number in ``.debug_addr``, which only the binary has."""
-        if cu.skeleton is not None:
-            return cast(int, cu.skeleton.dwarfinfo.get_addr(cu.skeleton, addr_index))
+        if isinstance(cu, Unit) and cu.skeleton is not None:
+            return cu.skeleton.dwarfinfo.get_addr(cu.skeleton, addr_index)
         return super().get_addr(cu, addr_index)
 
     @cached_property
@@ -338,9 +343,13 @@ class UnitTable(TableOfUnits):
     @cached_property
     def ranges(self) -> RangeListsPair:
         """Lists of ranges, of any version."""
-        return cast(RangeListsPair, self.range_lists())
+        found = self.range_lists()
+        assert isinstance(found, RangeListsPair)
+        return found
 
     @cached_property
     def locations(self) -> LocationListsPair:
         """Lists of locations, of any version."""
-        return cast(LocationListsPair, self.location_lists())
+        found = self.location_lists()
+        assert isinstance(found, LocationListsPair)
+        return found

@@ -13,7 +13,7 @@ import errno
 import os
 import re
 import threading
-from typing import IO, Any
+from typing import IO
 
 from pytrace.base import private_files
 from pytrace.runtime.elf import debug_files
@@ -87,7 +87,7 @@ class _Download:
         finally:
             self._progress.set()
 
-    def _store(self, answer: IO[Any]) -> None:
+    def _store(self, answer: IO[bytes]) -> None:
         fresh = f"{self.path}.{os.getpid()}"
         try:
             home = os.path.expanduser("~")

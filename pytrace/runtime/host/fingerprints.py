@@ -14,6 +14,9 @@ from pytrace.base import private_files
 TRACER = "pytrace_"
 """Start of the category of events that a tracer defines for itself (``attach.legacy``), and soon takes away again."""
 
+TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+"""Where tracefs may be mounted (here, because a start needs it and not :mod:`pytrace.runtime.host.tracefs`)."""
+
 Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
 

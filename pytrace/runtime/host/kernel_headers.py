@@ -19,9 +19,9 @@ import re
 from collections.abc import Mapping
 
 from pytrace.base import private_files
+from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
 
-PREFIXES = ("PYTRACE_", "BPFTRACE_")
 ARCHIVE = "/sys/kernel/kheaders.tar.xz"
 
 _ARCHITECTURES = (
@@ -100,7 +100,7 @@ def candidates(release: str, root: str = "") -> tuple[str, ...]:
 
 def _named(environment: Mapping[str, str], key: str) -> tuple[str, str] | None:
     """Variable and directory of the first variable that is set."""
-    for prefix in PREFIXES:
+    for prefix in ENVIRONMENT_PREFIXES:
         value = environment.get(prefix + key)
         if value:
             return prefix + key, os.path.abspath(value)

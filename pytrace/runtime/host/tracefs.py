@@ -18,7 +18,7 @@ from pytrace.runtime.host.name_patterns import name_pattern
 if TYPE_CHECKING:
     import re
 
-ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+ROOTS = fingerprints.TRACEFS
 
 TypeLookup = Callable[[str, str], Type | None]
 """``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pytrace.core.kernel_info import COMMON_FIELDS_END
 from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, RAWTRACEPOINT, TRACEPOINT, UPROBE
 from pytrace.core.probes.targets import (
     IteratorTarget,
@@ -16,16 +17,11 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.runtime.btf import c_text
-from pytrace.runtime.btf.reader import Kind
+from pytrace.runtime.btf.reader import TYPE_KINDS, Kind
 from pytrace.runtime.btf.value_types import TypeReader
 
 if TYPE_CHECKING:
     from pytrace.runtime.live_kernel import LiveKernel
-
-_COMMON_FIELDS_END = 8
-"""Fields of a tracepoint below this offset are the same for all and cannot be read by programs."""
-
-_TYPE_KINDS = {"struct": (Kind.STRUCT,), "union": (Kind.UNION,), "enum": (Kind.ENUM, Kind.ENUM64)}
 
 
 def of(kernel: LiveKernel, kind: str, place: ProbeTarget) -> list[str]:
@@ -36,7 +32,7 @@ def of(kernel: LiveKernel, kind: str, place: ProbeTarget) -> list[str]:
 
 def definition(kernel: LiveKernel, word: str, name: str) -> list[str]:
     """The definition of a kernel type, line by line; empty when there is none."""
-    found = kernel.types.find(name, *_TYPE_KINDS[word]) if kernel.types else None
+    found = kernel.types.find(name, *TYPE_KINDS[word]) if kernel.types else None
     return c_text.definition(*found) if found else []
 
 
@@ -44,7 +40,7 @@ def _tracepoint(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
     if not isinstance(place, TracepointTarget):
         return []
     fields = kernel.tracepoint_fields(place.category, place.event) or ()
-    return [item.declaration for item in fields if item.offset >= _COMMON_FIELDS_END]
+    return [item.declaration for item in fields if item.offset >= COMMON_FIELDS_END]
 
 
 def _prototype(kernel: LiveKernel, place: ProbeTarget) -> tuple[TypeReader, int] | None:

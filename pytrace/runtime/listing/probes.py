@@ -40,6 +40,7 @@ from pytrace.core.probes.kinds import (
     probe_names,
 )
 from pytrace.core.probes.targets import (
+    TIMER_UNITS,
     IteratorTarget,
     KernelFunctionTarget,
     NoTarget,
@@ -62,7 +63,6 @@ KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPO
 """What is listed, in this order, when no provider is named."""
 USER_KINDS = (UPROBE, USDT)
 TYPE_WORDS = ("struct", "union", "enum")
-_UNITS = ("hz", "us", "ms", "s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def _events(question: Question) -> Iterator[Place]:
 
 
 def _timers(question: Question) -> Iterator[Place]:
-    for unit in matching((question.parts or ("*",))[0] or "*", _UNITS):
+    for unit in matching((question.parts or ("*",))[0] or "*", TIMER_UNITS):
         yield f"{question.kind}:{unit}:", _NOWHERE
 
 

@@ -20,6 +20,7 @@ from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host.fingerprints import TRACEFS
 
 _FILE = "features.json"
 
@@ -290,25 +291,24 @@ def _large_programs() -> bool:
     return True
 
 
-_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PMU = "/sys/bus/event_source/devices"
 _K, _T, _R, _B = ProgramType.KPROBE, ProgramType.TRACEPOINT, ProgramType.RAW_TRACEPOINT, ProgramType.TRACING
 _FENTRY = _tracing("bpf_fentry_test1", AttachType.TRACE_FENTRY, attach=True)
 _RAW = _tracing("sys_enter", AttachType.TRACE_RAW_TP, attach=False)
 
 _ROWS = (
-    Feature("kprobe", "probes on kernel functions", _file(f"{_PMU}/kprobe", *(f"{r}/kprobe_events" for r in _TRACEFS))),
+    Feature("kprobe", "probes on kernel functions", _file(f"{_PMU}/kprobe", *(f"{r}/kprobe_events" for r in TRACEFS))),
     Feature("perf_kprobe", "kernel probes through perf events", _file(f"{_PMU}/kprobe")),
     Feature("kprobe_multi", "many kernel functions with one link", _kprobe_multi(session=False)),
     Feature("kprobe_session", "entry and return of a function by one program", _kprobe_multi(session=True)),
-    Feature("uprobe", "probes on user functions", _file(f"{_PMU}/uprobe", *(f"{r}/uprobe_events" for r in _TRACEFS))),
+    Feature("uprobe", "probes on user functions", _file(f"{_PMU}/uprobe", *(f"{r}/uprobe_events" for r in TRACEFS))),
     Feature("perf_uprobe", "user probes through perf events", _file(f"{_PMU}/uprobe")),
     Feature("uprobe_multi", "many user functions with one link", _uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", _uprobe_multi(session=True)),
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),
     Feature("rawtracepoint", "raw tracepoints with typed arguments", _RAW),
-    Feature("tracepoint", "kernel tracepoints", _file(*(f"{r}/events" for r in _TRACEFS))),
+    Feature("tracepoint", "kernel tracepoints", _file(*(f"{r}/events" for r in TRACEFS))),
     Feature("iter", "iterators over kernel objects", _iterator("task")),
     Feature("vma_iterator", "iterator over memory areas of processes", _iterator("task_vma")),
     Feature("perf_link", "links to perf events, with cookies", _perf_link),

@@ -75,8 +75,7 @@ def _print_value(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
-    text: Callable[[bytes, int], bytes] = formatter(spec.layout, context.decoders, _parts(context, spec))
-    return text
+    return formatter(spec.layout, context.decoders, _parts(context, spec))
 
 
 def _message(severity: str, kind: str) -> Make:
@@ -111,7 +110,7 @@ def _time(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _join(context: Context, spec: EventSpec) -> RunHandler:
-    read = reader(spec.layout, context.decoders)
+    read: Callable[[bytes, int], tuple[int, *tuple[bytes, ...]]] = reader(spec.layout, context.decoders)
     separator = static_bytes(spec.static_part(Joined).separator)
 
     def handle(data: bytes, offset: int) -> None:
@@ -206,11 +205,12 @@ def _zero(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _exit(context: Context, spec: EventSpec) -> RunHandler:
-    read = reader(spec.layout, context.decoders)
+    read: Callable[[bytes, int], tuple[int]] | None
+    read = reader(spec.layout, context.decoders) if spec.layout.args else None
     told = spec.static_part(Exit).known
 
     def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
-        code = next(iter(read(data, offset)), 0)
+        code = 0 if read is None else read(data, offset)[0]
         if not told and code not in EXIT_STATUSES:
             context.warn(spec, cut_exit_status(code))
         context.end(code)
@@ -219,12 +219,12 @@ def _exit(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _unwatch(context: Context, spec: EventSpec) -> RunHandler:
-    read = reader(spec.layout, context.decoders)
+    read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, context.decoders)
     return each(lambda data, offset: context.state.unwatched.append(read(data, offset)[0]))
 
 
 def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
-    read = reader(spec.layout, context.decoders)
+    read: Callable[[bytes, int], tuple[int, int, bytes]] = reader(spec.layout, context.decoders)
     path = spec.static_part(PacketFile).path
     writer = context.writers.get(path)
     if writer is None:
@@ -253,7 +253,7 @@ def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
 def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
     if not context.options.warnings:
         return _nothing()
-    read = reader(spec.layout, context.decoders)
+    read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, context.decoders)
     failure = spec.static_part(HelperFailure)
     helper, name = failure.helper, failure.map
     subject = next((item for item in context.manifest.maps if item.name == name), None)

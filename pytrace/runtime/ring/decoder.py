@@ -13,22 +13,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
 
-from pytrace.base.fast_typing import Any
+from pytrace.base.fast_typing import Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, EventLayout
 from pytrace.core.types import String
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.printf import Piece
+from pytrace.runtime.ring.index import RECORD_HEADER, WORD
 
 RunHandler = Callable[[bytes, int, int, int, int], None]
 """``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
 each *stride* bytes after the one before.  An event starts with its header (id, tail length)."""
 
-Reader = Callable[[bytes, int], Any]
-"""``read(data, offset)``: what the event at *offset* holds."""
+V_co = TypeVar("V_co", covariant=True)
 
-_RECORD_HEADER = 8
-_WORD = 4
+Unpacked = Iterator[tuple[int | bytes | bool, ...]]
+"""Fixed parts of events, one after another."""
+
 _LENGTH = CUT - 1
 
 # A string ends at its first NUL; one of the greatest length without was truncated, and gets the trailer.
@@ -57,7 +58,7 @@ class Plan:
     ) -> None:
         self.layout = layout
         self._prefix = prefix
-        self.names: dict[str, Any] = {"NUL": b"\0", "TRAILER": decoders.trailer, "CUT": CUT, "LENGTH": _LENGTH}
+        self.names: dict[str, object] = {"NUL": b"\0", "TRAILER": decoders.trailer, "CUT": CUT, "LENGTH": _LENGTH}
         self.codes: list[str] = []
         self.values: list[str] = []
         self._tail = 0
@@ -111,17 +112,22 @@ class Plan:
         """The fixed part after *before* bytes, padded to *stride*."""
         return struct.Struct(f"={self.codes_of(before, stride)}")
 
-    def compile(self, source: str, **names: Any) -> Any:
+    def compile(self, source: str, **names: object) -> Any:
         """The function ``made`` that *source* defines."""
-        space = {**self.names, **names}
-        exec(compile(source, "<event plan>", "exec"), space)
-        return space["made"]
+        return _compiled(source, {**self.names, **names})
 
 
-def reader(layout: EventLayout, decoders: Decoders) -> Reader:
-    """A function that gives the decoded arguments of an event as a tuple."""
-    if not layout.args:
-        return lambda _data, _offset: ()
+def _compiled(source: str, names: dict[str, object]) -> Any:
+    """The function ``made`` that *source* defines with *names* as its globals; the caller knows its type."""
+    exec(compile(source, "<event plan>", "exec"), names)
+    return names["made"]
+
+
+def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_co]:
+    """A function that gives the decoded arguments of an event as a tuple.
+
+    The caller says what type that tuple has: it depends on what kind of event *layout* is of. There is an argument.
+    """
     plan = Plan(layout, decoders)
     lines = [
         "def made(data, offset):",
@@ -130,11 +136,11 @@ def reader(layout: EventLayout, decoders: Decoders) -> Reader:
         *(f"    {step}" for step in plan.steps),
         f"    return ({', '.join(plan.values)},)",
     ]
-    made: Reader = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
+    made: Callable[[bytes, int], V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
     return made
 
 
-def formatter(layout: EventLayout, decoders: Decoders, parts: list[bytes | Piece]) -> Reader:
+def formatter(layout: EventLayout, decoders: Decoders, parts: list[bytes | Piece]) -> Callable[[bytes, int], bytes]:
     """A function that gives the formatted text of one event."""
     return Formatter(layout, decoders, parts).one
 
@@ -152,7 +158,7 @@ class Formatter:
         """The text, when the events have no arguments."""
         self.fixed = not any(layout.tails)
         """Whether all events have the same length."""
-        self._by_stride: dict[int, Callable[[memoryview], Iterator[tuple[Any, ...]]]] = {}
+        self._by_stride: dict[int, Callable[[memoryview], Unpacked]] = {}
 
     def plan(self, prefix: str = "") -> Plan:
         """How arguments are decoded."""
@@ -166,7 +172,7 @@ class Formatter:
     @cached_property
     def listed(self) -> Callable[[bytes, int], bytes]:
         """``listed(data, place)``: the text of the event whose record starts at word *place*."""
-        return self._one(f"{_WORD} * place", _RECORD_HEADER)
+        return self._one(f"{WORD} * place", RECORD_HEADER)
 
     def _one(self, start: str, before: int) -> Callable[[bytes, int], bytes]:
         """The text of an event that is *before* bytes after the place that the expression *start* tells."""
@@ -206,20 +212,20 @@ class Formatter:
             return self.many(data, range(offset, offset + stride * count, stride))
         records = self._by_stride.get(stride)
         if records is None:
-            records = self._by_stride[stride] = self.plan().structure(_RECORD_HEADER + HEADER, stride).iter_unpack
+            records = self._by_stride[stride] = self.plan().structure(RECORD_HEADER + HEADER, stride).iter_unpack
         # From the header of the first record to the end of the last one.
-        start = offset - _RECORD_HEADER
+        start = offset - RECORD_HEADER
         return self._listing(records(memoryview(data)[start : start + stride * count]))
 
     @cached_property
-    def _listing(self) -> Callable[[Iterator[tuple[Any, ...]]], list[bytes]]:
+    def _listing(self) -> Callable[[Unpacked], list[bytes]]:
         """The texts of unpacked events."""
         plan = self.plan()
         lines = [
             "def made(records):",
             f"    return [FORMAT % ({', '.join(plan.values)},) for {plan.arguments}in records]",
         ]
-        made: Callable[[Iterator[tuple[Any, ...]]], list[bytes]] = plan.compile("\n".join(lines), FORMAT=self.text)
+        made: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), FORMAT=self.text)
         return made
 
     def _loop(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
@@ -247,11 +253,11 @@ def sequence_formatter(
 
     *strides* are the bytes from each record of the sequence to the next one; all *formatters* are of fixed length.
     """
-    names: dict[str, Any] = {}
+    names: dict[str, object] = {}
     codes, arguments, values = "=", "", []
     for number, (item, stride) in enumerate(zip(formatters, strides, strict=True)):
         plan = item.plan(f"e{number}")
-        codes += plan.codes_of(_RECORD_HEADER + HEADER, stride)
+        codes += plan.codes_of(RECORD_HEADER + HEADER, stride)
         arguments += plan.arguments
         names |= plan.names | {f"FORMAT{number}": item.text if item.constant is None else item.constant}
         values.append(f"FORMAT{number} % ({', '.join(plan.values)},)" if item.constant is None else f"FORMAT{number}")
@@ -263,13 +269,11 @@ def sequence_formatter(
         f"        found += ({', '.join(values)},)",
         "    return found",
     ]
-    space: dict[str, Any] = names
-    exec(compile("\n".join(lines), "<event plan>", "exec"), space)
-    made: Callable[[Iterator[tuple[Any, ...]]], list[bytes]] = space["made"]
+    made: Callable[[Unpacked], list[bytes]] = _compiled("\n".join(lines), names)
     unpack, whole = struct.Struct(codes).iter_unpack, sum(strides)
 
     def run(data: bytes, offset: int, count: int) -> list[bytes]:
-        start = offset - _RECORD_HEADER
+        start = offset - RECORD_HEADER
         return made(unpack(memoryview(data)[start : start + whole * count]))
 
     return run

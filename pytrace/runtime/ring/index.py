@@ -116,8 +116,6 @@ class Index:
         self._longest = 1
         self._guess = WINDOW
         self._stretch = WINDOW
-        self.visited = 0
-        """How often a record was looked at."""
 
     def look_at(self, words: memoryview) -> None:
         """Find records in *words* from now on, which show the same ring."""
@@ -174,7 +172,6 @@ class Index:
                 else:
                     steps[word] = step
                     self._longest = max(self._longest, step)
-        self.visited += len(places) - before
         return place, not missing
 
     def _close(self, found: list[Segment], words: memoryview, places: list[int]) -> None:
@@ -241,7 +238,6 @@ class Index:
         if not count:
             return 0
         seen = words[place : place + (count - 1) * stride + 1 : stride].tolist()
-        self.visited += count
         if seen.count(value) == count:
             return count
         return next(index for index, other in enumerate(seen) if other != value)

@@ -108,8 +108,6 @@ class RingReader:
         """How far the output was before that (*position* of :meth:`drain`)."""
         self.peak_backlog = 0
         """Most bytes that the backlog ever held, with its index."""
-        self.slices = 0
-        """How many slices were handled."""
 
     def _mapped(self, size: int) -> memoryview:
         """The page of the producer position and *size* bytes of data."""
@@ -227,7 +225,6 @@ class RingReader:
 
     def _slice(self, handlers: Sequence[RunHandler], most: int) -> int:
         """Handle the first records of the backlog, *most* at most (but a repeated sequence as a whole)."""
-        self.slices += 1
         chunk = self._backlog[0]
         part = chunk.segments[0]
         if isinstance(part, Repeated):

@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec
 from pytrace.core.run_options import RunOptions
-from pytrace.core.types import Stack, USym, parts
+from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
@@ -128,7 +128,7 @@ def target(options: RunOptions, child: Child | None, stack: ExitStack) -> int | 
 def shows_user_addresses(manifest: Manifest) -> bool:
     """Whether output has user addresses, whose processes may have ended by then."""
     roots = [kind for event in manifest.events for kind in event.args]
-    roots += [kind for item in manifest.maps for kind in (item.key, item.value) if kind is not None]
+    roots += [kind for spec in manifest.maps for kind in _types(spec)]
     return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
 
 
@@ -156,12 +156,22 @@ def reading_ahead(loaded: LoadedScript, lazy: LazySymbols) -> ReadingAhead | Non
     """What reads the source lines of stacks in maps before these print; None when none will be shown."""
     config = loaded.manifest.config
     shown = config.show_debug_info and config.print_maps_on_exit
-    roots = [kind for item in loaded.manifest.maps for kind in (item.key, item.value) if kind is not None]
-    if not shown or not any(isinstance(inner, Stack) and inner.user for inner in parts(roots)):
+    specs = [spec for spec in loaded.manifest.maps if has_user_stacks(spec)] if shown else []
+    if not specs:
         return None
-    from pytrace.runtime.session.reading_ahead import ReadingAhead
+    from pytrace.runtime.session.reading_ahead import ReadingAhead  # few scripts need it
 
-    return ReadingAhead(loaded.manifest, MapReader(loaded), lazy)
+    return ReadingAhead(loaded.manifest, specs, MapReader(loaded), lazy)
+
+
+def has_user_stacks(spec: MapSpec) -> bool:
+    """Whether printing a map shows functions of user stacks."""
+    stacks = (inner for inner in parts(_types(spec)) if isinstance(inner, Stack))
+    return any(stack.user and stack.mode not in (StackMode.RAW, StackMode.BUILD_ID) for stack in stacks)
+
+
+def _types(spec: MapSpec) -> list[Type]:
+    return [kind for kind in (spec.key, spec.value) if kind is not None]
 
 
 def _to_stderr(text: str) -> None:

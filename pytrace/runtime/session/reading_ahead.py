@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 
 from pytrace.base.fast_typing import Protocol
-from pytrace.core import types
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.render.decoders import Decoders
@@ -62,12 +61,12 @@ class _Collector:
 
 
 class ReadingAhead:
-    """Reads source lines for the maps of a run."""
+    """Reads source lines for the maps *specs* of a run, which have user stacks (``opening.has_user_stacks``)."""
 
-    def __init__(self, manifest: Manifest, reader: Reader, lines: Lines) -> None:
+    def __init__(self, manifest: Manifest, specs: Iterable[MapSpec], reader: Reader, lines: Lines) -> None:
         self._lines = lines
         self._collector = _Collector()
-        self._views = [self._view(manifest, spec, reader) for spec in manifest.maps if has_user_stacks(spec)]
+        self._views = [self._view(manifest, spec, reader) for spec in specs]
         self._steps: Iterator[None] | None = None
         self._known: set[Address] = set()
         self._next = time.monotonic() + FIRST
@@ -115,13 +114,5 @@ class ReadingAhead:
             self._known.clear()
         self._known.update(found)
         return found
-
-
-def has_user_stacks(spec: MapSpec) -> bool:
-    """Whether printing a map shows functions of user stacks."""
-    roots: Iterable[types.Type] = [kind for kind in (spec.key, spec.value) if kind is not None]
-    stacks = [inner for inner in types.parts(roots) if isinstance(inner, types.Stack)]
-    numbers = (types.StackMode.RAW, types.StackMode.BUILD_ID)
-    return any(stack.user and stack.mode not in numbers for stack in stacks)
 
 

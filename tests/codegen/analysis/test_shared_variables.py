@@ -16,10 +16,7 @@ from tests.support.facts import RecordedKernel
 
 def checked(text: str) -> CheckedProgram:
     compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), RecordedKernel(), Diagnostics())
-    pipeline.run(compilation, pipeline.FRONT_END)
-    found = compilation["checked"]
-    assert isinstance(found, CheckedProgram)
-    return found
+    return pipeline.front_end(compilation).checked
 
 
 def shared(text: str) -> set[str]:

@@ -17,10 +17,7 @@ from tests.support.facts import RecordedKernel
 
 def checked(text: str) -> CheckedProgram:
     compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), RecordedKernel(), Diagnostics())
-    pipeline.run(compilation, pipeline.FRONT_END)
-    found = compilation.made["checked"]
-    assert isinstance(found, CheckedProgram)
-    return found
+    return pipeline.front_end(compilation).checked
 
 
 def compile_text(text: str, *, sparing: bool) -> int:

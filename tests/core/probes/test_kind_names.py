@@ -24,10 +24,12 @@ def _is_kind(node: ast.expr) -> bool:
 
 
 def _named(tree: ast.AST) -> Iterator[tuple[int, set[str]]]:
-    """Literals that kinds are compared with, and those that are the keys of a table of all kinds."""
+    """Literals that kinds are compared with, those that are the keys of a table of all kinds, and sets of kinds."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and _is_kind(node.left):
             yield node.lineno, set().union(*map(_literals, node.comparators))
+        elif isinstance(node, ast.Set) and _literals(node) <= NAMES:
+            yield node.lineno, _literals(node)
         elif isinstance(node, ast.Dict):
             keys = set().union(*(_literals(key) for key in node.keys if key is not None))
             if len(keys & NAMES) > 2:

@@ -65,7 +65,7 @@ def parse_everything(text: str) -> None:
     source = Source("t", text)
     program = parser.parse(source, diagnostics)
     parser.parse_expression(source, diagnostics)
-    parser.parse_type(source, diagnostics)
+    parser.parse(Source("t", f"begin {{ let $x: {text}; }}"), Diagnostics())
     render_all(diagnostics.items)
     for node in visitor.walk(program):
         assert 0 <= node.span.start <= node.span.end <= len(text)

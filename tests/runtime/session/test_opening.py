@@ -9,8 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from pytrace.core.manifest import SessionData
+from pytrace.core.config import Config
+from pytrace.core.manifest import Manifest, SessionData
+from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
+from tests.support.encode import Run
 
 PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
@@ -37,3 +40,27 @@ def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, mo
     _, _, tai, wall, _ = struct.unpack("=5q", memory)
     assert abs(tai - CLOCKS[time.CLOCK_TAI]) < 1000
     assert abs(wall - CLOCKS[time.CLOCK_REALTIME]) < 1000
+
+
+def test_maps_whose_stacks_show_no_functions() -> None:
+    run = Run()
+    shown = [Stack(True, 4), Stack(True, 4, StackMode.PERF), Tuple((UINT64, Stack(True, 4)))]
+    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
+    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
+    assert [opening.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("mode", "config", "reads"),
+    [
+        (StackMode.BPFTRACE, Config(), True),
+        (StackMode.RAW, Config(), False),
+        (StackMode.BPFTRACE, Config(show_debug_info=False), False),
+        (StackMode.BPFTRACE, Config(print_maps_on_exit=False), False),
+    ],
+)
+def test_lines_are_read_ahead_only_where_maps_will_show_them(mode: StackMode, config: Config, *, reads: bool) -> None:
+    run = Run()
+    run.keyed("@", Stack(True, 4, mode), Count(), {})
+    loaded = cast(Any, SimpleNamespace(manifest=Manifest((), tuple(run.maps), (), (), config), maps={}))
+    assert (opening.reading_ahead(loaded, cast(Any, None)) is not None) == reads

@@ -9,9 +9,10 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest
-from pytrace.core.types import UINT64, Count, Stack, StackMode, String, Tuple
+from pytrace.core.types import Count, Stack, String, Tuple
 from pytrace.runtime.session import reading_ahead
-from pytrace.runtime.session.reading_ahead import ReadingAhead, has_user_stacks
+from pytrace.runtime.session.opening import has_user_stacks
+from pytrace.runtime.session.reading_ahead import ReadingAhead
 from tests.support.encode import Run
 
 STACK = Stack(True, 4)
@@ -51,7 +52,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def _ahead(run: Run, lines: _Lines) -> ReadingAhead:
-    return ReadingAhead(Manifest((), tuple(run.maps), (), (), Config()), run.reader, lines)
+    specs = [spec for spec in run.maps if has_user_stacks(spec)]
+    return ReadingAhead(Manifest((), tuple(run.maps), (), (), Config()), specs, run.reader, lines)
 
 
 def _stacks(entries: dict[Any, Any], key: Any = STACK) -> Run:
@@ -116,11 +118,3 @@ def test_large_maps_are_not_looked_at_again_before_the_end(now: list[float], mon
     assert ahead.pause(9.0) == 9.0
     ahead.finish()
     assert len(lines.wanted) == 2
-
-
-def test_maps_whose_stacks_show_no_functions() -> None:
-    run = Run()
-    shown = [STACK, Stack(True, 4, StackMode.PERF), Tuple((UINT64, STACK))]
-    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
-    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
-    assert [has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)

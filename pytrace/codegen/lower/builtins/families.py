@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand
 from pytrace.core.builtin_row import Builtin
+from pytrace.frontend.ast import nodes
 
-Emission = Callable[[Any, Any], Operand]
+Emission = Callable[[Emitter, nodes.Call], Operand]
+"""What a row of ``EMIT`` is; rows of builtins that may be a name alone take an ``Identifier``, too."""
 
 FAMILIES = frozenset(
     (
@@ -23,9 +25,11 @@ FAMILIES = frozenset(
 )
 
 
-def emission(row: Builtin) -> Emission | None:
+def emission(row: Builtin) -> Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None:
     """The function that emits a builtin, or None when the table of its family has none."""
     if row.family not in FAMILIES:
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
-    table: dict[str, Emission] = import_module(f"{__package__}.{row.family}_family").EMIT
-    return table.get(row.name)
+    # The checker admits a name alone for rows without required parameters only, whose functions take both.
+    found: Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None
+    found = import_module(f"{__package__}.{row.family}_family").EMIT.get(row.name)
+    return found

@@ -11,11 +11,10 @@ from pytrace.codegen.lower.builtins.context_family import word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT64, AddressSpace, Inet, InterfaceName, Mac, Pointer
+from pytrace.core.types import AF_INET, UINT64, AddressSpace, Inet, InterfaceName, Mac, Pointer
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import NetworkAddress
 
-AF_INET, AF_INET6 = 2, 10
 MAC = 6
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pytrace.core.kernel_info import FunctionPrototype, KernelInfo, TracepointField, UserParameter
+from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
 from pytrace.core.types import (
     UINT64,
     VOID,
@@ -31,9 +31,6 @@ from pytrace.frontend.ast.typed_program import (
     ReturnValue,
     Slot,
 )
-
-COMMON_FIELDS_END = 8
-"""Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
 
 SLOT = 8
 """Bytes of one element of a :class:`Slot` context."""

@@ -14,8 +14,12 @@ from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
+
+MOST_PERIOD = 2**63 - 1
+"""Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""
 
 
 @dataclass(slots=True)
@@ -146,6 +150,21 @@ class Provider:
         """Report that *point* has not the form of this kind."""
         scope.error(f"{point.kind.name} probes have the form {self.shape.format(point.kind.name)}", point.span)
         return []
+
+
+class BinaryProvider(Provider):
+    """A provider of probes in user binaries, of which one link attaches many."""
+
+    def multi(self, matches: list[Match], scope: Scope) -> str:
+        return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
+
+
+class SampledProvider(Provider):
+    """A provider of perf events, whose context is that of a sample and has no arguments."""
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del match
+        return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
 
 
 def number_of(part: Part, scope: Scope, what: str, read: Callable[[str], int | None]) -> int | None:

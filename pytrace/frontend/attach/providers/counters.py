@@ -5,16 +5,11 @@ from __future__ import annotations
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.perf_events import PerfEvent
 from pytrace.core.probes.targets import CountedEventTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
-from pytrace.frontend.attach.points import contexts
-from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
-
-MOST_PERIOD = 2**63 - 1
+from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
 
 
-class Counter(Provider):
+class Counter(SampledProvider):
     """``kind:EVENT[:COUNT]``: fires at every COUNT-th event."""
 
     shape = "{0}:EVENT or {0}:EVENT:COUNT"
@@ -60,10 +55,6 @@ class Counter(Provider):
             behind = ":"
         name = f"{point.kind.name}:{point.parts[0].text}{behind}"
         return [Match(point.kind, name, _place(event, period), point.span)]
-
-    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        del match
-        return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
 
 
 def _place(event: PerfEvent, period: int) -> CountedEventTarget:

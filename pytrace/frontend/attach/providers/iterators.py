@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import posixpath
 
-from pytrace.core.probes.targets import IteratorTarget
+from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest
-
-BPF_FILE_SYSTEM = "/sys/fs/bpf"
 
 
 class Iterator(Provider):

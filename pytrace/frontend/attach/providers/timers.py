@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from pytrace.core.numbers import DURATIONS, parse_integer
-from pytrace.core.probes.targets import TimerTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
-from pytrace.frontend.attach.points import contexts
-from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.core.probes.targets import TIMER_UNITS, TimerTarget
 from pytrace.frontend.attach.points.parts import Part, Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
+from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
 
-UNITS = ("hz", "us", "ms", "s")
 LEAST_PERIOD = 1000
 """Nanoseconds; a shorter timer would do nothing but fire."""
-MOST_PERIOD = 2**63 - 1
 
 
-class Timer(Provider):
+class Timer(SampledProvider):
     """``kind:UNIT:N``, or ``kind:T`` with T in nanoseconds or with a duration suffix."""
 
     shape = "{0}:hz:N, {0}:us:N, {0}:ms:N, {0}:s:N, or {0}:T with T in nanoseconds or with a unit (as {0}:100ms)"
 
     def fit(self, point: Point) -> bool:
         return 1 <= len(point.parts) <= 2
-
-    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        del match
-        return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if len(point.parts) == 1 and point.parts[0].text:
@@ -53,8 +44,8 @@ class Timer(Provider):
 
     def _unit(self, point: Point, unit: Part, count: Part, scope: Scope) -> list[Match]:
         name = unit.text.lower()
-        if name not in UNITS:
-            hints = nearest(name, UNITS) or [f"units are {', '.join(UNITS)}"]
+        if name not in TIMER_UNITS:
+            hints = nearest(name, TIMER_UNITS) or [f"units are {', '.join(TIMER_UNITS)}"]
             scope.error(f"{point.kind.name} has no unit {unit.text!r}", unit.span, hints)
             return []
         number = number_of(count, scope, "the frequency" if name == "hz" else "the period", parse_integer)

@@ -12,8 +12,8 @@ from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries
 from pytrace.frontend.attach.providers.base import (
+    BinaryProvider,
     Match,
-    Provider,
     Scope,
     UserFunction,
     by_pattern,
@@ -28,7 +28,7 @@ LINES_NEAR = 10
 """How far from a source line without code one with code is looked for."""
 
 
-class UserProbe(Provider):
+class UserProbe(BinaryProvider):
     """``uprobe:BINARY:FUNCTION[+OFFSET]``, ``:ADDRESS``, ``:cpp:NAME`` and ``uprobe:BINARY@FILE:LINE[:COLUMN]``."""
 
     shape = "{0}:BINARY:FUNCTION, {0}:BINARY:cpp:FUNCTION (uprobe also FUNCTION+OFFSET, ADDRESS and BINARY@FILE:LINE)"
@@ -247,9 +247,6 @@ class UserProbe(Provider):
                 f"{what} (gcc -g; --debuginfo for separate files)"
             ]
         return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
-
-    def multi(self, matches: list[Match], scope: Scope) -> str:
-        return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
 
 
 def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:

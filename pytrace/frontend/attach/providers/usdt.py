@@ -9,10 +9,10 @@ from pytrace.frontend.attach.points import contexts, usdt_arguments
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, by_pattern, nearest
+from pytrace.frontend.attach.providers.base import BinaryProvider, Match, Scope, by_pattern, nearest
 
 
-class Usdt(Provider):
+class Usdt(BinaryProvider):
     """``usdt:BINARY:[PROVIDER:]NAME``."""
 
     shape = "{0}:BINARY:NAME or {0}:BINARY:PROVIDER:NAME"
@@ -90,6 +90,3 @@ class Usdt(Provider):
             scope.error(f"the arguments of {match.probe} cannot be read: {problem}", match.span)
             places = ()
         return ProbeContext(positional=places, ctx_type=ctx)
-
-    def multi(self, matches: list[Match], scope: Scope) -> str:
-        return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.targets import WatchpointTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
-from pytrace.frontend.attach.points import contexts
-from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope, number_of
+from pytrace.frontend.attach.providers.base import Match, SampledProvider, Scope, number_of
 
 LENGTHS = (1, 2, 4, 8)
 MODES = {"x86_64": ("w", "rw", "x")}
@@ -16,7 +13,7 @@ MODES = {"x86_64": ("w", "rw", "x")}
 ANY_MODES = ("r", "w", "rw", "x")
 
 
-class Watchpoint(Provider):
+class Watchpoint(SampledProvider):
     """``watchpoint:ADDRESS:LENGTH:MODE``."""
 
     shape = "{0}:ADDRESS:LENGTH:MODE"
@@ -73,7 +70,3 @@ class Watchpoint(Provider):
             )
             return None
         return mode
-
-    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        del match
-        return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)

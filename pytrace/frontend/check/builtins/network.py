@@ -5,7 +5,20 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from pytrace.core.types import UINT8, UINT64, Array, Inet, InterfaceName, Mac, Pointer, String, Struct, Type
+from pytrace.core.types import (
+    AF_INET,
+    AF_INET6,
+    UINT8,
+    UINT64,
+    Array,
+    Inet,
+    InterfaceName,
+    Mac,
+    Pointer,
+    String,
+    Struct,
+    Type,
+)
 from pytrace.frontend.ast.compile_time_facts import NetworkAddress
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
@@ -13,7 +26,6 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_in
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
-AF_INET, AF_INET6 = 2, 10
 MAC_BYTES = 6
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.compile_options import CompileOptions
@@ -41,6 +41,11 @@ from pytrace.frontend.check.inference.conversions import (
 )
 from pytrace.frontend.check.inference.scopes import Scope
 from pytrace.frontend.check.inference.slots import MapState, Removed, Slot, VariableState, new_variable
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.argument_checks import Arguments, Node
+
+N_contra = TypeVar("N_contra", contravariant=True)
 
 
 class Definitions(Protocol):
@@ -77,16 +82,22 @@ class Definitions(Protocol):
         """
 
 
+class BranchRule(Protocol[N_contra]):
+    """Types an ``if`` or a block, which may be a statement or (*wanted*) a value."""
+
+    def __call__(self, checker: Checker, node: N_contra, /, *, wanted: bool) -> Type: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The typing rules of the language: what the checker and the rules themselves ask of each other."""
 
-    expressions: Mapping[type[nodes.Expr], Callable[[Checker, Any], Type]]
+    expressions: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]]
     """Rules by node class."""
-    builtins: Mapping[str, Callable[[Checker, Any, Any], Type]]
+    builtins: Mapping[str, Callable[[Checker, Node, Arguments], Type]]
     """Checks of builtins by the name of their row."""
-    check_if: Callable[..., Type]
-    check_block: Callable[..., Type]
+    check_if: BranchRule[nodes.If]
+    check_block: BranchRule[nodes.Block]
 
 
 class Checker:

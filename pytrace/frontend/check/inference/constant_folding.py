@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any
 
 from pytrace.core.types import INT64, UINT64, Int
 from pytrace.frontend.check.inference.conversions import INT64_MIN, UINT64_MAX
@@ -53,7 +52,7 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     ">>": _right,
 }
 
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+_ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
     "==": eq,
     "!=": ne,
     "<": lt,

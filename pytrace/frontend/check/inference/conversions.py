@@ -8,7 +8,7 @@ it takes whatever signedness and width its company has. :func:`settle` turns it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.types import (
@@ -34,6 +34,8 @@ from pytrace.core.types import (
     Type,
     Void,
 )
+
+T = TypeVar("T", bound=Type)
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
@@ -166,9 +168,10 @@ def unify(first: Type, second: Type) -> Type | None:
         return second
     if isinstance(second, Unknown) or first == second:
         return first
-    for kinds, rule in _RULES:
-        if isinstance(first, kinds) and isinstance(second, kinds):
-            return rule(first, second)
+    for rule in _RULES:
+        applies, common = rule(first, second)
+        if applies:
+            return common
     return None
 
 
@@ -284,20 +287,33 @@ def _unify_signed(first: Signed, second: Signed) -> Type | None:
     return type(first)(signed=True)
 
 
-_RULES: tuple[tuple[Any, Callable[[Any, Any], Type | None]], ...] = (
-    (Enum, _unify_enums),
-    (Int | Flexible | Enum | Bool, unify_integers),
-    (String, _unify_strings),
-    (Buffer, _unify_buffers),
-    (Pointer, _unify_pointers),
-    (Tuple, _unify_tuples),
-    (Record, _unify_records),
-    (Array, _unify_arrays),
-    (Stack, _unify_stacks),
-    (Signed, _unify_signed),
-    (Inet, lambda first, _second: first),
+def _both(
+    *kinds: type[T], rule: Callable[[T, T], Type | None]
+) -> Callable[[Type, Type], tuple[bool, Type | None]]:
+    """*rule* for two types that both are of *kinds*: whether it applies, and what it gives."""
+
+    def unify_both(first: Type, second: Type) -> tuple[bool, Type | None]:
+        if isinstance(first, kinds) and isinstance(second, kinds):
+            return True, rule(first, second)
+        return False, None
+
+    return unify_both
+
+
+_RULES = (
+    _both(Enum, rule=_unify_enums),
+    _both(Int, Flexible, Enum, Bool, rule=unify_integers),
+    _both(String, rule=_unify_strings),
+    _both(Buffer, rule=_unify_buffers),
+    _both(Pointer, rule=_unify_pointers),
+    _both(Tuple, rule=_unify_tuples),
+    _both(Record, rule=_unify_records),
+    _both(Array, rule=_unify_arrays),
+    _both(Stack, rule=_unify_stacks),
+    _both(Signed, rule=_unify_signed),
+    _both(Inet, rule=lambda first, _second: first),
 )
-"""(types that both are, rule); the first that applies decides."""
+"""The first rule that applies decides."""
 
 
 # ---------------------------------------------------------------------------------------------- assignability

@@ -12,7 +12,7 @@ when nothing else tells the type of a map.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Span
@@ -32,7 +32,7 @@ def left_out(probe: Span) -> Removed:
     return Removed("this probe was skipped", probe, spare=True)
 
 
-def look(checker: Checker, why: Removed, run: Callable[[], Any]) -> None:
+def look(checker: Checker, why: Removed, run: Callable[[], object]) -> None:
     """Let *run* check removed code."""
     around = checker.removed
     if why.spare and not checker.searching:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtins import builtin
 from pytrace.core.diagnostics import did_you_mean, similar
 from pytrace.core.types import (
@@ -255,11 +256,11 @@ def _bare(checker: Checker, name: str) -> Type | None:
     return checker.definitions.typedef(name) or C_NAMES.get(name)
 
 
-_RULES: dict[type[nodes.TypeExpr], Callable[[Checker, Any], Type]] = {
-    nodes.NamedType: _named,
-    nodes.StructTypeExpr: _struct,
-    nodes.PointerTypeExpr: _pointer,
-    nodes.ArrayTypeExpr: _array,
-    nodes.TupleTypeExpr: _tuple,
-    nodes.TypeofExpr: _typeof,
-}
+_RULES: Mapping[type[nodes.TypeExpr], Callable[[Checker, nodes.TypeExpr], Type]] = by_class(
+    on(nodes.NamedType, _named),
+    on(nodes.StructTypeExpr, _struct),
+    on(nodes.PointerTypeExpr, _pointer),
+    on(nodes.ArrayTypeExpr, _array),
+    on(nodes.TupleTypeExpr, _tuple),
+    on(nodes.TypeofExpr, _typeof),
+)

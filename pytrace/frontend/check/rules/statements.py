@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.source import Span
@@ -138,13 +139,13 @@ def _block_effect(checker: Checker, node: nodes.BlockExpr) -> None:
     check_block(checker, node.block, wanted=False)
 
 
-_EFFECTS: dict[type[nodes.Expr], Callable[[Checker, Any], None]] = {
-    nodes.Call: _call_effect,
-    nodes.Identifier: _name_effect,
-    nodes.Ternary: _ternary_effect,
-    nodes.If: _if_effect,
-    nodes.BlockExpr: _block_effect,
-}
+_EFFECTS: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], None]] = by_class(
+    on(nodes.Call, _call_effect),
+    on(nodes.Identifier, _name_effect),
+    on(nodes.Ternary, _ternary_effect),
+    on(nodes.If, _if_effect),
+    on(nodes.BlockExpr, _block_effect),
+)
 
 
 # ---------------------------------------------------------------------------------------------- if
@@ -429,17 +430,17 @@ def _import(checker: Checker, node: nodes.Import) -> None:
     checker.program.dead.add(node)
 
 
-STATEMENTS: dict[type[nodes.Stmt], Callable[[Checker, Any], None]] = {
-    nodes.ExprStmt: _expression,
-    nodes.Let: _let,
-    nodes.Assign: _assign,
-    nodes.Discard: _discard,
-    nodes.For: _for,
-    nodes.While: _while,
-    nodes.Unroll: _unroll,
-    nodes.Break: _jump,
-    nodes.Continue: _jump,
-    nodes.Return: _return,
-    nodes.Import: _import,
-}
+STATEMENTS: Mapping[type[nodes.Stmt], Callable[[Checker, nodes.Stmt], None]] = by_class(
+    on(nodes.ExprStmt, _expression),
+    on(nodes.Let, _let),
+    on(nodes.Assign, _assign),
+    on(nodes.Discard, _discard),
+    on(nodes.For, _for),
+    on(nodes.While, _while),
+    on(nodes.Unroll, _unroll),
+    on(nodes.Break, _jump),
+    on(nodes.Continue, _jump),
+    on(nodes.Return, _return),
+    on(nodes.Import, _import),
+)
 """Rules by node class."""

@@ -11,6 +11,8 @@ import re
 from enum import Enum
 
 from pytrace.base.lazy_regex import late
+from pytrace.core.probes.kinds import PROBE_KINDS
+from pytrace.core.probes.targets import NoTarget
 from pytrace.frontend.syntax.lexical.layout import LAYOUT, skip_layout
 
 _OPERAND_CHARS = frozenset('$@("!~{0123456789')
@@ -28,7 +30,8 @@ _NO_OPERAND = frozenset(
 )  # fmt: skip
 """Words that can only stand behind a finished block."""
 _OPERAND_WORDS = frozenset({"true", "false", "sizeof", "offsetof", "typeinfo", "comptime"})
-_BARE_PROBES = frozenset({"begin", "end"})
+_BARE_PROBES = frozenset(kind.name for kind in PROBE_KINDS if kind.target is NoTarget)
+"""Probes without a colon: they attach to no place."""
 
 
 class Place(Enum):

@@ -7,7 +7,8 @@ What depends on more than a token's own text and state (which ``<`` is a block, 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from functools import cache
+from typing import Protocol
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
@@ -18,6 +19,19 @@ ROOT = "INITIAL"
 """The state in front of a root item."""
 SCRIPT = "script"
 """The state of code."""
+
+
+class PlyLexer(Protocol):
+    """PLY's lexer (``ply.lex.Lexer``); *scan* is what our rules keep in it."""
+
+    lexpos: int
+    lexstatestack: list[str]
+    scan: Scan
+
+    def clone(self) -> PlyLexer: ...
+    def input(self, text: str) -> None: ...
+    def begin(self, state: str) -> None: ...
+    def token(self) -> Token: ...
 
 
 class Lexer:
@@ -41,8 +55,7 @@ class Lexer:
         """The next token; of kind EOF, again and again, at the end of the text."""
         if self._ahead:
             return self._ahead.popleft()
-        token: Token = self._ply.token()
-        return token
+        return self._ply.token()
 
     def peek(self, index: int = 0) -> Token:
         """The token that comes next, or the one *index* tokens later, without consuming it."""
@@ -70,18 +83,15 @@ class Lexer:
         self.seek(self._ahead[0].span.start if self._ahead else self._ply.lexpos)
 
 
-_made: Any = None
-
-
-def _ply_lexer() -> Any:
+@cache
+def _ply_lexer() -> PlyLexer:
     """PLY's lexer from the shipped tables, made at the first use."""
-    global _made  # noqa: PLW0603
-    if _made is None:
-        from ply import lex
+    from ply import lex
 
-        from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
+    from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 
-        _made = lex.Lexer()
-        _made.readtab(lexer_tables, vars(token_rules))
-        _made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
-    return _made
+    made = lex.Lexer()
+    made.readtab(lexer_tables, vars(token_rules))
+    made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
+    lexer: PlyLexer = made
+    return lexer

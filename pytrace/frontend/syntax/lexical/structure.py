@@ -62,7 +62,7 @@ class Structure(Brackets):
         return self.tokens
 
     def loose(self, first: Token) -> list[Token]:
-        """All tokens of a text that is one expression or type."""
+        """All tokens of a text that is one expression."""
         self._put(first)
         self._last = ""
         self.stack.append(Frame("loose", None))

@@ -87,12 +87,14 @@ MARKERS = (
     "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
     "RESYNC",  # where a statement that was wrong is over
     "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM",
-    "TYPE_ITEM",
     "PREDICATE_OPEN", "PREDICATE_CLOSE",
 )  # fmt: skip
 
 OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
 """Tokens behind which an operand is complete, so that what follows is an operator or the end."""
+
+BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
+"""Tokens that open a block."""
 
 STRUCT_KEYWORDS = frozenset({"struct", "union", "enum"})
 

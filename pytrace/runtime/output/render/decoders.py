@@ -9,7 +9,7 @@ bool                        ``bool``
 int, enum, pointer          ``int``
 string                      ``bytes`` up to the first NUL; the trailer after a cut one
 buffer                      ``bytes``
-array, tuple, record        ``tuple`` of members
+void, array, tuple, record  ``tuple`` of members
 struct, union               ``tuple`` of named members, anonymous ones flattened
 stack                       ``(process, frames, error)``: no frames and a negative errno when there is no stack
 ksym, username, interface,  ``int``
@@ -31,14 +31,17 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from pytrace.base.fast_typing import Any, Generic, TypeVar, cast
+from pytrace.base.fast_typing import Generic, TypeAlias, TypeVar, cast
 from pytrace.core import types
 
 Memory = bytes | bytearray | memoryview
-Decode = Callable[[Memory, int], Any]
-Convert = Callable[[bytes], Any]
+Value: TypeAlias = "int | bytes | tuple[Value, ...]"
+"""A decoded value."""
+Values: TypeAlias = "tuple[Value, ...]"
+Decode = Callable[[Memory, int], Value]
+Convert = Callable[[bytes], Value]
 
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q",
           (1, False): "B", (2, False): "H", (4, False): "I", (8, False): "Q"}  # fmt: skip
@@ -53,10 +56,9 @@ Made = TypeVar("Made")
 
 
 class ByType(Generic[Made]):
-    """What is made for a type by the row of its class, once: ``rows[class](self, type)``."""
+    """What is made for a type by the row of its class, once."""
 
-    def __init__(self, rows: Mapping[type[types.Type], Callable[[Any, types.Type], Made]]) -> None:
-        self._rows = rows
+    def __init__(self) -> None:
         # By identity: different anonymous structs of a compiled script compare equal.
         self._made: dict[int, tuple[types.Type, Made]] = {}
 
@@ -64,8 +66,11 @@ class ByType(Generic[Made]):
         """What belongs to *kind*."""
         found = self._made.get(id(kind))
         if found is None:
-            found = self._made[id(kind)] = (kind, self._rows[type(kind)](self, kind))
+            found = self._made[id(kind)] = (kind, self._make(kind))
         return found[1]
+
+    def _make(self, kind: types.Type) -> Made:
+        raise NotImplementedError
 
 
 class Decoders(ByType[Decode]):
@@ -75,9 +80,12 @@ class Decoders(ByType[Decode]):
     """
 
     def __init__(self, trailer: bytes = b"", max_strlen: int = 0) -> None:
-        super().__init__(ROWS)
+        super().__init__()
         self.trailer = trailer
         self.max_strlen = max_strlen
+
+    def _make(self, kind: types.Type) -> Decode:
+        return ROWS[type(kind)](self, kind)
 
     def decoder(self, kind: types.Type) -> Decode:
         """The decoder of values of type *kind*."""
@@ -125,7 +133,7 @@ class Decoders(ByType[Decode]):
             return lambda memory, offset: (only(unpack(memory, offset)[0]),)
         steps = tuple((index, convert) for index, convert in enumerate(converts) if convert is not None)
 
-        def decode(memory: Memory, offset: int) -> tuple[Any, ...]:
+        def decode(memory: Memory, offset: int) -> Values:
             found = list(unpack(memory, offset))
             for index, convert in steps:
                 found[index] = convert(found[index])
@@ -177,7 +185,7 @@ def _single(layout: str) -> Decode:
 
 
 def _void(_decoders: Decoders, _kind: types.Type) -> Decode:
-    return lambda _memory, _offset: None
+    return lambda _memory, _offset: ()
 
 
 def _string(decoders: Decoders, kind: types.String) -> Decode:
@@ -250,7 +258,7 @@ def _struct(decoders: Decoders, kind: types.Struct) -> Decode:
         else:
             parts.append((decoders.decoder(field.type), field.offset))
 
-    def decode(memory: Memory, offset: int) -> tuple[Any, ...]:
+    def decode(memory: Memory, offset: int) -> Values:
         return tuple(part(memory, offset + at) for part, at in parts)
 
     return decode
@@ -262,7 +270,7 @@ def _stack(_decoders: Decoders, kind: types.Stack) -> Decode:
     one = struct.Struct("=i20sQ")  # struct bpf_stack_build_id, include/uapi/linux/bpf.h
     by_build_id = kind.mode is types.StackMode.BUILD_ID
 
-    def decode(memory: Memory, offset: int) -> tuple[int, tuple[Any, ...], int]:
+    def decode(memory: Memory, offset: int) -> tuple[int, Values, int]:
         count, process = head(memory, offset)
         if count < 0:
             return process, (), count
@@ -285,15 +293,12 @@ def _usym(_decoders: Decoders, _kind: types.Type) -> Decode:
     return decode
 
 
-_AF_INET = 2
-
-
 def _inet(_decoders: Decoders, _kind: types.Type) -> Decode:
     unpack = struct.Struct("=I16s").unpack_from
 
     def decode(memory: Memory, offset: int) -> tuple[int, bytes]:
         family, address = unpack(memory, offset)
-        return family, address[:4] if family == _AF_INET else address
+        return family, address[:4] if family == types.AF_INET else address
 
     return decode
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar, cast
+from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar, cast
 from pytrace.base.lazy_regex import late
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import ByType, named_fields
-from pytrace.runtime.output.render.text import STATS, Form, TextForms, boolean, stats_members, void
+from pytrace.runtime.output.render.decoders import ByType, Values, named_fields
+from pytrace.runtime.output.render.text import STATS, Form, TextForms, V, boolean, stats_members, void
 
 if TYPE_CHECKING:
     import re
@@ -112,9 +112,12 @@ class JsonForms(ByType[Form]):
     """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
 
     def __init__(self, texts: TextForms) -> None:
-        super().__init__(ROWS)
+        super().__init__()
         self.texts = texts
         self._keys = TextForms(texts.names, compact=True)
+
+    def _make(self, kind: types.Type) -> Form:
+        return ROWS[type(kind)](self, kind)
 
     def form(self, kind: types.Type) -> Form:
         """The JSON form of values of type *kind*."""
@@ -125,7 +128,7 @@ class JsonForms(ByType[Form]):
         return self._keys.key(kind)
 
 
-def _always(form: Form) -> Callable[[JsonForms, types.Type], Form]:
+def _always(form: Callable[[V], bytes]) -> Callable[[JsonForms, types.Type], Callable[[V], bytes]]:
     return lambda _forms, _kind: form
 
 
@@ -138,39 +141,41 @@ def _textual(forms: JsonForms, kind: types.Type) -> Form:
     return lambda value: quoted(text(value))
 
 
-def _array(forms: JsonForms, kind: types.Array) -> Form:
+def _array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:
     element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def _tuple(forms: JsonForms, kind: types.Tuple) -> Form:
+def _tuple(forms: JsonForms, kind: types.Tuple) -> Callable[[Values], bytes]:
     members = [forms.form(member) for member in kind.members]
     return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
 
 
-def _named(forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]) -> Form:
+def _named(
+    forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]
+) -> Callable[[Values], bytes]:
     parts = [(quoted(name.encode()) + b": ", forms.form(kind)) for name, kind in zip(names, kinds, strict=True)]
 
-    def text(value: tuple[Any, ...]) -> bytes:
+    def text(value: Values) -> bytes:
         return b"{%s}" % b", ".join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
 
     return text
 
 
-def _record(forms: JsonForms, kind: types.Record) -> Form:
+def _record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
     return _named(forms, kind.names, kind.members)
 
 
-def _struct(forms: JsonForms, kind: types.Struct) -> Form:
+def _struct(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
     fields = list(named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
-def _average(_forms: JsonForms, _kind: types.Type) -> Form:
+def _average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
     return lambda value: number(stats_members(value)[1])
 
 
-def _stats(forms: JsonForms, _kind: types.Type) -> Form:
+def _stats(forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
     record = _named(forms, STATS, [types.UINT64, types.INT64, types.INT64])
     return lambda value: record(stats_members(value))
 
@@ -179,7 +184,7 @@ def _extreme(value: tuple[int, int]) -> bytes:
     return number(value[0])
 
 
-def _hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Form:
+def _hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
     from pytrace.runtime.output.render import histogram
 
     shape = histogram.shape(kind)
@@ -218,7 +223,7 @@ def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
     return b"[%s]" % b",".join(found)
 
 
-def _tseries(_forms: JsonForms, kind: types.TSeries) -> Form:
+def _tseries(_forms: JsonForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
     from pytrace.runtime.output.render import tseries
 
     return lambda value: series_form(tseries.whole(kind, value))
@@ -240,7 +245,7 @@ _T = TypeVar("_T", bound=types.Type)
 _Make = Callable[[JsonForms, types.Type], Form]
 
 
-def _row(kind: type[_T], make: Callable[[JsonForms, _T], Form]) -> tuple[type[types.Type], _Make]:
+def _row(kind: type[_T], make: Callable[[JsonForms, _T], Callable[[Never], bytes]]) -> tuple[type[types.Type], _Make]:
     """A row of the table, whose function is only called with values of its own class."""
     return kind, cast(_Make, make)
 

@@ -6,14 +6,24 @@ import struct
 from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Decode, Decoders, truncated
+from pytrace.runtime.output.render.decoders import Decode, Decoders, Value, Values, truncated
 from pytrace.runtime.output.render.json import JsonForms
-from pytrace.runtime.output.render.percpu_merge import BUCKETED, OTHER, ROWS, Merge, divided, itself
+from pytrace.runtime.output.render.percpu_merge import (
+    BUCKETED,
+    OTHER,
+    ROWS,
+    Intervals,
+    Merge,
+    counts_of,
+    divided,
+    intervals_of,
+    itself,
+)
 from pytrace.runtime.output.render.text import Form, TextForms
 
 if TYPE_CHECKING:
@@ -56,8 +66,8 @@ class Shown:
     clear: bool = False
 
 
-Entry = tuple[Any, Any]
-"""Decoded key (None for an unkeyed map) and merged value."""
+Entry = tuple[Value, Value]
+"""Decoded key (``()`` for an unkeyed map) and merged value."""
 
 
 class MapView:
@@ -77,9 +87,9 @@ class MapView:
         self._texts = texts
         self._jsons = jsons
         self._row = ROWS.get(type(spec.value), OTHER)
-        self._merges: dict[int, Merge] = {}
+        self._merges: dict[int, Merge[Value]] = {}
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
-        self._baseline: Any = None
+        self._baseline: Value | None = None
         """Of an unkeyed sum that was emptied, the value at that time: nothing is written to what programs write to."""
         self._zeroed = False
         slot = spec.slot
@@ -117,9 +127,9 @@ class MapView:
             return []
         if isinstance(self.spec.value, BUCKETED) and not (written and fresh):
             return []
-        return [(None, shown_value)]
+        return [((), shown_value)]
 
-    def _fresh(self, value: Any) -> bool:
+    def _fresh(self, value: Value) -> bool:
         """Whether something was written since the map was emptied, if it was."""
         return self._zeroed or self._baseline is None or bool(value != self._baseline)
 
@@ -151,16 +161,16 @@ class MapView:
             counts[bucket] += sum(struct.unpack(f"={len(value) // 8}Q", value))
         return tuple(counts)
 
-    def _join_series(self, parts: list[tuple[int, bytes]]) -> tuple[Any, ...]:
-        return tuple(item for _, value in parts for item in self._merge(value))
+    def _join_series(self, parts: list[tuple[int, bytes]]) -> Values:
+        return tuple(item for _, value in parts for item in intervals_of(self._merge(value)))
 
-    def _merger(self, size: int) -> Merge:
+    def _merger(self, size: int) -> Merge[Value]:
         found = self._merges.get(size)
         if found is None:
             found = self._merges[size] = self._row.merge(self.spec.value, size, self._decoders)
         return found
 
-    def _merge(self, data: bytes) -> Any:
+    def _merge(self, data: bytes) -> Value:
         return self._merger(len(data))(data)
 
     def _sort(self, found: list[Entry], order: str) -> None:
@@ -225,7 +235,7 @@ class MapView:
             data = self._members([(name, value(item)) for name, item in entries])
         return json.line(self._row.json_type, json.mapping([(self._name, data)]))
 
-    def _members(self, entries: list[tuple[Any, bytes]]) -> bytes:
+    def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
         """A JSON object of decoded keys and values in JSON form."""
         assert self.spec.key is not None
         key = self._jsons.key(self.spec.key)
@@ -238,33 +248,33 @@ class MapView:
             from pytrace.runtime.output.render import tseries
 
             make = self._window(kind, entries, shown.div)
-            return lambda value: tseries.text(make(value))
+            return lambda value: tseries.text(make(intervals_of(value)))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
-            return lambda value: histogram.text(shape, value, shown.div)
+            return lambda value: histogram.text(shape, counts_of(value), shown.div)
         return _with_div(self._texts.form(kind), kind, shown.div)
 
     def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.spec.value
         if isinstance(kind, types.TSeries):
             make = self._window(kind, entries, shown.div)
-            return lambda value: json.series_form(make(value))
+            return lambda value: json.series_form(make(intervals_of(value)))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
-            return lambda value: json.histogram_form(shape, value, shown.div)
+            return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
         return _with_div(self._jsons.form(kind), kind, shown.div)
 
-    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Any], tseries.Series]:
+    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
         """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
         from pytrace.runtime.output.render import tseries
 
-        last = max((item[0] - 1 for _, value in entries for item in value), default=0)
+        last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
 
-        def make(value: Any) -> tseries.Series:
+        def make(value: Intervals) -> tseries.Series:
             found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
             return tseries.window(kind, found, last)
 
@@ -280,7 +290,7 @@ class MapView:
         parts = []
         for name, counts in self.entries():
             label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(name))
-            lines = [histogram.quantile_text(item) for item in histogram.quantiles(shape, counts, percents)]
+            lines = [histogram.quantile_text(item) for item in histogram.quantiles(shape, counts_of(counts), percents)]
             parts.append(b"%s:\n%s\n" % (label, b"".join(lines)))
         return b"".join(parts)
 
@@ -290,7 +300,7 @@ class MapView:
 
         shape = self._shape()
         found = [
-            (name, json.quantile_form(histogram.quantiles(shape, counts, percents)))
+            (name, json.quantile_form(histogram.quantiles(shape, counts_of(counts), percents)))
             for name, counts in self.entries()
         ]
         if not found:
@@ -309,7 +319,7 @@ class MapView:
             raise InternalError(f"percentiles of {self.spec.name}, which is no histogram")
         return histogram.shape(kind)
 
-    def _key_text(self, name: Any) -> bytes:
+    def _key_text(self, name: Value) -> bytes:
         assert self.spec.key is not None
         return self._texts.key(self.spec.key)(name)
 

@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import repeat
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Never, Protocol, TypeVar
 from pytrace.core.types import Stack, StackMode
 from pytrace.runtime.host.clocks import Clock
 
 if TYPE_CHECKING:
     from pytrace.runtime.host.cgroups import Cgroups
     from pytrace.runtime.host.network import Interfaces, NetworkNamespaces
+
+F = TypeVar("F")
 
 
 class Frame(Protocol):
@@ -140,19 +142,13 @@ class Names:
             self._cgroups = Cgroups()
         return os.fsencode(self._cgroups.paths(identity, self._strings[pattern]))
 
-    def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[tuple[int, tuple[Any, ...], int]], bytes]:
-        """How stacks of type *kind* print: an empty line, then a line for each frame."""
-        line = self._lines(kind, indent)
+    def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
+        """How decoded stacks of type *kind* print: an empty line, then a line for each frame."""
+        if kind.mode is StackMode.BUILD_ID:
+            return _stack_text(_build_id_line, indent)
+        return _stack_text(self._lines(kind, indent), indent)
 
-        def text(value: tuple[int, tuple[Any, ...], int]) -> bytes:
-            process, frames, error = value
-            if error and error != _NO_STACK:
-                return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
-            return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
-
-        return text
-
-    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, Any, Any], bytes]:
+    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
 
         All but the innermost are where functions return to, one instruction after the call; but what a signal
@@ -160,8 +156,6 @@ class Names:
         """
         if kind.mode is StackMode.RAW:
             return lambda _process, address, _inner: b"%x\n" % address
-        if kind.mode is StackMode.BUILD_ID:
-            return _build_id_line
         perf = kind.mode is StackMode.PERF
         if kind.user:
             user, trampoline = self._symbols.user, self._symbols.trampoline
@@ -188,6 +182,20 @@ class Names:
             return found
 
         return kernel
+
+
+def _stack_text(
+    line: Callable[[int, F, F | None], bytes], indent: bytes
+) -> Callable[[tuple[int, tuple[F, ...], int]], bytes]:
+    """The form of a stack whose frames print as *line* says."""
+
+    def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
+        process, frames, error = value
+        if error and error != _NO_STACK:
+            return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
+        return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
+
+    return text
 
 
 def _in_source(frames: Sequence[Frame]) -> bool:

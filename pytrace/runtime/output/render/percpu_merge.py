@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Any
+from pytrace.base.fast_typing import Generic, TypeVar, cast
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import Decoders, named_fields, truncated
+from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code, named_fields, truncated
 
-Merge = Callable[[bytes], Any]
+T = TypeVar("T", bound=types.Type)
+V = TypeVar("V")
+
+Intervals = tuple[tuple[int, int, int], ...]
+Merge = Callable[[bytes], V]
 """Joins the copies of all CPUs, in a row, to one decoded value."""
-
-Sort = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Generic[T, V]):
     """What differs between types of map values.
 
     *merge* makes, for a type of the row's class, the function that joins the copies of all CPUs; *rank* is what
@@ -25,9 +28,9 @@ class Row:
     where that makes sense.
     """
 
-    merge: Callable[[Any, int, Decoders], Merge]
-    rank: Sort | None = None
-    subtract: Callable[[Any, Any], Any] | None = None
+    merge: Callable[[T, int, Decoders], Merge[V]]
+    rank: Callable[[V], Value] | None = None
+    subtract: Callable[[V, V], V] | None = None
     json_type: str = "map"
 
 
@@ -37,7 +40,7 @@ def _wrapped(signed: bool) -> Callable[[int], int]:
     return lambda value: value & ((1 << 64) - 1)
 
 
-def _single(kind: types.Type, _size: int, decoders: Decoders) -> Merge:
+def _single(kind: types.Type, _size: int, decoders: Decoders) -> Merge[Value]:
     decode = decoders.decoder(kind)
     return lambda data: decode(data, 0)
 
@@ -46,27 +49,27 @@ def _words(data_size: int, code: str) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(f"={data_size // 8}{code}").unpack
 
 
-def _number(kind: types.Int, size: int, decoders: Decoders) -> Merge:
+def _number(kind: types.Int, size: int, decoders: Decoders) -> Merge[Value]:
     if size <= max(8, kind.size):
         return _single(kind, size, decoders)
     # A plain number in a per-CPU map: each copy takes 8 bytes.
     wrap = _wrapped(kind.signed)
-    one = decoders.decoder(kind)
-    return lambda data: wrap(sum(one(data, at) for at in range(0, size, 8)))
+    one = struct.Struct("=" + integer_code(kind.width, kind.signed)).unpack_from
+    return lambda data: wrap(sum(one(data, at)[0] for at in range(0, size, 8)))
 
 
-def _count(_kind: types.Type, size: int, _decoders: Decoders) -> Merge:
+def _count(_kind: types.Type, size: int, _decoders: Decoders) -> Merge[int]:
     words = _words(size, "Q")
     return lambda data: sum(words(data))
 
 
-def _sum(kind: types.Sum, size: int, _decoders: Decoders) -> Merge:
+def _sum(kind: types.Sum, size: int, _decoders: Decoders) -> Merge[int]:
     signed = kind.signed
     wrap, words = _wrapped(signed), _words(size, "q" if signed else "Q")
     return lambda data: wrap(sum(words(data)))
 
 
-def _pairs(kind: types.Avg, size: int, _decoders: Decoders) -> Merge:
+def _pairs(kind: types.Avg | types.Stats, size: int, _decoders: Decoders) -> Merge[tuple[int, int]]:
     signed = kind.signed
     wrap, words = _wrapped(signed), struct.Struct("=" + ("qQ" if signed else "QQ") * (size // 16)).unpack
 
@@ -77,7 +80,7 @@ def _pairs(kind: types.Avg, size: int, _decoders: Decoders) -> Merge:
     return merge
 
 
-def _extreme(kind: types.Min | types.Max, size: int, _decoders: Decoders) -> Merge:
+def _extreme(kind: types.Min | types.Max, size: int, _decoders: Decoders) -> Merge[tuple[int, int]]:
     value, words = kind.value, _words(size, "Q")
 
     def merge(data: bytes) -> tuple[int, int]:
@@ -88,7 +91,7 @@ def _extreme(kind: types.Min | types.Max, size: int, _decoders: Decoders) -> Mer
     return merge
 
 
-def _buckets(kind: types.Hist | types.LHist, size: int, _decoders: Decoders) -> Merge:
+def _buckets(kind: types.Hist | types.LHist, size: int, _decoders: Decoders) -> Merge[tuple[int, ...]]:
     count = kind.buckets
     words = _words(size, "Q")
 
@@ -99,12 +102,12 @@ def _buckets(kind: types.Hist | types.LHist, size: int, _decoders: Decoders) -> 
     return merge
 
 
-def _series(kind: types.TSeries, _size: int, _decoders: Decoders) -> Merge:
+def _series(kind: types.TSeries, _size: int, _decoders: Decoders) -> Merge[Intervals]:
     one = struct.Struct(f"=Q{'q' if kind.signed else 'Q'}Q")
     return lambda data: tuple(item for item in one.iter_unpack(data) if item[0])
 
 
-def itself(value: Any) -> Any:
+def itself(value: V) -> V:
     """The value as it is."""
     return value
 
@@ -117,23 +120,32 @@ def _minus(new: int, old: int) -> int:
     return new - old
 
 
+def _pair_minus(new: tuple[int, int], old: tuple[int, int]) -> tuple[int, int]:
+    return new[0] - old[0], new[1] - old[1]
+
+
 def _all_minus(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
     return tuple(first - second for first, second in zip(new, old, strict=True))
 
 
-ROWS: dict[type[types.Type], Row] = {
-    types.Int: Row(_number, itself),
-    types.Enum: Row(_single, itself),
-    types.Count: Row(_count, itself, _minus),
-    types.Sum: Row(_sum, itself, _minus),
-    types.Min: Row(_extreme, lambda value: value[0]),
-    types.Max: Row(_extreme, lambda value: value[0]),
-    types.Avg: Row(_pairs, _average, _all_minus, "stats"),
-    types.Stats: Row(_pairs, _average, _all_minus, "stats"),
-    types.Hist: Row(_buckets, sum, _all_minus, "hist"),
-    types.LHist: Row(_buckets, sum, _all_minus, "hist"),
-    types.TSeries: Row(_series, lambda value: max((item[0] for item in value), default=0), None, "tseries"),
-}
+def _row(kind: type[T], row: Row[T, V]) -> tuple[type[types.Type], Row[types.Type, Value]]:
+    """A row of the table, whose functions are only called with types of its own class and their values."""
+    return kind, cast("Row[types.Type, Value]", row)
+
+
+ROWS: dict[type[types.Type], Row[types.Type, Value]] = dict((
+    _row(types.Int, Row(_number, itself)),
+    _row(types.Enum, Row(_single, itself)),
+    _row(types.Count, Row(_count, itself, _minus)),
+    _row(types.Sum, Row(_sum, itself, _minus)),
+    _row(types.Min, Row(_extreme, lambda value: value[0])),
+    _row(types.Max, Row(_extreme, lambda value: value[0])),
+    _row(types.Avg, Row(_pairs, _average, _pair_minus, "stats")),
+    _row(types.Stats, Row(_pairs, _average, _pair_minus, "stats")),
+    _row(types.Hist, Row(_buckets, sum, _all_minus, "hist")),
+    _row(types.LHist, Row(_buckets, sum, _all_minus, "hist")),
+    _row(types.TSeries, Row(_series, lambda value: max((item[0] for item in value), default=0), None, "tseries")),
+))
 OTHER = Row(_single)
 """Values that one CPU keeps, ordered by key."""
 
@@ -141,23 +153,48 @@ BUCKETED = (types.Hist, types.LHist, types.TSeries)
 """Types whose keyed maps have an entry for each bucket, and whose text takes several lines."""
 
 
-def divided(kind: types.Type, div: int) -> Callable[[Any], Any]:
+def intervals_of(value: Value) -> Intervals:
+    """The merged value of a ``TSeries``."""
+    return cast("Intervals", value)
+
+
+def counts_of(value: Value) -> tuple[int, ...]:
+    """The merged value of a ``Hist`` or ``LHist``."""
+    return cast("tuple[int, ...]", value)
+
+
+def _least_divided(value: tuple[int, int], div: int) -> tuple[int, int]:
+    return truncated(value[0], div), value[1]
+
+
+def _average_divided(value: tuple[int, int], div: int) -> tuple[int, int]:
+    return truncated(truncated(*value), div), 1
+
+
+def _buckets_divided(value: tuple[int, ...], div: int) -> tuple[int, ...]:
+    return tuple(count // div for count in value)
+
+
+def _each(value: Values, parts: Sequence[Callable[[Value], Value]]) -> Values:
+    return tuple(part(item) for part, item in zip(parts, value, strict=True))
+
+
+def divided(kind: types.Type, div: int) -> Callable[[Value], Value]:
     """How ``div`` changes a decoded value: numbers at any nesting, rounded towards zero; the rest stays."""
     if isinstance(kind, types.Int | types.Count | types.Sum):
-        return lambda value: truncated(value, div)
+        return partial(truncated, count=div)
     if isinstance(kind, types.Min | types.Max):
-        return lambda value: (truncated(value[0], div), value[1])
+        return partial(_least_divided, div=div)
     if isinstance(kind, types.Avg):
-        return lambda value: (truncated(truncated(*value), div), 1)
+        return partial(_average_divided, div=div)
     if isinstance(kind, types.Hist):
-        return lambda value: tuple(count // div for count in value)
+        return partial(_buckets_divided, div=div)
     if isinstance(kind, types.Array):
-        element = divided(kind.element, div)
-        return lambda value: tuple(element(item) for item in value)
-    if isinstance(kind, types.Tuple | types.Record):
+        parts = [divided(kind.element, div)] * kind.count
+    elif isinstance(kind, types.Tuple | types.Record):
         parts = [divided(member, div) for member in kind.members]
     elif isinstance(kind, types.Struct):
         parts = [divided(field.type, div) for field in named_fields(kind)]
     else:
         return itself
-    return lambda value: tuple(part(item) for part, item in zip(parts, value, strict=True))
+    return partial(_each, parts=parts)

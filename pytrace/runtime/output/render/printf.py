@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING, Any
+from pytrace.base.fast_typing import TYPE_CHECKING, Never
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output.render.decoders import integer_code
@@ -32,7 +32,7 @@ class Piece:
 
     format: bytes
     layout: str | None = None
-    render: Callable[[Any], bytes] | None = None
+    render: Callable[[Never], bytes] | None = None
     textual: bool = False
 
 

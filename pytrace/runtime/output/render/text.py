@@ -8,22 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.base.fast_typing import Any, TypeVar, cast
+from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar, cast
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import ByType, named_fields, truncated
+from pytrace.runtime.output.render.decoders import ByType, Value, Values, named_fields, truncated
 from pytrace.runtime.output.render.names import Names
 
-Form = Callable[[Any], bytes]
+if TYPE_CHECKING:
+    # Loaded only by scripts that have such maps.
+    from pytrace.runtime.output.render import tseries
+
+Form = Callable[[Value], bytes]
+
+V = TypeVar("V")
+
+
+def any_form(form: Callable[[V], bytes]) -> Form:
+    """*form* as tables of forms keep it: they call it with decoded values of its own type only."""
+    return cast(Form, form)
 
 
 class TextForms(ByType[Form]):
     """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects."""
 
     def __init__(self, names: Names, *, compact: bool = False) -> None:
-        super().__init__(ROWS)
+        super().__init__()
         self.names = names
         self.compact = compact
         self.comma = b"," if compact else b", "
+
+    def _make(self, kind: types.Type) -> Form:
+        return ROWS[type(kind)](self, kind)
 
     def form(self, kind: types.Type) -> Form:
         """The text form of values of type *kind*."""
@@ -32,15 +46,15 @@ class TextForms(ByType[Form]):
     def key(self, kind: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
         if isinstance(kind, types.Tuple):
-            return _members([self.form(member) for member in kind.members], self.comma)
+            return any_form(_members([self.form(member) for member in kind.members], self.comma))
         return self.form(kind)
 
 
-def _members(forms: list[Form], comma: bytes) -> Form:
+def _members(forms: list[Form], comma: bytes) -> Callable[[Values], bytes]:
     if len(forms) == 2:
         first, second = forms
 
-        def pair(value: tuple[Any, Any]) -> bytes:
+        def pair(value: Values) -> bytes:
             return b"%s%s%s" % (first(value[0]), comma, second(value[1]))
 
         return pair
@@ -88,7 +102,7 @@ def mac(value: bytes) -> bytes:
     return value.hex(":").upper().encode()
 
 
-def _always(form: Form) -> Callable[[TextForms, types.Type], Form]:
+def _always(form: Callable[[V], bytes]) -> Callable[[TextForms, types.Type], Callable[[V], bytes]]:
     return lambda _forms, _kind: form
 
 
@@ -114,46 +128,46 @@ def _same(value: bytes) -> bytes:
     return value
 
 
-def _enum(_forms: TextForms, kind: types.Enum) -> Form:
+def _enum(_forms: TextForms, kind: types.Enum) -> Callable[[int], bytes]:
     known: dict[int, bytes] = {}
     for name, value in kind.members:
         known.setdefault(value, name.encode())
     return lambda value: known.get(value) or b"%d" % value
 
 
-def _array(forms: TextForms, kind: types.Array) -> Form:
+def _array(forms: TextForms, kind: types.Array) -> Callable[[Values], bytes]:
     element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def _tuple(forms: TextForms, kind: types.Tuple) -> Form:
+def _tuple(forms: TextForms, kind: types.Tuple) -> Callable[[Values], bytes]:
     inner = _members([forms.form(member) for member in kind.members], forms.comma)
     return lambda value: b"(%s)" % inner(value)
 
 
-def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Form:
+def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Callable[[Values], bytes]:
     if not names:
         return lambda _value: b"{}"
     equals, opening, closing = (b"=", b"{", b"}") if forms.compact else (b" = ", b"{ ", b" }")
     parts = [(b".%s%s" % (name.encode(), equals), forms.form(kind)) for name, kind in zip(names, kinds, strict=True)]
 
-    def text(value: tuple[Any, ...]) -> bytes:
+    def text(value: Values) -> bytes:
         inner = forms.comma.join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
         return opening + inner + closing
 
     return text
 
 
-def _record(forms: TextForms, kind: types.Record) -> Form:
+def _record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
     return _named(forms, list(kind.names), list(kind.members))
 
 
-def _struct(forms: TextForms, kind: types.Struct) -> Form:
+def _struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
     fields = list(named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
-def _stack(forms: TextForms, kind: types.Stack) -> Form:
+def _stack(forms: TextForms, kind: types.Stack) -> Callable[[Never], bytes]:
     return forms.names.stack(kind, b"" if forms.compact else b"        ")
 
 
@@ -171,7 +185,7 @@ def stats_members(value: tuple[int, int]) -> tuple[int, int, int]:
     return count, truncated(total, count), total
 
 
-def _stats(forms: TextForms, _kind: types.Type) -> Form:
+def _stats(forms: TextForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
     record = _named(forms, list(STATS), [types.UINT64, types.INT64, types.INT64])
     return lambda value: record(stats_members(value))
 
@@ -180,14 +194,14 @@ def _extreme(value: tuple[int, int]) -> bytes:
     return b"%d" % value[0]
 
 
-def _hist(_forms: TextForms, kind: types.Hist | types.LHist) -> Form:
+def _hist(_forms: TextForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
     from pytrace.runtime.output.render import histogram
 
     shape = histogram.shape(kind)
     return lambda counts: histogram.text(shape, counts)
 
 
-def _tseries(_forms: TextForms, kind: types.TSeries) -> Form:
+def _tseries(_forms: TextForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
     from pytrace.runtime.output.render import tseries
 
     return lambda value: tseries.text(tseries.whole(kind, value))
@@ -197,7 +211,7 @@ _T = TypeVar("_T", bound=types.Type)
 _Make = Callable[[TextForms, types.Type], Form]
 
 
-def _row(kind: type[_T], make: Callable[[TextForms, _T], Form]) -> tuple[type[types.Type], _Make]:
+def _row(kind: type[_T], make: Callable[[TextForms, _T], Callable[[Never], bytes]]) -> tuple[type[types.Type], _Make]:
     """A row of the table, whose function is only called with values of its own class."""
     return kind, cast(_Make, make)
 

@@ -12,7 +12,7 @@ from pytrace.core.kernel_info import FunctionPrototype, ObjectFunction
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, UINT64, VOID, Pointer, Struct, Type
 from pytrace.frontend.ast.typed_program import CheckedProgram, ImportedFunction
-from pytrace.pipeline import FRONT_END, Compilation, run
+from pytrace.pipeline import Compilation, front_end
 from tests.support.facts import TASK, RecordedKernel
 
 ELF = b"\x7fELF\x02\x01" + bytes(12) + (247).to_bytes(2, "little") + bytes(60)
@@ -43,7 +43,7 @@ def check(body: str, folder: Path) -> tuple[CheckedProgram | None, list[str]]:
     diagnostics = Diagnostics()
     source = Source("t", f'import "{file}"; begin {{ {body} }}')
     try:
-        found = run(Compilation(source, CompileOptions(), kernel, diagnostics), FRONT_END)["checked"]
+        found = front_end(Compilation(source, CompileOptions(), kernel, diagnostics)).checked
     except ScriptError:
         return None, [item.message for item in diagnostics.errors]
     return found, []

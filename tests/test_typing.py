@@ -1,0 +1,65 @@
+"""Types are stated, not waved through: how much of ``Any``, ``cast`` and ``type: ignore`` the package may hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "pytrace"
+
+MOST_ANY = 39
+"""Lines of code that name ``Any``: JSON that is read, compiled code, enumerations, values of pyelftools and PLY."""
+MOST_CASTS = 14
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+
+
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    return [(name, node) for name, tree in trees().items() for node in ast.walk(tree)]
+
+
+def test_few_lines_name_any() -> None:
+    lines = {f"{name}:{node.lineno}" for name, node in nodes() if isinstance(node, ast.Name) and node.id == "Any"}
+    assert lines
+    assert len(lines) <= MOST_ANY, sorted(lines)
+
+
+def test_few_casts() -> None:
+    casts = [
+        f"{name}:{node.lineno}"
+        for name, node in nodes()
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "cast"
+        and "typing" in imported_from(trees()[name], "cast")
+    ]
+    assert casts
+    assert len(casts) <= MOST_CASTS, casts
+
+
+def imported_from(tree: ast.Module, name: str) -> list[str | None]:
+    """The modules that *name* is imported from."""
+    return [
+        node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]
+    ]
+
+
+def test_what_mypy_is_told_to_ignore_has_a_code_and_a_reason_before_it() -> None:
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            if "# type: ignore" not in line:
+                continue
+            before = [*lines[:number]][-3:]
+            if not re.search(r"# type: ignore\[[a-z-]+\]$", line) or not any("# " in text for text in before):
+                wrong.append(f"{path.relative_to(PACKAGE)}:{number + 1}")
+    assert not wrong
