@@ -96,7 +96,7 @@ def test_a_cgroup_that_was_removed_or_made_later(root: Path) -> None:
 
 
 def test_links_are_not_followed(root: Path) -> None:
-    outside = root / "outside"
-    outside.mkdir()
-    (root / "unified/link").symlink_to(outside)
-    assert made(root).paths(inode(outside)) == ""
+    inner = root / "outside/inner"
+    inner.mkdir(parents=True)
+    (root / "unified/link").symlink_to(inner.parent)
+    assert made(root).paths(inode(inner)) == ""

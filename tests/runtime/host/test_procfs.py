@@ -64,6 +64,14 @@ def test_this_process() -> None:
     assert not any(path.startswith("[") for path in files)
 
 
+def test_only_files_are_mapped_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some drivers map what has an inode and no path."""
+    maps = MAPS + b"2000-3000 r-xp 00000000 00:0f 9 anon_inode:[perf_event]\n" + MAPS
+    monkeypatch.setattr(procfs, "read_maps", lambda _pid: maps)
+    monkeypatch.setattr(procfs, "root_prefix", lambda _pid: "/proc/7/root")
+    assert procfs.mapped_files(7) == ["/proc/7/root/usr/bin/thing", "/proc/7/root/tmp/a b.so"]
+
+
 def test_a_process_that_is_gone() -> None:
     assert procfs.read_maps(NOBODY) == b""
     assert procfs.root_prefix(NOBODY) == ""
