@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -103,3 +105,165 @@ def test_folders_are_part_of_what_compiled_scripts_are_kept_by() -> None:
     run = request.run_options(line)
     assert run.debuginfo == ("a", f"{Path.cwd()}/a", "+b", f"+{Path.cwd()}/b", "/c")
     assert request.compile_options(line, run, None).debuginfo == run.debuginfo
+
+
+# ---------------------------------------------------------------------------------------------- places, in order
+
+
+@dataclass
+class Described:
+    """What places depend on of a binary."""
+
+    path: str
+    build_id: str = ""
+    debug_link: tuple[str, int] | None = None
+    supplement_link: tuple[str, str] | None = None
+
+
+def places(binary: Described, *search: str, root: str = "") -> list[str]:
+    return [path for path, _ in debug_files.candidates(cast(ElfFile, binary), search, root)]
+
+
+def test_a_folder_beside_the_binary() -> None:
+    linked = Described("/opt/app/bin/tool", "abcdef", ("tool.dbg", 7))
+    assert places(linked, "", ".debug")[:6] == [
+        "/opt/app/bin/.build-id/ab/cdef.debug",
+        "/opt/app/bin/tool.dbg",
+        "/opt/app/bin/tool.debug",
+        "/opt/app/bin/.debug/.build-id/ab/cdef.debug",
+        "/opt/app/bin/.debug/tool.dbg",
+        "/opt/app/bin/.debug/tool.debug",
+    ]
+    assert places(Described("/opt/tool"), "") == ["/opt/tool.debug"], "neither build id nor link"
+
+
+def test_a_folder_of_all_debug_files_mirrors_the_tree() -> None:
+    assert places(Described("/opt/bin/tool", "", ("tool.debug", 7)), "/usr/lib/debug") == [
+        "/usr/lib/debug/opt/bin/tool.debug",
+        "/usr/lib/debug/tool.debug",
+    ]
+
+
+def test_folders_of_a_container_come_before_our_own() -> None:
+    binary = Described("/proc/7/root/opt/tool", "abcdef")
+    assert places(binary, "/usr/lib/debug", root="/proc/7/root")[:4] == [
+        "/proc/7/root/usr/lib/debug/.build-id/ab/cdef.debug",
+        "/proc/7/root/usr/lib/debug/opt/tool.debug",
+        "/proc/7/root/usr/lib/debug/tool.debug",
+        "/usr/lib/debug/.build-id/ab/cdef.debug",
+    ]
+
+
+def test_a_plus_is_no_part_of_the_folder() -> None:
+    found = list(debug_files.candidates(cast(ElfFile, Described("/opt/tool")), ("+/store", "sub")))
+    assert found == [("/store/opt/tool.debug", True), ("/store/tool.debug", True), ("/opt/sub/tool.debug", False)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "folders"),
+    [
+        ({"DEBUGINFOD_CACHE_PATH": "/cache"}, ["/cache"]),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/home/me"}, ["/x/debuginfod_client", "/home/me/.debuginfod_client_cache"]),
+        ({"HOME": "/h"}, ["/h/.cache/debuginfod_client", "/h/.debuginfod_client_cache"]),
+    ],
+)
+def test_what_clients_of_debuginfod_fetched_comes_last(
+    environment: dict[str, str], folders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DEBUGINFOD_CACHE_PATH", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    expected = [f"{folder}/abcdef/debuginfo" for folder in folders]
+    assert debug_files.cached("abcdef") == expected
+    assert places(Described("/opt/tool", "abcdef"), "/store")[-len(expected) :] == expected
+    assert not set(places(Described("/opt/tool"), "/store")) & set(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], debug_files.DEFAULT_DIRECTORIES),
+        (["/a:b"], ("/a", "b")),
+        (["/a", "+b:"], ("/a", "+b", "")),
+    ],
+)
+def test_named_folders_replace_the_built_in_ones(options: list[str], expected: tuple[str, ...]) -> None:
+    assert debug_files.directories(options) == expected
+
+
+# ---------------------------------------------------------------------------------------------- what fits
+
+
+def test_a_binary_is_not_its_own_debug_file(program: Path, tmp_path: Path) -> None:
+    itself = tmp_path / "tool"
+    itself.write_bytes(program.read_bytes())
+    (tmp_path / "tool.debug").symlink_to(itself)
+    assert debug_files.find(ElfFile.open(str(itself)), ("",)) is None
+
+
+def test_what_is_no_elf_file_is_passed_over(program: Path, tmp_path: Path) -> None:
+    stripped, debug = split(program, tmp_path)
+    (tmp_path / ".debug").mkdir()
+    (tmp_path / ".debug" / debug.name).write_text("text")
+    assert debug_files.find(ElfFile.open(str(stripped)), (".debug", "")) == str(debug)
+    debug.write_bytes(b"\x7fELF")
+    assert debug_files.find(ElfFile.open(str(stripped)), ("",)) is None
+
+
+def test_files_with_a_build_id(program: Path, tmp_path: Path) -> None:
+    build_id = ElfFile.open(str(program)).build_id
+    assert debug_files.has_build_id(str(program), build_id)
+    assert debug_files.has_build_id(str(program), "")
+    assert not debug_files.has_build_id(str(program), "00")
+    assert not debug_files.has_build_id(str(tmp_path / "missing"), "")
+    assert not debug_files.has_build_id(__file__, "")
+
+
+def test_dwarf_that_was_left_out_is_none(program: Path, tmp_path: Path) -> None:
+    assert debug_files.has_dwarf(ElfFile.open(str(program)))
+    stripped, debug = split(program, tmp_path)
+    assert not debug_files.has_dwarf(ElfFile.open(str(stripped)))
+    assert debug_files.has_dwarf(ElfFile.open(str(debug)))
+
+
+# ---------------------------------------------------------------------------------------------- supplementary files
+
+
+def test_a_file_without_a_link_has_no_supplement() -> None:
+    assert debug_files.supplement(cast(ElfFile, Described("/opt/tool")), ("",)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("shared", "bin/shared"),
+        ("../lib/shared", "lib/shared"),
+        ("gone/shared", "bin/shared"),
+        ("gone/shared", "bin/.dwz/shared"),
+        ("gone/shared", "store/shared"),
+        ("/gone/shared", "store/.dwz/shared"),
+    ],
+)
+def test_where_a_supplement_is(name: str, place: str, program: Path, tmp_path: Path) -> None:
+    build_id = ElfFile.open(str(program)).build_id
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / place).write_bytes(program.read_bytes())
+    binary = Described(str(tmp_path / "bin/tool"), supplement_link=(name, build_id))
+    found = debug_files.supplement(cast(ElfFile, binary), ("", f"+{tmp_path}/store"))
+    assert found is not None
+    assert found[0] == name
+    assert found[1] is not None
+    assert Path(found[1]).resolve() == tmp_path / place
+    other = Described(binary.path, supplement_link=(name, "00" * 20))
+    assert debug_files.supplement(cast(ElfFile, other), ("", f"{tmp_path}/store")) == (name, None)
+
+
+def test_a_supplement_by_its_build_id(program: Path, tmp_path: Path) -> None:
+    build_id = ElfFile.open(str(program)).build_id
+    place = tmp_path / "usr/lib/debug/.build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(program.read_bytes())
+    binary = cast(ElfFile, Described("/opt/tool", supplement_link=("/gone", build_id)))
+    assert debug_files.supplement(binary, ("/usr/lib/debug",), root=str(tmp_path)) == ("/gone", str(place))
