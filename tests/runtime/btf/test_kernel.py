@@ -32,7 +32,7 @@ def vmlinux() -> bytes:
     builder.struct("task", 4, ("pid", number, 0))
     builder.struct("either", 4, ("pid", number, 0), union=True)
     builder.enum("colour", 4, ("RED", 0), ("BLUE", 7))
-    builder.enum64("wide", ("BIG", 1 << 40))
+    builder.enum64("wide", ("SMALL", 1), ("BIG", 1 << 40))
     for name in ("vfs_read", "vfs_write", "both"):
         builder.function(name, builder.prototype(number, ("n", long)))
     # Function pointers have no names of parameters before kernels of 6.10 or so; functions of the event do.

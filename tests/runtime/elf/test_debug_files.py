@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from pytrace.cli import options, request
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.elf import debug_files
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, Section
 from tests.support.compile import tool
 from tests.support.small_program import addresses, another_build, built, split
 
@@ -154,6 +156,29 @@ def test_folders_of_a_container_come_before_our_own() -> None:
     ]
 
 
+def test_a_folder_beside_a_binary_of_a_container_is_in_the_container(program: Path, tmp_path: Path) -> None:
+    root = f"/proc/{os.getpid()}/root"
+    (tmp_path / "bin").mkdir()
+    stripped, debug = split(program, tmp_path / "bin")
+    (tmp_path / "link").symlink_to(stripped)
+    binary = ElfFile.open(f"{root}{tmp_path}/link")
+    assert debug_files.find(binary, ("",), root) == f"{root}{debug}"
+    assert places(Described(binary.path), ".debug", root=root) == [f"{root}{tmp_path}/bin/.debug/stripped.debug"]
+    assert places(Described(binary.path), "/store", root=root)[0] == f"{root}/store{tmp_path}/bin/stripped.debug"
+    (tmp_path / "bin/shared").write_bytes(program.read_bytes())
+    shared = Described(binary.path, supplement_link=("shared", ElfFile.open(str(program)).build_id))
+    found = debug_files.supplement(cast(ElfFile, shared), (), root)
+    assert found == ("shared", f"{root}{tmp_path}/bin/shared")
+
+
+def test_a_debug_file_without_a_build_id_needs_the_checksum(program: Path, tmp_path: Path) -> None:
+    bare = built(tmp_path, "bare", build_id=False)
+    stripped, debug = split(bare, tmp_path)
+    assert debug_files.find(ElfFile.open(str(stripped)), ("",)) == str(debug)
+    debug.write_bytes(debug.read_bytes() + b"\0")
+    assert debug_files.find(ElfFile.open(str(stripped)), ("",)) is None
+
+
 def test_a_plus_is_no_part_of_the_folder() -> None:
     found = list(debug_files.candidates(cast(ElfFile, Described("/opt/tool")), ("+/store", "sub")))
     assert found == [("/store/opt/tool.debug", True), ("/store/tool.debug", True), ("/opt/sub/tool.debug", False)]
@@ -225,6 +250,13 @@ def test_dwarf_that_was_left_out_is_none(program: Path, tmp_path: Path) -> None:
     stripped, debug = split(program, tmp_path)
     assert not debug_files.has_dwarf(ElfFile.open(str(stripped)))
     assert debug_files.has_dwarf(ElfFile.open(str(debug)))
+
+
+@pytest.mark.parametrize(("name", "kind", "there"), [(".debug_info", 1, True), (".zdebug_info", 1, True),
+                                                     (".debug_info", SHT_NOBITS, False), (".debug_line", 1, False)])  # fmt: skip
+def test_sections_with_dwarf(name: str, kind: int, there: bool) -> None:
+    file = SimpleNamespace(sections=(Section(name, kind, 0, 0, 0, 9, 0),))
+    assert debug_files.has_dwarf(cast(ElfFile, file)) is there
 
 
 # ---------------------------------------------------------------------------------------------- supplementary files

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,3 +137,41 @@ def test_a_process_without_a_program(ended: int) -> None:
     procfs.check_visible(ended)
     assert procfs.executable(ended) == ""
     assert procfs.mapped_files(ended) == []
+
+
+# ---------------------------------------------------------------------------------------------- links
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """``real/tool``, and links to it: relative, absolute, through a folder, through others, in a circle, to nothing."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/tool").touch()
+    links = {
+        "relative": "real/tool", "absolute": f"{tmp_path}/real/tool", "folder": "./real/", "up": "real/../folder/tool",
+        "twice": "up", "circle": "circle", "dangling": "nowhere/tool",
+    }  # fmt: skip
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["real/tool", "relative", "absolute", "folder/tool", "up", "twice", "real/..//./folder/tool", "dangling", "missing"],
+)
+def test_links_of_a_process_stay_below_its_root(tree: Path, path: str) -> None:
+    root = f"/proc/{os.getpid()}/root"
+    assert procfs.resolved(f"{root}{tree}/{path}") == (root, os.path.realpath(tree / path))
+    assert procfs.resolved(f"{tree}/{path}") == ("", os.path.realpath(tree / path))
+
+
+def test_nothing_is_above_the_root_of_a_process(tree: Path) -> None:
+    root = f"/proc/{os.getpid()}/root"
+    assert procfs.resolved(f"{root}/../../{tree}/real/tool") == (root, f"{tree}/real/tool")
+    assert procfs.resolved("/proc/1/rooted")[0] == ""
+
+
+def test_a_circle_of_links_ends(tree: Path) -> None:
+    root = f"/proc/{os.getpid()}/root"
+    assert procfs.resolved(f"{root}{tree}/circle") == (root, f"{tree}/circle")
