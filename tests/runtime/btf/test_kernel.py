@@ -39,7 +39,8 @@ def vmlinux() -> bytes:
     add_event(builder, "named", ("", context), ("prev", number))
     add_event(builder, "switch", ("", context), ("", number), ("", long))
     builder.function("__bpf_trace_switch", builder.prototype(0, ("__data", context), ("prev", number)))
-    builder.function("__traceiter_switch", builder.prototype(number, ("__data", context), ("from", number), ("to", long)))
+    full = builder.prototype(number, ("__data", context), ("from", number), ("to", long))
+    builder.function("__traceiter_switch", full)
     add_event(builder, "nameless", ("", context), ("", number), ("kept", long))
     builder.struct("bpf_iter__task", 8, ("task", context, 0))
     builder.struct("bpf_iter__task__safe_trusted", 8, ("task", context, 0))
@@ -148,8 +149,10 @@ def test_names_of_a_kind_come_once(types: KernelTypes) -> None:
     assert len(types.names("struct")) == len(set(types.names("struct")))
 
 
-@pytest.mark.parametrize(("name", "enum", "value"), [("RED", "colour", 0), ("BLUE", "colour", 7),
-                                                     ("BIG", "wide", 1 << 40), ("NF_HOOK_ON", "nf_hook_mode", 3)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "enum", "value"),
+    [("RED", "colour", 0), ("BLUE", "colour", 7), ("BIG", "wide", 1 << 40), ("NF_HOOK_ON", "nf_hook_mode", 3)],
+)
 def test_members_of_enumerations(types: KernelTypes, name: str, enum: str, value: int) -> None:
     found = types.enumerator(name)
     assert found is not None

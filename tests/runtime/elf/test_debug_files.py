@@ -252,8 +252,15 @@ def test_dwarf_that_was_left_out_is_none(program: Path, tmp_path: Path) -> None:
     assert debug_files.has_dwarf(ElfFile.open(str(debug)))
 
 
-@pytest.mark.parametrize(("name", "kind", "there"), [(".debug_info", 1, True), (".zdebug_info", 1, True),
-                                                     (".debug_info", SHT_NOBITS, False), (".debug_line", 1, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "kind", "there"),
+    [
+        (".debug_info", 1, True),
+        (".zdebug_info", 1, True),
+        (".debug_info", SHT_NOBITS, False),
+        (".debug_line", 1, False),
+    ],
+)
 def test_sections_with_dwarf(name: str, kind: int, there: bool) -> None:
     file = SimpleNamespace(sections=(Section(name, kind, 0, 0, 0, 9, 0),))
     assert debug_files.has_dwarf(cast(ElfFile, file)) is there
