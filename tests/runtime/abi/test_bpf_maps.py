@@ -139,6 +139,13 @@ def test_many_keys_get_one_value(maps: FakeMaps, number: int) -> None:
     assert maps.calls.count(Command.MAP_UPDATE_ELEM) == (2 if number else 0)
 
 
+def test_a_batch_that_is_refused_is_not_tried_key_by_key(maps: FakeMaps) -> None:
+    maps.batches = errno.EPERM
+    with pytest.raises(PermissionError):
+        bpf_maps.update_all(filled(maps, 3), [key(1)], b"x" * 8)
+    assert Command.MAP_UPDATE_ELEM not in maps.calls
+
+
 def test_no_keys_need_no_call(maps: FakeMaps) -> None:
     bpf_maps.update_all(maps.add(4, 8), [], bytes(8))
     assert maps.calls == []

@@ -102,7 +102,7 @@ class FakeLibrary:
         return list(self.maps)[item - MAPS].encode()
 
     def bpf_map__is_internal(self, item: int) -> bool:
-        return "." in list(self.maps)[item - MAPS]
+        return ".data" in list(self.maps)[item - MAPS]
 
     def bpf_map__type(self, item: int) -> int:
         return list(self.maps.values())[item - MAPS]
@@ -283,6 +283,8 @@ def test_names_of_data_sections_are_theirs_in_the_file(library: FakeLibrary) -> 
     library.maps = {"counts": MapType.HASH, "pytrace.data.slots": MapType.ARRAY, ".data.settings": MapType.ARRAY}
     made = loaded(library, spec("p", "begin"))
     assert [made.map_fd(name) - MAPS for name in ("counts", ".data.slots", ".data.settings")] == [0, 1, 2]
+    library.maps["odd.name"] = MapType.HASH
+    assert loaded(library, spec("p", "begin")).map_fd("odd.name") == MAPS + 3
     with pytest.raises(InternalError, match=r"no map 'other' was loaded; there are \['.data.settings', '.data.slots'"):
         made.map_fd("other")
     with pytest.raises(InternalError, match=r"no program 'q' was loaded; there are \['p'\]"):
@@ -360,4 +362,4 @@ def test_a_ring_by_free_memory(memory: int, size: int, monkeypatch: pytest.Monke
 def test_available_memory() -> None:
     with open("/proc/meminfo") as file:
         total = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemTotal"))
-    assert 0 < loader.available_memory() <= total
+    assert total >> 10 < loader.available_memory() <= total
