@@ -149,7 +149,7 @@ def kernel(patch: Any) -> Kernel:
     for name in ("open_event", "set_bpf", "enable"):
         patch.setattr(perf, name, made.answer(name))
     patch.setattr(perf, "online_cpus", lambda: [2, 5])
-    patch.setattr(perf, "pmu_type", lambda name: {"kprobe": 6, "uprobe": 7}.get(name))
+    patch.setattr(perf, "pmu_type", {"kprobe": 6, "uprobe": 7}.get)
     patch.setattr(perf, "pmu_bit", lambda name, _bit: 1)
     return made
 

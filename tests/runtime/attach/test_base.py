@@ -56,7 +56,9 @@ def test_features_must_be_there_and_wanted() -> None:
     assert [made.has(name) for name in "abc"] == [True, False, False]
 
 
-@pytest.mark.parametrize(("kind", "returns"), [("kprobe", False), ("kretprobe", True), ("uretprobe", True), ("usdt", False)])
+@pytest.mark.parametrize(
+    ("kind", "returns"), [("kprobe", False), ("kretprobe", True), ("uretprobe", True), ("usdt", False)]
+)
 def test_programs_that_run_at_the_return(kind: str, returns: bool) -> None:
     assert job(spec("p", kind, TARGETS)).returns is returns
 

@@ -14,6 +14,8 @@ from pytrace.runtime.attach.base import Attached, Failure, Outcome
 from pytrace.runtime.attach.opened import Opened
 from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
 
+UNMOUNTED = "its directory must be in a mounted bpffs (mount -t bpf bpf /sys/fs/bpf)"
+
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
@@ -52,8 +54,7 @@ def test_a_pinned_link_is_not_read(fake: Kernel, pin: str, path: str) -> None:
         ("link_iter", errno.EINVAL, "it iterates over one map or cgroup, which a probe cannot name"),
         ("link_iter", errno.EPERM, "Operation not permitted"),
         ("obj_pin", errno.EEXIST, "/sys/fs/bpf/mine already exists"),
-        ("obj_pin", errno.EPERM, "cannot pin to /sys/fs/bpf/mine: its directory must be in a mounted bpffs "
-                                 "(mount -t bpf bpf /sys/fs/bpf)"),
+        ("obj_pin", errno.EPERM, f"cannot pin to /sys/fs/bpf/mine: {UNMOUNTED}"),
         ("obj_pin", errno.EROFS, "cannot pin to /sys/fs/bpf/mine: Read-only file system"),
     ],
 )  # fmt: skip

@@ -127,6 +127,7 @@ def test_addresses_of_functions_that_are_not_there(fake: Kernel, place: KernelFu
 
 def test_a_dot_in_a_name_is_a_dot(fake: Kernel) -> None:
     assert isinstance(single(KernelFunctionTarget("vfs.read", "vmlinux")), Attached)
+    assert fake.arguments("open_event")[0][0].config2 == 0xFFFFFFFF81000200
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pytrace.runtime.attach.opened import Opened
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is closed, in order."""
     order: list[object] = []
-    monkeypatch.setattr(opened, "close_all", lambda items: order.extend(items))
+    monkeypatch.setattr(opened, "close_all", order.extend)
     monkeypatch.setattr(opened, "close_later", lambda items: order.extend(-item for item in items))
     return order
 

@@ -26,7 +26,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 @pytest.mark.parametrize(
     ("kind", "attach_type"),
-    [("fentry", AttachType.TRACE_FENTRY), ("fexit", AttachType.TRACE_FEXIT), ("rawtracepoint", AttachType.TRACE_RAW_TP)],
+    [
+        ("fentry", AttachType.TRACE_FENTRY),
+        ("fexit", AttachType.TRACE_FEXIT),
+        ("rawtracepoint", AttachType.TRACE_RAW_TP),
+    ],
 )
 def test_a_cookie_needs_a_link_that_has_one(fake: Kernel, kind: str, attach_type: AttachType) -> None:
     place = RawTracepointTarget("e", "vmlinux") if kind == "rawtracepoint" else FUNCTION

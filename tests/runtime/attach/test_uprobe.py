@@ -54,7 +54,9 @@ def test_one_link_for_each_file(fake: Kernel) -> None:
         ("uprobe", "uprobe_session", {"pid": 7, "follow": True}, {"pid": 0, "returns": False, "session": True}),
     ],
 )
-def test_what_a_link_is_told(fake: Kernel, kind: str, multi: str, options: dict[str, Any], told: dict[str, Any]) -> None:
+def test_what_a_link_is_told(
+    fake: Kernel, kind: str, multi: str, options: dict[str, Any], told: dict[str, Any]
+) -> None:
     attached(UserTarget("/a", 16), kind=kind, multi=multi, **options)
     (found,) = fake.options("link_uprobe_multi")
     assert {name: found[name] for name in told} == told

@@ -207,7 +207,8 @@ def test_programs_that_the_file_does_not_have_are_a_bug(library: FakeLibrary) ->
 
 def test_the_return_part_of_a_session_is_in_its_entry(library: FakeLibrary) -> None:
     entry = spec("e", "kprobe", KernelFunctionTarget("f"), multi="kprobe_session")
-    made = loaded(library, entry, spec("r", "kretprobe", KernelFunctionTarget("f"), multi="kprobe_session", part_of="e"))
+    leaving = spec("r", "kretprobe", KernelFunctionTarget("f"), multi="kprobe_session", part_of="e")
+    made = loaded(library, entry, leaving)
     assert made.symbols == ["e"]
     assert made.multi("r") == "kprobe_session"
     assert made.gone == set()
@@ -217,7 +218,7 @@ def test_the_return_part_of_a_session_is_in_its_entry(library: FakeLibrary) -> N
 def test_a_function_that_the_kernel_does_not_know(library: FakeLibrary, number: int) -> None:
     library.target_error = number
     program = spec("p", "fentry", TypedFunctionTarget("f", "vmlinux"))
-    with pytest.raises(LoadError, match="^fentry:x: the kernel has no type information for 'f'$") as raised:
+    with pytest.raises(LoadError, match=r"^fentry:x: the kernel has no type information for 'f'$") as raised:
         loaded(library, program)
     assert raised.value.program is program
     assert library.closed == 1
@@ -314,7 +315,7 @@ def test_a_map_that_cannot_be_made_is_named(library: FakeLibrary, maps: FakeMaps
     library.maps = {"twice": MapType.ARRAY_OF_MAPS}
     maps.refused = errno.E2BIG
     twice = MapSpec("@twice", "twice", "hash", UINT64, UINT64, 100, inner=(1, 8, 8))
-    with pytest.raises(LoadError, match="^@twice cannot be created with 100 keys"):
+    with pytest.raises(LoadError, match=r"^@twice cannot be created with 100 keys"):
         loaded(library, spec("p", "begin"), maps=(twice,))
     assert library.closed == 1
 
@@ -334,7 +335,7 @@ def test_a_file_that_libbpf_cannot_read(library: FakeLibrary, monkeypatch: pytes
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(library, "bpf_object__open_mem", refuse)
-    with pytest.raises(LoadError, match="^libbpf cannot read the compiled script: Invalid argument$"):
+    with pytest.raises(LoadError, match=r"^libbpf cannot read the compiled script: Invalid argument$"):
         loaded(library, spec("p", "begin"))
     assert library.closed == 0
 
@@ -342,9 +343,9 @@ def test_a_file_that_libbpf_cannot_read(library: FakeLibrary, monkeypatch: pytes
 PAGE = mmap.PAGESIZE
 
 
-@pytest.mark.parametrize(("pages", "size"), [(1, PAGE), (2, 2 * PAGE), (3, 4 * PAGE), (64, 64 * PAGE), (65, 128 * PAGE)])
-def test_a_ring_of_so_many_pages(pages: int, size: int) -> None:
-    assert loader.ring_size(pages) == size
+@pytest.mark.parametrize(("pages", "rounded"), [(1, 1), (2, 2), (3, 4), (64, 64), (65, 128)])
+def test_a_ring_of_so_many_pages(pages: int, rounded: int) -> None:
+    assert loader.ring_size(pages) == rounded * PAGE
 
 
 @pytest.mark.parametrize(

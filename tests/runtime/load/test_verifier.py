@@ -41,7 +41,7 @@ COUNTS = MapSpec("@counts", "counts", "hash", String(64), UINT64, 4096)
         (LOG, Finding("R0 invalid mem access 'scalar'", "script.bt:3")),
         ("", Finding("", "")),
         ("R1=ctx()\nR1_w=fp-8\n12: (95) exit\nfrom 3 to 9: R0=0\nprocessed 9 insns\n\n   \n", Finding("", "")),
-        ("; first @ a.bt:1\n; second @ b.bt:22\nmath between fp pointer\n", Finding("math between fp pointer", "b.bt:22")),
+        ("; first @ a.bt:1\n; second @ b.bt:22\nmath between fp\n", Finding("math between fp", "b.bt:22")),
         ("; a comment without a place\nunknown func bpf_x#999\n", Finding("unknown func bpf_x#999", "")),
         # The last words count; this one starts as noise does.
         ("BPF program is too large. Processed 1000001 insn\n",
