@@ -12,7 +12,9 @@ from pytrace.runtime.dwarf.packages import PackageIndex
 INFO, ABBREV = 1, 3
 
 
-def index(*units: tuple[int, int], version: int = 5, slots: int = 8, columns: tuple[int, ...] = (INFO, ABBREV)) -> PackageIndex:
+def index(
+    *units: tuple[int, int], version: int = 5, slots: int = 8, columns: tuple[int, ...] = (INFO, ABBREV)
+) -> PackageIndex:
     """An index of units: signature and start in ``.debug_info``; each has 10 bytes there, 5 in ``.debug_abbrev``."""
     table = [(0, 0)] * slots
     for row, (signature, _) in enumerate(units, 1):

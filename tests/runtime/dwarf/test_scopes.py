@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_pieces_of_one_line_in_one_function(program: Unit) -> None:
     assert found[0].start == low
     assert [item.start for item in found] == sorted({item.start for item in found})
     assert all(low <= item.start < high for item in found)
-    assert all(one[1:] != other[1:] for one, other in zip(found, found[1:], strict=False))
+    assert all(one[1:] != other[1:] for one, other in pairwise(found))
     for item in found:
         assert item.line == table.place(item.start)[1]
     names = {tuple(chain(item.scope)) for item in found}

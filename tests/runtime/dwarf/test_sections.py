@@ -19,7 +19,9 @@ TEXT = b"debug information" * 10
 
 def file(*rows: tuple[str, bytes, int], wide: bool = True, kind: int = 1) -> Any:
     """A file with sections: name, contents, flags."""
-    sections = tuple(Section(name, kind, flags, 0, number, len(data), 0) for number, (name, data, flags) in enumerate(rows))
+    sections = tuple(
+        Section(name, kind, flags, 0, number, len(data), 0) for number, (name, data, flags) in enumerate(rows)
+    )
     return SimpleNamespace(
         path="/bin/app", wide=wide, sections=sections, contents=lambda section: memoryview(rows[section.offset][1])
     )
@@ -91,7 +93,8 @@ def test_addresses(wide: bool, size: int) -> None:
 
 
 def test_parts_of_a_package() -> None:
-    whole = FileSections(file((".debug_info", b"0123456789", 0), (".debug_str", b"shared", 0), (".debug_line", b"x", 0)))
+    rows = (".debug_info", b"0123456789", 0), (".debug_str", b"shared", 0), (".debug_line", b"x", 0)
+    whole = FileSections(file(*rows))
     parts = SectionParts(whole, {"info": (2, 3)}, frozenset({"info", "line"}))
     assert bytes(parts.section("info").data) == b"234"
     assert bytes(parts.section("str").data) == b"shared"

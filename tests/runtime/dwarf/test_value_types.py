@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +41,8 @@ union either { int a; char b; };
 struct outer { int x; struct { long deep; }; union either u; struct outer *next; };
 const volatile number a1 = 1; char a2[16]; signed char a3[4]; unsigned char a4[4]; int a5[2][3]; double a6; float a7;
 bool a8; short a9; unsigned long a10; long double a11; const char *a12; char a13; colour a14; level a15;
-int (*a16)(int); struct outer a17; Derived a18; __int128 a19; decltype(nullptr) a20; int Base::*a21; char *const a22 = 0;
+int (*a16)(int); struct outer a17; Derived a18; __int128 a19; decltype(nullptr) a20; int Base::*a21;
+char *const a22 = 0;
 extern int &a23; number a24 = 5; int &a23 = a24; unsigned char a25; void *a26;
 int Derived::shared; char a29[2][4];
 int main() { return a1; }
@@ -120,8 +120,9 @@ def test_no_type_is_void(program: Unit) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("a2", "char[]"), ("a12", "const char*"), ("a22", "char* const"), ("a14", "enum colour"), ("a17", "struct outer"),
-        ("a16", "int ()*"), ("a23", "int&"), ("a24", "number"), ("a26", "void*"), ("a9", "short int"),
+        ("a2", "char[]"), ("a12", "const char*"), ("a22", "char* const"), ("a14", "enum colour"),
+        ("a17", "struct outer"), ("a16", "int ()*"),
+        ("a23", "int&"), ("a24", "number"), ("a26", "void*"), ("a9", "short int"),
     ],
 )  # fmt: skip
 def test_types_as_text(program: Unit, name: str, text: str) -> None:

@@ -24,7 +24,9 @@ def context(*, as_json: bool = False, warnings: bool = True) -> tuple[Run, Conte
 def test_a_message_as_text() -> None:
     run, made = context()
     made.located("WARNING", "helper_error", b"why \xff", SPEC, [("helper", b'"x"')], "do that")
-    said = run.messages.decode("utf-8", "surrogateescape")
+    made.located("WARNING", "helper_error", b"plain", SPEC)
+    said, _, plain = run.messages.decode("utf-8", "surrogateescape").partition("stdin:1:9-26: WARNING: plain\n")
+    assert "HINT" not in plain
     assert said.startswith("stdin:1:9-26: WARNING: why \udcff\n")
     assert said.endswith("HINT: do that\n")
     assert run.printed() == b""

@@ -8,8 +8,24 @@ from typing import Any
 import pytest
 
 from pytrace.core import types
-from pytrace.core.types import BOOL, INT64, UINT64, VOID, Array, Avg, Enum, Field, Max, Pointer, Record, Stats, String
-from pytrace.core.types import Struct, Sum, Tuple
+from pytrace.core.types import (
+    BOOL,
+    INT64,
+    UINT64,
+    VOID,
+    Array,
+    Avg,
+    Enum,
+    Field,
+    Max,
+    Pointer,
+    Record,
+    Stats,
+    String,
+    Struct,
+    Sum,
+    Tuple,
+)
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.render import text
 from pytrace.runtime.output.render.names import Names
