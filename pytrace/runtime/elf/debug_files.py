@@ -61,7 +61,16 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
 
 
 def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterator[tuple[str, bool]]:
-    """Where the debug file of a binary may be, in order; and whether an equal checksum is enough there."""
+    """Where the debug file of a binary may be.
+
+    Args:
+        binary: the stripped file.
+        search: directories as for :func:`find`.
+        root: as for :func:`find`.
+
+    Returns:
+        Paths in the order in which they are tried, and for each whether an equal checksum is enough there.
+    """
     reached, inside = resolved(binary.path)
     mirrored, name = os.path.split(inside)
     folder = reached + mirrored

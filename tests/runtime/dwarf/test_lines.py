@@ -59,7 +59,7 @@ def test_files_by_number(plain: tuple[LineTable, int, int]) -> None:
 
 
 def test_reading_goes_on_where_it_stopped(plain: tuple[LineTable, int, int]) -> None:
-    table, _low, _ = plain
+    table, _, _ = plain
     next(table.reading(), None)
     rows = table.read()
     assert len(table) == len(rows.addresses) > 5

@@ -52,6 +52,11 @@ def test_a_request_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
     assert set(descendants(os.getpid())) <= before
 
 
+def test_a_request_ends_a_command_that_has_closed_its_output(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    assert ended_by_request(f"echo x; exec >&-; : > {mark}; exec sleep 600 > /dev/null", mark) == (b"x\n", False)
+
+
 def test_a_command_that_does_not_heed_the_first_signal_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
