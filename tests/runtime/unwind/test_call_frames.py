@@ -115,6 +115,7 @@ def test_where_the_frame_is(code: bytes, base: Rule, offset: int, sane: bool) ->
         # In the other direction, and too far for a row.
         (b"\x11\x06\x7e", None),
         (b"\x86\xff\x01", None),
+        (b"\x86\x00", None),
         (b"\x86\x02\x08\x06", 0),
         (b"\x09\x06\x03", None),
         (b"\x14\x06\x03", None),
