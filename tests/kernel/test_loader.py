@@ -9,7 +9,6 @@ import pytest
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.targets import NoTarget
-from pytrace.runtime.abi import libbpf
 from pytrace.runtime.load import features, loader
 from pytrace.runtime.load.map_reader import MapReader
 from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target
@@ -116,22 +115,3 @@ def test_every_feature_can_be_asked() -> None:
     answers = {name: features.has(name) for name in features.FEATURES}
     assert answers["ringbuf"]
     assert answers["batch_ops"]
-
-
-def test_missing_library_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libbpf, "LIBRARY", "libnothing.so.9")
-    libbpf.library.cache_clear()
-    try:
-        with pytest.raises(libbpf.TraceError, match="not installed") as raised:
-            libbpf.library()
-        assert "apt-get install libbpf1" in raised.value.hints[0]
-    finally:
-        libbpf.library.cache_clear()
-
-
-@pytest.mark.parametrize("pages", [1, 3, 64])
-def test_ring_size(pages: int) -> None:
-    size = loader.ring_size(pages)
-    assert size >= pages * 4096
-    assert size & (size - 1) == 0
-    assert loader.RING_SMALLEST <= loader.ring_size(0) <= loader.RING_LARGEST

@@ -20,7 +20,23 @@ _BATCH = struct.Struct("=QQQQIIQQ")
 def create(
     kind: int, key_size: int, value_size: int, entries: int, *, flags: int = 0, name: str = "", inner: int = 0
 ) -> int:
-    """Make a map and return its descriptor; *inner* is a map of the kind that a map of maps holds."""
+    """Make a map.
+
+    Args:
+        kind: number of the type (``enum bpf_map_type``).
+        key_size: bytes of a key.
+        value_size: bytes of a value; for per-CPU maps of the value of one CPU.
+        entries: most keys.
+        flags: ``BPF_F_…``.
+        name: for those who list the kernel's maps; truncated to 15 bytes.
+        inner: descriptor of a map of the kind that a map of maps holds.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: the kernel refuses (E2BIG: it does not allow that size).
+    """
     attributes = struct.pack("=IIIIIII16s", kind, key_size, value_size, entries, flags, inner, 0, name.encode()[:15])
     return command(Command.MAP_CREATE, attributes)[0]
 

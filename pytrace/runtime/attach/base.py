@@ -185,6 +185,19 @@ def in_one_link(
 
     A multi link fails as a whole and does not say by which target, so a refused set is halved until the
     culprits stand alone.
+
+    Args:
+        job: the program.
+        targets: at least one.
+        link: makes the link for some of the targets and returns its descriptor.
+        explain: the failure of one target that the kernel refuses by itself.
+        opened: takes over the links.
+
+    Returns:
+        The outcome of each target, in their order.
+
+    Raises:
+        OSError: (ENOMEM) the kernel's memory does not suffice, whatever the targets.
     """
     try:
         descriptor = link(targets)

@@ -32,7 +32,19 @@ def open_kprobe(place: str, *, returns: bool, opened: Opened, symbol: str = "") 
 
 
 def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None, opened: Opened) -> int:
-    """Define a user probe at a file offset, with the file offset of a reference counter (0 for none)."""
+    """Define a user probe and open it as a perf event.
+
+    Args:
+        path: the file that the kernel knows.
+        offset: where in the file.
+        semaphore: file offset of a reference counter, 0 for none.
+        returns: at the return of the function that starts there.
+        pid: the process; None for all.
+        opened: removes the definition when it is closed.
+
+    Returns:
+        Descriptor of the event.
+    """
     counter = f"({semaphore:#x})" if semaphore else ""
     return _open("uprobe_events", f"{path}:{offset:#x}{counter}", returns, opened, pid)
 

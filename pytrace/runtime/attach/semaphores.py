@@ -16,7 +16,14 @@ from pytrace.runtime.host import procfs
 
 
 def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, opened: Opened) -> None:
-    """Raise the semaphore at a file offset in process *pid*, or in all that map the file; lowered by *opened*.
+    """Raise a semaphore.
+
+    Args:
+        path: the file with the probe.
+        offset: where the semaphore lies in the file.
+        pid: the process; None for all that map the file, if *everywhere*.
+        everywhere: whether all processes may be searched (``--usdt-file-activation``).
+        opened: lowers what was raised when it is closed.
 
     Raises:
         CannotAttachError: no process is named, or none maps the file.

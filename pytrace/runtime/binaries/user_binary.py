@@ -275,7 +275,17 @@ class UserBinaries:
         return [attach_path(path), *self.binary(path).files]
 
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
-        """Code addresses of a source line, named by the functions that they are in."""
+        """Code addresses of a source line.
+
+        Args:
+            path: the binary.
+            file: the source file, by the end of its path.
+            line: counted from 1.
+            column: None for any.
+
+        Returns:
+            Places named by the functions that they are in (empty where none is known); nothing without DWARF.
+        """
         binary = self.binary(path)
         binary.ask_servers()
         if binary.debug is None:

@@ -17,6 +17,7 @@ from pytrace.runtime.dwarf.packages import Package
 from pytrace.runtime.dwarf.sections import FileSections
 from pytrace.runtime.dwarf.units import COMPLAINTS, Unit, UnitTable, explained
 from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host.procfs import resolved
 
 
 def split_name(unit: Unit) -> str:
@@ -114,7 +115,7 @@ class SplitUnits:
         base = os.path.basename(name)
         whole = name if name.startswith("/") or not compiled_in else f"{compiled_in}/{name}"
         found = [f"{self._root}{whole}"] if whole.startswith("/") else []
-        folders = [os.path.dirname(os.path.realpath(path)) for path in self._beside]
+        folders = [os.path.dirname("".join(resolved(path))) for path in self._beside]
         for folder in folders:
             found += [f"{folder}/{name}" if not name.startswith("/") else "", f"{folder}/{base}"]
         for entry in self._folders:
@@ -157,7 +158,7 @@ class SplitUnits:
     def _dwp_places(self) -> Iterator[str]:
         found = []
         for path in self._beside:
-            real = os.path.realpath(path)
+            real = "".join(resolved(path))
             folder, base = os.path.split(real)
             found += [f"{path}.dwp", f"{real}.dwp", f"{real.removesuffix('.debug')}.dwp"]
             for entry in self._folders:

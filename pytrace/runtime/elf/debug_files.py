@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
+from pytrace.runtime.host.procfs import resolved
 
 DEFAULT_DIRECTORIES = ("", ".debug", "/usr/lib/debug")
 
@@ -46,7 +47,7 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
     if link is None:
         return None
     name, build_id = link
-    folder = os.path.dirname(os.path.realpath(binary.path))
+    folder = os.path.dirname("".join(resolved(binary.path)))
     places = [f"{root}{name}" if os.path.isabs(name) else os.path.join(folder, name)]
     for entry in search:
         directory = entry.removeprefix("+")
@@ -60,8 +61,19 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
 
 
 def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterator[tuple[str, bool]]:
-    """Where the debug file of a binary may be, in order; and whether an equal checksum is enough there."""
-    folder, name = os.path.split(os.path.realpath(binary.path))
+    """Where the debug file of a binary may be.
+
+    Args:
+        binary: the stripped file.
+        search: directories as for :func:`find`.
+        root: as for :func:`find`.
+
+    Returns:
+        Paths in the order in which they are tried, and for each whether an equal checksum is enough there.
+    """
+    reached, inside = resolved(binary.path)
+    mirrored, name = os.path.split(inside)
+    folder = reached + mirrored
     build_id, link = binary.build_id, binary.debug_link
     # What a link names is there under that name; without one by the custom of objcopy's users.
     names = list(dict.fromkeys([*((link[0],) if link is not None else ()), f"{name}.debug"]))
@@ -70,11 +82,10 @@ def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterat
         by_checksum = entry.startswith("+")
         directory = entry.removeprefix("+")
         absolute = os.path.isabs(directory)
-        mirrored = folder.removeprefix(root) if root else folder
-        for inside in dict.fromkeys((f"{root}{directory}", directory)) if absolute else (f"{folder}/{directory}",):
-            places = [f"{inside}{mirrored}", inside] if absolute else [inside]
+        for base in dict.fromkeys((f"{root}{directory}", directory)) if absolute else (f"{folder}/{directory}",):
+            places = [f"{base}{mirrored}", base] if absolute else [base]
             found = [by_id] if build_id else []
-            for path in (*(f"{inside}/{one}" for one in found), *(f"{at}/{one}" for at in places for one in names)):
+            for path in (*(f"{base}/{one}" for one in found), *(f"{at}/{one}" for at in places for one in names)):
                 yield os.path.normpath(path), by_checksum
     if build_id:
         for path in cached(build_id):
@@ -106,7 +117,7 @@ def has_build_id(path: str, build_id: str) -> bool:
 
 
 def _belongs(binary: ElfFile, path: str, by_checksum: bool) -> bool:
-    if os.path.realpath(path) == os.path.realpath(binary.path):
+    if resolved(path) == resolved(binary.path):
         return False
     try:
         with ElfFile.open(path) as file:

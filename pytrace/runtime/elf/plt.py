@@ -20,12 +20,13 @@ def stubs(file: ElfFile) -> list[Symbol]:
     header = _HEADERS.get(file.machine)
     relocations, symbols = file.section(".rela.plt"), file.section(".dynsym")
     table = file.section(".plt.sec")
-    if table is not None:
-        header = 0
-    else:
+    landing = table is not None
+    if table is None:
         table = file.section(".plt")
     if header is None or not file.wide or relocations is None or symbols is None or table is None:
         return []
+    if landing:
+        header = 0
     strings = bytes(file.contents(file.linked(symbols)))
     entries = bytes(file.contents(symbols))
     found = []

@@ -25,7 +25,12 @@ def exact(pattern: str) -> bool:
 
 
 def within(pattern: str, excluded: bytes) -> bytes:
-    """Source of a bytes expression for a ``*`` pattern, where ``*`` matches no byte of *excluded*."""
+    """Source of a bytes expression for a ``*`` pattern.
+
+    Args:
+        pattern: only ``*`` is special in it.
+        excluded: bytes that ``*`` does not match, as they are written inside of ``[…]``.
+    """
     import re
 
     return (rb"[^" + excluded + rb"]*").join(re.escape(part.encode()) for part in pattern.split("*"))

@@ -13,6 +13,10 @@ _LINE = late(
     rb"([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$"
 )
 
+_IN_ROOT = late(r"/proc/\d+/root(?=/)")
+_MOST_LINKS = 40
+"""Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
@@ -69,6 +73,35 @@ def root_prefix(pid: int) -> str:
     except OSError:
         return ""
     return f"/proc/{pid}/root"
+
+
+def resolved(path: str) -> tuple[str, str]:
+    """A path without symbolic links, in two parts: ``/proc/PID/root`` (or empty), and the path below that.
+
+    ``os.path.realpath`` resolves ``/proc/PID/root`` too, and what it gives is a path of our own mount namespace.
+    """
+    match = _IN_ROOT.match(path)
+    if match is None:
+        return "", os.path.realpath(path)
+    root, inside, links = match[0], "", 0
+    waiting = path[match.end() :].split("/")[::-1]
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            inside = inside.rpartition("/")[0]
+        elif part not in {"", "."}:
+            target = _link(f"{root}{inside}/{part}") if links < _MOST_LINKS else ""
+            links += bool(target)
+            inside = "" if target.startswith("/") else inside if target else f"{inside}/{part}"
+            waiting += target.split("/")[::-1]
+    return root, inside
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def executable(pid: int) -> str:

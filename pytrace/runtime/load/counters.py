@@ -25,6 +25,7 @@ class CounterReader:
         if layout is None:
             return {}
         row = struct.Struct(f"={len(layout.names)}Q")
-        starts = range(layout.offset, layout.offset + layout.copies * layout.stride, max(1, layout.stride))
+        step = max(1, layout.stride)
+        starts = range(layout.offset, layout.offset + layout.copies * step, step)
         sums = map(sum, zip(*(row.unpack_from(self._memory, start) for start in starts), strict=True))
         return {key: value for key, value in zip(layout.names, sums, strict=True) if value}

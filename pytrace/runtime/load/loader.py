@@ -188,7 +188,7 @@ def available_memory() -> int:
 
 
 def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> LoadedScript:
-    """Load all programs and maps of *script*.
+    """Load all programs and maps of *script*; *stack* unloads them.
 
     Raises:
         LoadError: the kernel rejected it; the message is one line, the exception has the whole log.

@@ -173,7 +173,18 @@ def _starts(slot: GlobalSlot, shift: int) -> range:
 def read_pairs(
     descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
 ) -> list[tuple[bytes, bytes]]:
-    """All pairs of a hash map; see :meth:`MapReader.items`. *value_size* counts all CPUs' copies."""
+    """All pairs of a hash map; see :meth:`MapReader.items`.
+
+    Args:
+        descriptor: the map.
+        key_size: bytes of a key.
+        value_size: bytes of a value; for per-CPU maps of the values of all possible CPUs.
+        entries: most keys of the map.
+        delete: take them out of the map, with batches in the same step.
+
+    Returns:
+        ``(key, value)``, each key at most once, in no order.
+    """
     try:
         return _by_batches(descriptor, key_size, value_size, min(entries, _BATCH_ELEMENTS), delete)
     except OSError as error:

@@ -144,7 +144,14 @@ def _too_many_files(manifest: Manifest) -> bool:
 def explain(
     error: OSError, logs: VerifierLogs, manifest: Manifest, messages: libbpf.Messages
 ) -> LoadError:
-    """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found."""
+    """The error to raise when ``bpf_object__load`` failed: names the probe and says in one line what was found.
+
+    Args:
+        error: what libbpf returned.
+        logs: the verifier's logs of the programs.
+        manifest: of the script, for the names of probes and maps.
+        messages: what libbpf said; its warnings name the program or map that was refused.
+    """
     warnings = messages.warnings
     if error.errno in (errno.EMFILE, errno.ENFILE) or _too_many_files(manifest):
         return LoadError("the script cannot be loaded: too many open files", hints=["see ulimit -n"])

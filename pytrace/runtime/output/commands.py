@@ -20,6 +20,8 @@ _PATIENCE = 2000
 
 def run(command: bytes, state: RunState) -> tuple[bytes, bool]:
     """Run *command* in a shell; gives what it wrote to standard output, and whether it came to its end by itself."""
+    # A request that comes while the command is started is one that ends it.
+    wait = Wait(state)
     with contextlib.ExitStack() as stack:
         process = subprocess.Popen([b"/bin/sh", b"-c", command], stdout=subprocess.PIPE)
         stack.callback(process.wait)
@@ -29,7 +31,6 @@ def run(command: bytes, state: RunState) -> tuple[bytes, bool]:
         stack.callback(os.close, ended)
         parts: list[bytes] = []
         try:
-            wait = Wait(state)
             _read_all(process.stdout.fileno(), parts, wait)
             wait.until_readable(ended)
         except BrokenOffError:

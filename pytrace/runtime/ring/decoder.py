@@ -126,15 +126,15 @@ def _compiled(source: str, names: dict[str, object]) -> Any:
 def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_co]:
     """A function that gives the decoded arguments of an event as a tuple.
 
-    The caller says what type that tuple has: it depends on what kind of event *layout* is of. There is an argument.
+    The caller says what type that tuple has: it depends on what kind of event *layout* is of.
     """
     plan = Plan(layout, decoders)
     lines = [
         "def made(data, offset):",
-        f"    {plan.arguments}= UNPACK(data, offset)",
+        f"    {plan.arguments or '_ '}= UNPACK(data, offset)",
         f"    end = offset + {layout.fixed_size}",
         *(f"    {step}" for step in plan.steps),
-        f"    return ({', '.join(plan.values)},)",
+        f"    return ({''.join(f'{value}, ' for value in plan.values)})",
     ]
     made: Callable[[bytes, int], V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
     return made

@@ -1,4 +1,4 @@
-"""pytrace.runtime.btf.value_types and btf_text: BTF as value types and as C text."""
+"""pytrace.runtime.btf.value_types: BTF as value types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from pytrace.core.types import (
     String,
     Struct,
 )
-from pytrace.runtime.btf import c_text
 from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.value_types import TypeReader, place_field
 from tests.support.btf_builder import BtfBuilder
@@ -146,36 +145,3 @@ def test_prototypes() -> None:
     found = _reader(builder).prototype(function)
     assert found.parameters == (("a", INT64), ("cb", Pointer(VOID, AddressSpace.KERNEL)))
     assert (found.result, found.variadic, found.module, found.btf_id) == (INT64, True, "vmlinux", function)
-
-
-def test_declarations_as_c_text() -> None:
-    builder = BtfBuilder()
-    number, char = builder.integer("int", 4, SIGNED), builder.integer("char", 1)
-    text = builder.pointer(builder.add(Kind.CONST, "", char))
-    fixed = builder.add(Kind.CONST, "", text)
-    callback = builder.pointer(builder.prototype(0, ("n", number), ("", 0)))
-    table = builder.array(text, 4)
-    node = builder.add(Kind.FWD, "node")
-    reader = _reader(builder)
-    assert c_text.declare(reader, text, "name") == "const char *name"
-    assert c_text.declare(reader, fixed, "name") == "const char *const name"
-    assert c_text.declare(reader, callback, "done") == "void (*done)(int n, ...)"
-    assert c_text.declare(reader, table, "names") == "const char *names[4]"
-    assert c_text.declare(reader, node, "x") == "struct node x"
-    assert c_text.argument(reader, text, "name") == "const char * name"
-
-
-def test_definition_text() -> None:
-    builder = BtfBuilder()
-    number = builder.integer("int", 4)
-    inner = builder.struct("", 4, ("a", number, 0, 3), ("b", number, 3, 2))
-    outer = builder.struct("outer", 8, ("x", number, 0), ("", inner, 32))
-    colour = builder.enum("colour", 4, ("RED", 0), ("BLUE", 7))
-    reader = _reader(builder)
-    assert c_text.definition(reader, outer) == [
-        "vmlinux: struct outer {",
-        "\tint x;",
-        "\tstruct {\n\t\tint a: 3;\n\t\tint b: 2;\n\t};",
-        "};",
-    ]
-    assert c_text.definition(reader, colour) == ["vmlinux: enum colour {", "\tRED = 0,", "\tBLUE = 7,", "};"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, Pointer, Struct, Type
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.dwarf.debug_info import DebugInfo
+from pytrace.runtime.dwarf.split import SplitUnits
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled, tool
 
@@ -245,3 +247,12 @@ def test_sections_compressed_with_zstd(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(TraceError, match="cannot be decompressed"):
         UserBinaries().parameters(str(path), "deep")
+
+
+def test_files_of_a_container_are_looked_for_in_the_container(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real/tool")
+    root = f"/proc/{os.getpid()}/root"
+    units = SplitUnits((f"{root}{tmp_path}/link",), ("sub",), root)
+    assert list(units._dwp_places()) == [
+        f"{root}{tmp_path}/link.dwp", f"{root}{tmp_path}/real/tool.dwp", f"{root}{tmp_path}/real/sub/tool.dwp",
+    ]  # fmt: skip

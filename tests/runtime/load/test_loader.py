@@ -1,34 +1,392 @@
-"""How large the event ring of a script is."""
+"""pytrace.runtime.load.loader: what libbpf is told about each program and map. tests/kernel/test_loader.py loads."""
 
 from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from pytrace.core.config import Config
+from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, Exit, Formatted, Location
-from pytrace.core.manifest import Manifest
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, MapType, ProgramSpec, Target
+from pytrace.core.probes.targets import (
+    IteratorTarget,
+    KernelFunctionTarget,
+    NoTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    TypedFunctionTarget,
+    UserTarget,
+)
+from pytrace.core.types import UINT64
+from pytrace.runtime.abi import bpf, libbpf
+from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load import loader
+from pytrace.runtime.load.loader import LoadError, LoadOptions
+from tests.support.fake_maps import FakeMaps, install
 
-PLACE = Location("x.bt", 1, 1)
-EXIT = EventSpec(0, "exit", (), Exit(True), PLACE)
-PRINTF = EventSpec(1, "printf", (), Formatted("x"), PLACE)
+HERE = Location("script.bt", 1, 1)
+OBJECT = 1
+PROGRAMS, MAPS = 100, 200
 
 
-def manifest(*events: EventSpec, pages: int = 0) -> Manifest:
+@dataclass
+class FakeLibrary:
+    """An opened object with programs and maps, by name; notes what it is told of them."""
+
+    programs: list[str] = field(default_factory=list)
+    maps: dict[str, MapType] = field(default_factory=dict)
+    told: dict[str, list[Any]] = field(default_factory=dict)
+    target_error: int = 0
+    load_error: int = 0
+    warning: bytes = b""
+    closed: int = 0
+
+    def _tell(self, item: int, *what: Any) -> int:
+        name = self.programs[item - PROGRAMS] if item < MAPS else list(self.maps)[item - MAPS]
+        self.told.setdefault(name, []).append(what if len(what) > 1 else what[0])
+        return 0
+
+    def libbpf_set_print(self, callback: Any) -> None: ...
+
+    def bpf_object__open_mem(self, _data: bytes, _size: int, _options: Any) -> int:
+        return OBJECT
+
+    def bpf_object__close(self, _handle: int) -> None:
+        self.closed += 1
+
+    def bpf_object__load(self, _handle: int) -> int:
+        if self.load_error:
+            raise OSError(self.load_error, os.strerror(self.load_error))
+        return 0
+
+    def bpf_object__next_program(self, _handle: int, before: int | None) -> int | None:
+        following = PROGRAMS if before is None else before + 1
+        return following if following < PROGRAMS + len(self.programs) else None
+
+    def bpf_object__next_map(self, _handle: int, before: int | None) -> int | None:
+        following = MAPS if before is None else before + 1
+        return following if following < MAPS + len(self.maps) else None
+
+    def bpf_program__name(self, item: int) -> bytes:
+        return self.programs[item - PROGRAMS].encode()
+
+    def bpf_program__fd(self, item: int) -> int:
+        return item
+
+    def bpf_program__set_type(self, item: int, value: int) -> int:
+        return self._tell(item, "type", value)
+
+    def bpf_program__set_expected_attach_type(self, item: int, value: int) -> int:
+        return self._tell(item, "attach", value)
+
+    def bpf_program__set_attach_target(self, item: int, descriptor: int, name: bytes) -> int:
+        if self.target_error:
+            raise OSError(self.target_error, os.strerror(self.target_error))
+        return self._tell(item, "target", descriptor, name)
+
+    def bpf_program__set_autoload(self, item: int, value: bool) -> int:
+        return self._tell(item, "autoload", value)
+
+    def bpf_program__set_log_buf(self, item: int, _address: int, size: int) -> int:
+        return self._tell(item, "log", size)
+
+    def bpf_map__name(self, item: int) -> bytes:
+        return list(self.maps)[item - MAPS].encode()
+
+    def bpf_map__is_internal(self, item: int) -> bool:
+        return ".data" in list(self.maps)[item - MAPS]
+
+    def bpf_map__type(self, item: int) -> int:
+        return list(self.maps.values())[item - MAPS]
+
+    def bpf_map__fd(self, item: int) -> int:
+        return item
+
+    def bpf_map__set_max_entries(self, item: int, value: int) -> int:
+        return self._tell(item, "entries", value)
+
+    def bpf_map__set_inner_map_fd(self, item: int, descriptor: int) -> int:
+        return self._tell(item, "inner", descriptor)
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
+    made = FakeLibrary()
+    monkeypatch.setattr(libbpf, "library", lambda: made)
+    return made
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaps]:
+    made = install(monkeypatch)
+    yield made
+    made.close()
+
+
+def spec(symbol: str, kind: str, place: ProbeTarget | None = None, **options: Any) -> ProgramSpec:
+    targets = () if place is None else (Target(f"{kind}:x", 0, place),)
+    return ProgramSpec(symbol, kind, 0, targets, HERE, **options)
+
+
+def loaded(
+    library: FakeLibrary,
+    *programs: ProgramSpec,
+    maps: tuple[MapSpec, ...] = (),
+    stack: ExitStack | None = None,
+    features: tuple[str, ...] = (),
+    **options: Any,
+) -> loader.LoadedScript:
+    library.programs = library.programs or [item.symbol for item in programs if not item.part_of]
+    script = CompiledScript(b"", Manifest(programs, maps, (), (), Config(log_size=100, perf_rb_pages=1)))
+    wanted = LoadOptions(feature=features.__contains__, **options)
+    with stack or ExitStack() as owner:
+        return loader.load(script, options=wanted, stack=owner)
+
+
+# ---------------------------------------------------------------------------------------------- programs
+
+
+@pytest.mark.parametrize(
+    ("program", "features", "told"),
+    [
+        (spec("p", "begin", NoTarget()), (), [("type", ProgramType.RAW_TRACEPOINT)]),
+        (spec("p", "kprobe", KernelFunctionTarget("f")), ("uprobe_multi",), [("type", ProgramType.KPROBE)]),
+        (spec("p", "kprobe", KernelFunctionTarget("f"), multi="kprobe_multi"), (),
+         [("type", ProgramType.KPROBE), ("attach", AttachType.TRACE_KPROBE_MULTI)]),
+        (spec("p", "uprobe", UserTarget("/a", 1)), (), [("type", ProgramType.KPROBE)]),
+        (spec("p", "uprobe", UserTarget("/a", 1)), ("uprobe_multi",),
+         [("type", ProgramType.KPROBE), ("attach", AttachType.TRACE_UPROBE_MULTI)]),
+        (spec("p", "uretprobe", UserTarget("/a", 1), multi="uprobe_session"), ("uprobe_multi",),
+         [("type", ProgramType.KPROBE), ("attach", AttachType.TRACE_UPROBE_SESSION)]),
+        (spec("p", "fentry", TypedFunctionTarget("f", "vmlinux")), (),
+         [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_FENTRY), ("target", 0, b"f")]),
+        (spec("p", "rawtracepoint", RawTracepointTarget("e", "vmlinux")), (),
+         [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_RAW_TP), ("target", 0, b"e")]),
+        (spec("p", "iter", IteratorTarget("task")), (),
+         [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_ITER), ("target", 0, b"task")]),
+        (spec("p", "profile", NoTarget()), (), [("type", ProgramType.PERF_EVENT)]),
+    ],
+)  # fmt: skip
+def test_what_libbpf_is_told_of_a_program(
+    library: FakeLibrary, program: ProgramSpec, features: tuple[str, ...], told: list[Any]
+) -> None:
+    made = loaded(library, program, features=features)
+    assert library.told == {"p": [*told, ("log", 100)]}
+    assert made.symbols == ["p"]
+    assert made.program_fd("p") == PROGRAMS
+    multi = dict(item for item in told if len(item) == 2).get("attach", 0)
+    assert bool(made.multi("p")) is (multi in {48, 57, 42})
+
+
+def test_a_feature_that_is_not_wanted_is_not_used(library: FakeLibrary) -> None:
+    options: dict[str, Any] = {"features": ("uprobe_multi",), "disabled": frozenset({"uprobe_multi"})}
+    made = loaded(library, spec("p", "uprobe", UserTarget("/a", 1)), **options)
+    assert made.multi("p") == ""
+
+
+def test_programs_that_the_manifest_does_not_have_are_not_loaded(library: FakeLibrary) -> None:
+    library.programs = ["other", "p"]
+    made = loaded(library, spec("p", "begin", NoTarget()))
+    assert library.told["other"] == [("autoload", False)]
+    assert made.symbols == ["p"]
+
+
+def test_programs_that_the_file_does_not_have_are_a_bug(library: FakeLibrary) -> None:
+    library.programs = ["p"]
+    with pytest.raises(InternalError, match="not in the ELF file: a, b"):
+        loaded(library, spec("p", "begin"), spec("a", "begin"), spec("b", "begin"))
+
+
+def test_the_return_part_of_a_session_is_in_its_entry(library: FakeLibrary) -> None:
+    entry = spec("e", "kprobe", KernelFunctionTarget("f"), multi="kprobe_session")
+    leaving = spec("r", "kretprobe", KernelFunctionTarget("f"), multi="kprobe_session", part_of="e")
+    made = loaded(library, entry, leaving)
+    assert made.symbols == ["e"]
+    assert made.multi("r") == "kprobe_session"
+    assert made.gone == set()
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESRCH])
+def test_a_function_that_the_kernel_does_not_know(library: FakeLibrary, number: int) -> None:
+    library.target_error = number
+    program = spec("p", "fentry", TypedFunctionTarget("f", "vmlinux"))
+    with pytest.raises(LoadError, match=r"^fentry:x: the kernel has no type information for 'f'$") as raised:
+        loaded(library, program)
+    assert raised.value.program is program
+    assert library.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "hints"),
+    [(errno.EPERM, ("types of modules and of BPF programs need CAP_SYS_ADMIN",)), (errno.EINVAL, ())],
+)
+def test_a_target_that_is_refused(library: FakeLibrary, number: int, hints: tuple[str, ...]) -> None:
+    library.target_error = number
+    with pytest.raises(LoadError, match=f"^fentry:x: {os.strerror(number)}$") as raised:
+        loaded(library, spec("p", "fentry", TypedFunctionTarget("f", "nf")))
+    assert raised.value.hints == hints
+
+
+def test_a_program_to_trace_is_open_while_it_is_loaded(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+
+    def by_id(kind: str, number: int) -> int:
+        assert (kind, number) == ("prog", 77)
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+        return opened[-1]
+
+    monkeypatch.setattr(bpf, "open_by_id", by_id)
+    monkeypatch.setattr(library, "bpf_object__load", lambda _: os.fstat(opened[0]).st_size)
+    loaded(library, spec("p", "fentry", TypedFunctionTarget("f", program_id=77)))
+    assert ("target", opened[0], b"f") in library.told["p"]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
+def test_a_program_to_trace_that_went(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_id(_kind: str, _number: int) -> int:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(bpf, "open_by_id", by_id)
+    other = spec("begin_0", "begin", NoTarget())
+    made = loaded(library, other, spec("p", "fentry", TypedFunctionTarget("f", program_id=77, by_pattern=True)))
+    assert library.told["p"][-1] == ("autoload", False)
+    assert made.gone == {"p"}
+    with pytest.raises(LoadError, match="no type information for 'f'"):
+        loaded(library, other, spec("p", "fentry", TypedFunctionTarget("f", program_id=77)))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(RawTracepointTarget("e", "vmlinux"), "e"), (IteratorTarget("task"), "task"), (TypedFunctionTarget("f"), "f")],
+)
+def test_names_of_what_tracing_programs_attach_to(place: ProbeTarget, name: str) -> None:
+    assert loader.target_name(place) == name
+
+
+def test_other_places_have_no_type() -> None:
+    with pytest.raises(InternalError, match="no tracing program attaches to KernelFunctionTarget"):
+        loader.target_name(KernelFunctionTarget("f"))
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def test_names_of_data_sections_are_theirs_in_the_file(library: FakeLibrary) -> None:
+    library.maps = {"counts": MapType.HASH, "pytrace.data.slots": MapType.ARRAY, ".data.settings": MapType.ARRAY}
+    made = loaded(library, spec("p", "begin"))
+    assert [made.map_fd(name) - MAPS for name in ("counts", ".data.slots", ".data.settings")] == [0, 1, 2]
+    library.maps["odd.name"] = MapType.HASH
+    assert loaded(library, spec("p", "begin")).map_fd("odd.name") == MAPS + 3
+    with pytest.raises(InternalError, match=r"no map 'other' was loaded; there are \['.data.settings', '.data.slots'"):
+        made.map_fd("other")
+    with pytest.raises(InternalError, match=r"no program 'q' was loaded; there are \['p'\]"):
+        made.program_fd("q")
+
+
+def test_sizes_of_maps(library: FakeLibrary) -> None:
+    library.maps = {"events": MapType.RINGBUF, "rows": MapType.ARRAY, "counts": MapType.HASH}
+    loaded(library, spec("p", "begin"), entries={"rows": 5000})
+    assert library.told["events"] == [("entries", mmap.PAGESIZE)]
+    assert library.told["rows"] == [("entries", 5000)]
+    assert "counts" not in library.told
+
+
+def test_maps_that_are_double_buffered(library: FakeLibrary, maps: FakeMaps) -> None:
+    library.maps = {"twice": MapType.ARRAY_OF_MAPS}
+    twice = MapSpec("@twice", "twice", "hash", UINT64, UINT64, 100, inner=(1, 8, 8))
+    # The loaded array is a map of the object, which libbpf would make.
+    maps.maps[MAPS] = maps.maps[maps.add(4, 4)]
+    made = loaded(library, spec("p", "begin"), maps=(twice,))
+    del maps.maps[MAPS]
+    generations = made.generations["twice"]
+    assert library.told["twice"] == [("inner", generations.current)]
+
+
+def test_a_map_that_cannot_be_made_is_named(library: FakeLibrary, maps: FakeMaps) -> None:
+    library.maps = {"twice": MapType.ARRAY_OF_MAPS}
+    maps.refused = errno.E2BIG
+    twice = MapSpec("@twice", "twice", "hash", UINT64, UINT64, 100, inner=(1, 8, 8))
+    with pytest.raises(LoadError, match=r"^@twice cannot be created with 100 keys"):
+        loaded(library, spec("p", "begin"), maps=(twice,))
+    assert library.closed == 1
+
+
+# ---------------------------------------------------------------------------------------------- failures, sizes
+
+
+def test_what_is_refused_leaves_nothing(library: FakeLibrary) -> None:
+    library.load_error = errno.EPERM
+    with pytest.raises(LoadError, match="the script cannot be loaded: Operation not permitted"):
+        loaded(library, spec("p", "begin"))
+    assert library.closed == 1
+
+
+def test_a_file_that_libbpf_cannot_read(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: Any) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(library, "bpf_object__open_mem", refuse)
+    with pytest.raises(LoadError, match=r"^libbpf cannot read the compiled script: Invalid argument$"):
+        loaded(library, spec("p", "begin"))
+    assert library.closed == 0
+
+
+PAGE = mmap.PAGESIZE
+
+
+@pytest.mark.parametrize(("pages", "rounded"), [(1, 1), (2, 2), (3, 4), (64, 64), (65, 128)])
+def test_a_ring_of_so_many_pages(pages: int, rounded: int) -> None:
+    assert loader.ring_size(pages) == rounded * PAGE
+
+
+@pytest.mark.parametrize(
+    ("memory", "size"),
+    [
+        (0, loader.RING_SMALLEST), (1 << 10, loader.RING_SMALLEST), (1 << 20, 1 << 20), ((1 << 20) + 1, 1 << 20),
+        (3 << 19, 1 << 21), ((3 << 19) - 1, 1 << 20), (1 << 40, loader.RING_LARGEST),
+    ],
+)  # fmt: skip
+def test_a_ring_by_free_memory(memory: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "available_memory", lambda: memory)
+    assert loader.ring_size(0) == size
+
+
+def test_available_memory() -> None:
+    with open("/proc/meminfo") as file:
+        total = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemTotal"))
+    assert total >> 10 < loader.available_memory() <= total
+
+
+# ---------------------------------------------------------------------------------------------- the event ring
+
+EXIT = EventSpec(0, "exit", (), Exit(True), HERE)
+PRINTF = EventSpec(1, "printf", (), Formatted("x"), HERE)
+
+
+def sends(*events: EventSpec, pages: int = 0) -> Manifest:
     return Manifest((), (), events, (), Config(perf_rb_pages=pages))
 
 
 @pytest.mark.parametrize("events", [(), (EXIT,), (EXIT, EXIT)])
 def test_scripts_that_send_nothing_have_the_smallest_ring(events: tuple[EventSpec, ...]) -> None:
-    assert loader.script_ring_size(manifest(*events)) == loader.RING_SMALLEST
+    assert loader.script_ring_size(sends(*events)) == loader.RING_SMALLEST
 
 
 @pytest.mark.parametrize("events", [(PRINTF,), (EXIT, PRINTF)])
 def test_other_rings_follow_the_memory(events: tuple[EventSpec, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "available_memory", lambda: 1 << 40)
-    assert loader.script_ring_size(manifest(*events)) == loader.RING_LARGEST
+    assert loader.script_ring_size(sends(*events)) == loader.RING_LARGEST
 
 
 @pytest.mark.parametrize("events", [(EXIT,), (PRINTF,)])
 def test_the_config_decides_for_all(events: tuple[EventSpec, ...]) -> None:
-    assert loader.script_ring_size(manifest(*events, pages=1024)) == 1024 * 4096
+    assert loader.script_ring_size(sends(*events, pages=1024)) == 1024 * 4096

@@ -1,0 +1,43 @@
+"""pytrace.runtime.attach.tracepoint: the event of a tracepoint's number, on one CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytrace.core.probes.targets import TracepointTarget
+from pytrace.runtime.abi import perf
+from pytrace.runtime.attach import tracepoint
+from pytrace.runtime.attach.base import Attached, Failure
+from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.host import tracefs
+from tests.support.attach_requests import PROGRAM, job, kernel, spec, target
+
+PLACE = target(TracepointTarget("sched", "exec"), 9)
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "events/sched/exec").mkdir(parents=True)
+    (tmp_path / "events/sched/exec/id").write_text("321\n")
+    monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_a_tracepoint_is_an_event_by_number(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, opened = kernel(monkeypatch), Opened()
+    program = spec("p", "tracepoint", (PLACE,))
+    assert tracepoint.attach(job(program), opened) == [Attached(program, PLACE)]
+    assert fake.asked[0] == ("open_event", (perf.EventAttr(perf.EventType.TRACEPOINT, 321, period=1),), {"cpu": 2})
+    assert fake.arguments("link_perf_event") == [(PROGRAM, opened.idle_events[0], 9)]
+    opened.close()
+
+
+def test_a_tracepoint_that_is_not_there(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = kernel(monkeypatch)
+    missing = target(TracepointTarget("sched", "gone"))
+    assert tracepoint.attach(job(spec("p", "tracepoint", (missing,))), Opened()) == [
+        Failure(missing, "this kernel has no tracepoint sched:gone")
+    ]
+    assert fake.asked == []

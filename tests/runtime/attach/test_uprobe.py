@@ -1,0 +1,169 @@
+"""pytrace.runtime.attach.uprobe: links by file, single events, semaphores, and refusals."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, UserTarget
+from pytrace.runtime.abi import perf
+from pytrace.runtime.attach import legacy, semaphores, uprobe
+from pytrace.runtime.attach.base import Attached, Failure, Outcome
+from pytrace.runtime.attach.opened import Opened
+from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return kernel(monkeypatch)
+
+
+def attached(
+    *places: FileTarget, kind: str = "uprobe", multi: str = "", lacks: tuple[str, ...] = (), **options: Any
+) -> list[Outcome]:
+    opened = Opened()
+    targets = tuple(target(place, number) for number, place in enumerate(places))
+    found = uprobe.attach(job(spec("p", kind, targets, multi=multi), lacks=lacks, **options), opened)
+    opened.close()
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- multi links
+
+
+def test_one_link_for_each_file(fake: Kernel) -> None:
+    found = attached(
+        UserTarget("/a", 16), UserTarget("/b", 32), UserTarget("/a", 48), UserTarget("/x.apk!/lib/l.so", 64),
+        multi="uprobe_multi",
+    )  # fmt: skip
+    assert all(isinstance(item, Attached) for item in found)
+    assert fake.arguments("link_uprobe_multi") == [
+        (PROGRAM, "/a", [16, 48]), (PROGRAM, "/b", [32]), (PROGRAM, "/x.apk", [64]),
+    ]  # fmt: skip
+    assert [options["cookies"] for options in fake.options("link_uprobe_multi")] == [[0, 2], [1], [3]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "multi", "options", "told"),
+    [
+        ("uprobe", "uprobe_multi", {}, {"pid": 0, "returns": False, "session": False}),
+        ("uretprobe", "uprobe_multi", {"pid": 7}, {"pid": 7, "returns": True, "session": False}),
+        ("uprobe", "uprobe_session", {"pid": 7, "follow": True}, {"pid": 0, "returns": False, "session": True}),
+    ],
+)
+def test_what_a_link_is_told(
+    fake: Kernel, kind: str, multi: str, options: dict[str, Any], told: dict[str, Any]
+) -> None:
+    attached(UserTarget("/a", 16), kind=kind, multi=multi, **options)
+    (found,) = fake.options("link_uprobe_multi")
+    assert {name: found[name] for name in told} == told
+    assert found["semaphores"] == ()
+
+
+def test_semaphores_of_static_probes(fake: Kernel) -> None:
+    attached(
+        StaticProbeTarget("/a", 16, semaphore_offset=0x300), StaticProbeTarget("/a", 32), kind="usdt",
+        multi="uprobe_multi",
+    )  # fmt: skip
+    assert fake.options("link_uprobe_multi")[0]["semaphores"] == [0x300, 0]
+
+
+# ---------------------------------------------------------------------------------------------- single events
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "lacks", "config"),
+    [
+        ("uprobe", UserTarget("/x.apk!/l.so", 16), (), 0),
+        ("uretprobe", UserTarget("/x.apk!/l.so", 16), (), 1),
+        ("usdt", StaticProbeTarget("/x.apk!/l.so", 16, semaphore_offset=0x300), (), 0x300 << 32),
+    ],
+)
+@pytest.mark.parametrize(("options", "where"), [({}, {"cpu": 2}), ({"pid": 7}, {"pid": 7})])
+def test_a_perf_event(
+    fake: Kernel, kind: str, place: FileTarget, lacks: tuple[str, ...], config: int, options: dict[str, Any],
+    where: dict[str, int], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    names: list[str] = []
+    monkeypatch.setattr(uprobe, "string_memory", lambda text: names.append(text) or SimpleNamespace(address=0x5000))
+    (found,) = attached(place, kind=kind, lacks=lacks, **options)
+    assert isinstance(found, Attached)
+    ((attr,),) = fake.arguments("open_event")
+    assert (attr.type, attr.config, attr.config1, attr.config2) == (7, config, 0x5000, 16)
+    assert names == ["/x.apk"]
+    assert fake.options("open_event") == [where]
+
+
+def test_a_kernel_with_tracefs_only(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def open_uprobe(*arguments: Any, returns: bool, pid: int | None, opened: Opened) -> int:
+        asked.append((*arguments, returns, pid))
+        return int(fake.answer("legacy")())
+
+    monkeypatch.setattr(legacy, "open_uprobe", open_uprobe)
+    (found,) = attached(UserTarget("/a", 16), kind="uretprobe", lacks=("perf_uprobe",), pid=7)
+    assert isinstance(found, Attached)
+    assert asked == [("/a", 16, 0, True, 7)]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "pmu", "reason"),
+    [
+        (("uprobe", "perf_uprobe"), 7, "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)"),
+        ((), None, "this kernel has no perf uprobes"),
+    ],
+)
+def test_a_kernel_without(
+    fake: Kernel, lacks: tuple[str, ...], pmu: int | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf, "pmu_type", lambda _: pmu)
+    (found,) = attached(UserTarget("/a", 16), lacks=lacks)
+    assert isinstance(found, Failure)
+    assert found.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("semaphore", "lacks", "raised"), [(0x300, (), 0), (0x300, ("semaphores",), 1), (0, ("semaphores",), 0)]
+)
+def test_semaphores_that_the_kernel_does_not_raise(
+    fake: Kernel, semaphore: int, lacks: tuple[str, ...], raised: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        semaphores, "raise_by_hand",
+        lambda path, offset, pid, *, everywhere, opened: asked.append((path, offset, pid, everywhere)),
+    )  # fmt: skip
+    place = StaticProbeTarget("/a", 16, semaphore_offset=semaphore)
+    attached(place, kind="usdt", lacks=lacks, pid=7, file_activation=True)
+    assert asked == [("/a", 0x300, 7, True)] * raised
+    assert fake.arguments("open_event")[0][0].config >> 32 == (0 if lacks else semaphore)
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(("multi", "call"), [("", "open_event"), ("uprobe_multi", "link_uprobe_multi")])
+@pytest.mark.parametrize(
+    ("number", "reason", "goes"),
+    [
+        (errno.ENOENT, "there is no such file", True),
+        (errno.ESRCH, "there is no such process", True),
+        (errno.EACCES, "the file may not be read", False),
+        (errno.EILSEQ, "not at the start of an instruction", False),
+        (524, "the instruction there cannot be probed", False),
+        (errno.EPERM, "Operation not permitted", False),
+    ],
+)
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_refusals_in_words(
+    fake: Kernel, multi: str, call: str, number: int, reason: str, goes: bool, by_pattern: bool
+) -> None:
+    fake.errors[call] = number
+    (found,) = attached(UserTarget("/a", 16, by_pattern), multi=multi)
+    assert isinstance(found, Failure)
+    assert reason in found.reason
+    assert found.gone is (goes and by_pattern), "only what a pattern found may be gone"

@@ -1,0 +1,254 @@
+"""pytrace.runtime.binaries.user_binary: functions, variables and lines of compiled programs."""
+
+from __future__ import annotations
+
+import lzma
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import INT32
+from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
+from pytrace.runtime.elf import plt
+from tests.support.compile import compiled, tool
+from tests.support.pace import unit
+from tests.support.small_program import TEXT, addresses, another_build, built, split
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("elf"))
+
+
+def test_functions_have_the_addresses_of_nm(program: Path) -> None:
+    known = addresses(program)
+    binary = Binary.open(str(program))
+    for name in ("helper", "help", "hidden", "main"):
+        (symbol,) = binary.functions(name)
+        assert (symbol.name, symbol.address) == (name, known[name])
+        assert symbol.size > 0
+    assert binary.functions("counter") == [], "a variable is no function"
+    assert binary.functions("atoi") == [], "only what is defined here"
+    assert binary.variable_address("counter") == known["counter"]
+    assert binary.variable_address("nothing") is None
+
+
+def test_patterns(program: Path) -> None:
+    binary = Binary.open(str(program))
+    assert {symbol.name for symbol in binary.functions("hel*")} == {"helper", "help"}
+    assert binary.function_lines("h*") == "help\nhelper\nhidden"
+    assert binary.functions("elper") == [], "the tail of another name"
+
+
+def test_code_is_found_by_address(program: Path) -> None:
+    binary = Binary.open(str(program))
+    (symbol,) = binary.functions("helper")
+    assert binary.covering(symbol.address + symbol.size - 1) == symbol
+    assert binary.covering(0) is None
+    offset = binary.elf.file_offset(symbol.address)
+    assert offset is not None
+    assert binary.elf.address_at(offset) == symbol.address
+    # The code at that offset of the file is that of the function.
+    dump = subprocess.run(
+        ["objdump", "-d", "--disassemble=helper", str(program)], capture_output=True, text=True, check=True
+    )
+    first = next(line for line in dump.stdout.splitlines() if f" {symbol.address:x}:" in f" {line.strip()}")
+    octets = bytes.fromhex("".join(first.split("\t")[1].split()))
+    assert program.read_bytes()[offset : offset + len(octets)] == octets
+
+
+def test_mini_debug_info(program: Path, tmp_path: Path) -> None:
+    stripped, mini, packed = tmp_path / "mini-program", tmp_path / "mini", tmp_path / "mini.xz"
+    tool("objcopy", "--only-keep-debug", "--keep-symbol=hidden", "--strip-debug", program, mini)
+    packed.write_bytes(lzma.compress(mini.read_bytes()))
+    tool("objcopy", "--strip-all", f"--add-section=.gnu_debugdata={packed}", program, stripped)
+    binary = UserBinaries((str(tmp_path / "none"),)).binary(str(stripped))
+    assert [symbol.address for symbol in binary.functions("hidden")] == [addresses(program)["hidden"]]
+
+
+def test_a_replaced_binary_is_read_again(tmp_path: Path) -> None:
+    path = compiled(tmp_path, "changing", "int one(void) { return 1; } int main(void) { return one(); }\n")
+    binaries = UserBinaries()
+    assert binaries.symbols(str(path), "one")
+    path.unlink()
+    compiled(tmp_path, "changing", "int two(void) { return 2; } int main(void) { return two(); }\n")
+    assert not binaries.symbols(str(path), "one")
+    assert binaries.symbols(str(path), "two")
+
+
+def test_a_large_library_is_quick() -> None:
+    binding = pytest.importorskip("llvmlite.binding.ffi")
+    path = str(Path(binding.__file__).parent / "libllvmlite.so")
+    start = time.process_time()
+    names = UserBinaries().binary(path).function_lines("*").split("\n")
+    spent = time.process_time() - start
+    assert len(names) > 100_000
+    assert names == sorted(set(names))
+    assert spent < 500 * unit()
+
+
+# ---------------------------------------------------------------------------------------------- one binary
+
+
+def test_names_of_all_tables_come_once_and_sorted(program: Path) -> None:
+    binary = Binary.open(str(program))
+    names = binary.function_lines("*").split("\n")
+    assert len(binary.tables) == 2, "a program has .dynsym beside .symtab"
+    assert len(binary.tables[0]) > len(binary.tables[1])
+    assert names == sorted(set(names))
+    assert {symbol.name for symbol in binary.functions("*")} == set(names)
+    assert binary.function_lines("no_such*") == ""
+    starts = [symbol.address for symbol in binary.functions("*")]
+    assert starts == sorted(starts)
+
+
+def test_starts_of_functions(program: Path) -> None:
+    binary = Binary.open(str(program))
+    known = addresses(program)
+    assert binary.address_of("helper") == known["helper"]
+    assert binary.function_start(known["helper"] + 1) == known["helper"]
+    assert binary.address_of("counter") is binary.address_of("nothing") is binary.function_start(1) is None
+
+
+def test_stubs_by_any_address_inside(program: Path) -> None:
+    binary = Binary.open(str(program))
+    (stub,) = plt.stubs(binary.elf)
+    assert binary.plt_entry(stub.address) == binary.plt_entry(stub.address + 15) == stub
+    assert binary.plt_entry(stub.address + 16) is binary.plt_entry(stub.address - 1) is None
+
+
+def test_variables_of_a_stripped_binary_are_in_its_debug_file(program: Path, tmp_path: Path) -> None:
+    stripped, debug = split(program, tmp_path)
+    binary = Binary.open(str(stripped), ("",))
+    known = addresses(program)
+    assert binary.variable_address("counter") == known["counter"]
+    found = binary.variable("counter")
+    assert found is not None
+    assert found.size == 4
+    assert str(debug) in binary.files
+    assert Binary.open(str(stripped), ()).variable("counter") is None
+
+
+def test_a_file_with_another_build_in_its_place_has_no_lines(program: Path, tmp_path: Path) -> None:
+    place = tmp_path / "tool"
+    place.write_bytes(program.read_bytes())
+    binary = Binary.open(str(place), ())
+    place.unlink()
+    place.write_bytes(another_build(tmp_path).read_bytes())
+    assert binary.debug is None
+    assert Binary.open(str(place), ()).debug is not None
+
+
+def test_a_file_that_went_has_no_lines(program: Path, tmp_path: Path) -> None:
+    place = tmp_path / "tool"
+    place.write_bytes(program.read_bytes())
+    binary = Binary.open(str(place), ())
+    place.unlink()
+    assert binary.debug is None
+    assert binary.functions("helper"), "what is mapped stays"
+
+
+# ---------------------------------------------------------------------------------------------- binaries by path
+
+
+def test_a_binary_is_opened_once(program: Path) -> None:
+    binaries = UserBinaries()
+    assert binaries.binary(str(program)) is binaries.binary(str(program))
+
+
+def test_a_binary_that_went_is_known_from_before(program: Path, tmp_path: Path) -> None:
+    place = tmp_path / "tool"
+    place.write_bytes(program.read_bytes())
+    binaries = UserBinaries()
+    known = binaries.binary(str(place))
+    place.unlink()
+    assert binaries.binary(str(place)) is known
+    assert binaries.can_open(str(place))
+    assert not UserBinaries().can_open(str(place))
+    with pytest.raises(TraceError, match=f"^cannot read {place}: No such file or directory$"):
+        UserBinaries().binary(str(place))
+
+
+def test_what_is_no_binary_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    assert not UserBinaries().can_open(str(tmp_path / "script"))
+    assert not UserBinaries().executable(str(tmp_path / "script"))
+
+
+def test_functions_have_file_offsets(program: Path) -> None:
+    binaries = UserBinaries()
+    (found,) = binaries.symbols(str(program), "helper")
+    (symbol,) = binaries.binary(str(program)).functions("helper")
+    assert (found.name, found.address, found.size) == ("helper", symbol.address, symbol.size)
+    assert binaries.offset(str(program), found.address) == found.offset
+    assert binaries.address_at(str(program), found.offset) == found.address
+    assert binaries.offset(str(program), 1 << 40) is binaries.address_at(str(program), 1 << 40) is None
+
+
+def test_functions_outside_the_file_are_left_out(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binaries = UserBinaries()
+    monkeypatch.setattr(binaries.binary(str(program)).elf, "segments", ())
+    assert binaries.symbols(str(program), "*") == []
+
+
+def test_lines_are_named_by_their_functions(program: Path, tmp_path: Path) -> None:
+    binaries = UserBinaries()
+    line = 1 + next(number for number, text in enumerate(TEXT.splitlines()) if "int help(" in text)
+    found = binaries.lines(str(program), "program.c", line, None)
+    assert found
+    assert {item.name for item in found} == {"help"}
+    assert all(binaries.offset(str(program), item.address) == item.offset for item in found)
+    assert binaries.lines(str(program), "other.c", line, None) == []
+    stripped, _ = split(program, tmp_path)
+    assert UserBinaries(("/nowhere",)).lines(str(stripped), "program.c", line, None) == []
+
+
+def test_answers_of_a_binary_without_dwarf(program: Path, tmp_path: Path) -> None:
+    stripped, debug = split(program, tmp_path)
+    binaries, path = UserBinaries(("/nowhere",)), str(stripped)
+    assert binaries.parameters(path, "helper") is binaries.result(path, "helper") is None
+    assert binaries.named_type(path, "struct", "point") is None
+    assert binaries.problems(path) == binaries.all_problems() == []
+    assert binaries.files(path)[0] == path
+    assert str(debug) not in binaries.files(path)
+    assert len(binaries.files(path)) > 1, "files that are not there may come"
+
+
+def test_answers_from_dwarf(program: Path) -> None:
+    binaries, path = UserBinaries(), str(program)
+    found = binaries.parameters(path, "helper")
+    assert found is not None
+    assert [(item.name, item.type) for item in found] == [("n", INT32)]
+    assert binaries.result(path, "helper") == INT32
+    assert binaries.parameters(path, "missing") is binaries.result(path, "missing") is None
+
+
+# ---------------------------------------------------------------------------------------------- C++
+
+CLASSES = """
+struct Cat { int walk(int n) const; int walk(long n) const; };
+int Cat::walk(int n) const { return n; }
+int Cat::walk(long n) const { return (int)n; }
+extern "C" int walk(int n) { return n; }
+int main(int argc, char **argv) { (void)argv; return Cat().walk(argc) + Cat().walk(2L) + walk(1); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("Cat::walk", ["Cat::walk(int) const", "Cat::walk(long) const"]),
+        ("Cat::walk(int)*", ["Cat::walk(int) const"]),
+        ("*::walk(*", ["Cat::walk(int) const", "Cat::walk(long) const"]),
+        ("walk", []),
+        ("Cat", []),
+    ],
+)
+def test_functions_by_demangled_names(pattern: str, expected: list[str], tmp_path: Path) -> None:
+    path = compiled(tmp_path, "cats", CLASSES, language="c++")
+    found = UserBinaries().cpp_symbols(str(path), pattern)
+    assert sorted(text for _, text in found) == expected
+    assert all(symbol.name.startswith("_ZNK3Cat4walkE") for symbol, _ in found)

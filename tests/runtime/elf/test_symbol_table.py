@@ -1,0 +1,139 @@
+"""pytrace.runtime.elf.symbol_table on tables made by hand, of both ELF classes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import pytest
+
+from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
+
+OBJECT, FUNCTION, IFUNC = 1, 2, 10
+HERE, ELSEWHERE = 3, 0
+
+Row = tuple[str, int, int, int, int]
+"""Name, address, size, type, section."""
+
+
+def table(rows: Iterable[Row], *, wide: bool = True, types: frozenset[int] | None = frozenset((FUNCTION, IFUNC)),
+          tail: bytes = b"") -> SymbolTable:  # fmt: skip
+    strings, data = bytearray(b"\0"), b""
+    for name, address, size, kind, section in rows:
+        at = strings.find(name.encode("utf-8", "surrogateescape") + b"\0")
+        if at < 0:
+            at = len(strings)
+            strings += name.encode("utf-8", "surrogateescape") + b"\0"
+        if wide:
+            data += struct.pack("<IBBHQQ", at, 0x10 | kind, 0, section, address, size)
+        else:
+            data += struct.pack("<IIIBBH", at, address, size, 0x10 | kind, 0, section)
+    return SymbolTable(data + tail, bytes(strings), wide, types)
+
+
+def functions(*rows: tuple[str, int, int]) -> list[Row]:
+    return [(*row, FUNCTION, HERE) for row in rows]
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_defined_functions_in_order_of_address(wide: bool) -> None:
+    made = table(
+        [
+            ("later", 0x300, 4, FUNCTION, HERE),
+            ("variable", 0x100, 8, OBJECT, HERE),
+            ("chosen", 0x200, 16, IFUNC, HERE),
+            ("imported", 0, 0, FUNCTION, ELSEWHERE),
+        ],
+        wide=wide,
+        tail=b"half",
+    )
+    assert len(made) == 2
+    assert made.addresses == [0x200, 0x300]
+    assert made.names() == [b"chosen", b"later"]
+    assert [made.symbol(index) for index in range(2)] == [Symbol("chosen", 0x200, 16), Symbol("later", 0x300, 4)]
+
+
+def test_symbols_of_all_types() -> None:
+    rows = [("variable", 0x100, 8, OBJECT, HERE), ("imported", 0, 0, OBJECT, ELSEWHERE)]
+    assert table(rows, types=None).match("*") == [Symbol("variable", 0x100, 8)]
+
+
+def test_an_empty_table() -> None:
+    made = table([])
+    assert len(made) == 0
+    assert made.match("*") == made.match("x") == made.matching_names("*") == []
+    assert made.covering(0) is None
+
+
+VERSIONED = functions(("malloc@@V2", 0x10, 4), ("malloc@V1", 0x20, 4), ("xmalloc", 0x30, 4), ("free", 0x40, 4))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "addresses"),
+    [
+        ("malloc", [0x10, 0x20]),
+        ("alloc", []),
+        ("*malloc", [0x10, 0x20, 0x30]),
+        ("malloc*", [0x10, 0x20]),
+        ("*V2", []),
+        ("free", [0x40]),
+        ("fre", []),
+        ("ree", []),
+    ],
+)
+def test_patterns_do_not_see_versions(pattern: str, addresses: list[int]) -> None:
+    made = table(VERSIONED)
+    found = made.match(pattern)
+    assert [symbol.address for symbol in found] == addresses
+    assert not any("@" in symbol.name for symbol in found)
+    assert sorted(made.matching_names(pattern)) == sorted(symbol.name for symbol in found)
+
+
+def test_strings_may_share_their_tails() -> None:
+    """A linker stores ``read`` as the end of ``vfs_read``."""
+    strings = b"\0vfs_read\0"
+    data = b"".join(struct.pack("<IBBHQQ", at, FUNCTION, 0, HERE, 16 * at, 4) for at in (1, 5))
+    made = SymbolTable(data, strings, True)
+    assert made.match("read") == [Symbol("read", 80, 4)]
+    assert made.match("vfs_read") == [Symbol("vfs_read", 16, 4)]
+    assert sorted(made.matching_names("*")) == ["read", "vfs_read"]
+
+
+def test_names_in_any_encoding() -> None:
+    made = table(functions(("größe", 0x10, 4), ("odd\udcff", 0x20, 4)))
+    assert sorted(made.matching_names("*")) == sorted(["größe", "odd\udcff"])
+    assert made.match("größe") == [Symbol("größe", 0x10, 4)]
+    assert made.match("odd\udcff") == [Symbol("odd\udcff", 0x20, 4)]
+    assert made.match("gr*e") == [Symbol("größe", 0x10, 4)]
+
+
+NESTED = functions(
+    ("outer", 0x100, 0x100), ("inner", 0x140, 0x10), ("label", 0x300, 0), ("next", 0x400, 0x10), ("_start", 0x500, 8)
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (0xFF, None), (0x100, "outer"), (0x140, "inner"), (0x14F, "inner"), (0x150, "outer"), (0x1FF, "outer"),
+        (0x200, None), (0x300, "label"), (0x3FF, "label"), (0x40F, "next"), (0x410, None), (0x508, None),
+    ],
+)  # fmt: skip
+def test_the_function_that_covers_an_address(address: int, name: str | None) -> None:
+    found = table(NESTED).covering(address)
+    assert (found.name if found else None) == name
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_aliases_the_plainest_name_is_taken(order: int) -> None:
+    rows = functions(("__read", 0x10, 16), ("_read", 0x10, 16), ("read64", 0x10, 16), ("read", 0x10, 16))
+    assert table(rows[::order]).covering(0x18) == Symbol("read", 0x10, 16)
+
+
+def test_an_alias_that_is_too_short_does_not_cover() -> None:
+    rows = functions(("a", 0x10, 4), ("long_name", 0x10, 16))
+    for given in (rows, rows[::-1]):
+        found = table(given).covering(0x18)
+        assert found is not None
+        assert found.name == "long_name"
+        assert table(given).covering(0x12) == Symbol("a", 0x10, 4)

@@ -1,0 +1,313 @@
+"""pytrace.runtime.load.map_reader: slots in memory made by hand, and hash maps of a kernel that is not there."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import GlobalSlot, MapSpec, MapType
+from pytrace.core.types import INT32, UINT64
+from pytrace.runtime.abi import bpf, perf, syscalls
+from pytrace.runtime.abi.bpf import Command
+from pytrace.runtime.load import map_reader
+from pytrace.runtime.load.map_reader import MapReader, read_pairs, round_up
+from tests.support.fake_maps import FakeMaps, install
+
+CPUS = 3
+COUNTS = MapSpec("@counts", "counts", "hash", UINT64, UINT64, 100)
+PERCPU = MapSpec("@percpu", "percpu", "percpuhash", UINT64, INT32, 100)
+TWICE = MapSpec("@twice", "twice", "hash", UINT64, UINT64, 100, inner=(1, 8, 8))
+
+
+@pytest.mark.parametrize(("size", "rounded"), [(0, 0), (1, 8), (8, 8), (9, 16), (24, 24)])
+def test_copies_take_whole_words(size: int, rounded: int) -> None:
+    assert round_up(size) == rounded
+
+
+# ---------------------------------------------------------------------------------------------- slots
+
+
+class Section:
+    """Stands for a loaded script with one data section; waiting for programs is counted."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = bytearray(size)
+        self.generations: dict[str, Any] = {}
+        self.waits: list[bytes] = []
+        self.quiescence = SimpleNamespace(wait=lambda: self.waits.append(bytes(self.memory)))
+
+    def section(self, name: str) -> memoryview:
+        assert name == ".data.slots"
+        return memoryview(self.memory)
+
+    def put(self, at: int, value: int, *, written: int = 1) -> None:
+        struct.pack_into("=QQ", self.memory, at, written, value)
+
+
+def slot(**options: Any) -> MapSpec:
+    return MapSpec("@x", "", "global", None, UINT64, 1, GlobalSlot(".data.slots", 16, **options))
+
+
+def reader(section: Section) -> MapReader:
+    loaded: Any = section
+    return MapReader(loaded)
+
+
+def words(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"={len(data) // 8}Q", data)
+
+
+def test_a_map_that_was_never_written() -> None:
+    section = Section(64)
+    assert reader(section).slot(slot()) == (False, bytes(8))
+
+
+def test_one_copy() -> None:
+    section = Section(64)
+    section.put(16, 7)
+    section.put(32, 8)
+    assert reader(section).slot(slot()) == (True, struct.pack("=Q", 7))
+
+
+def test_a_copy_that_any_cpu_wrote_counts() -> None:
+    section = Section(128)
+    section.put(48, 7)
+    written, data = reader(section).slot(slot(copies=3, stride=32))
+    assert written
+    assert words(data) == (0, 7, 0)
+
+
+def test_clearing_reaches_all_copies_and_no_further() -> None:
+    section = Section(128)
+    for at in (0, 16, 48, 80, 96):
+        section.put(at, 5)
+    found = reader(section).slot_and_clear(slot(copies=3, stride=32))
+    assert words(found[1]) == (5, 5, 5)
+    assert words(bytes(section.memory)) == (1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 5, 0, 0)
+    assert reader(section).slot(slot(copies=3, stride=32)) == (False, bytes(24))
+    assert section.waits == [], "there is no other copy to use meanwhile"
+
+
+def test_zero_keeps_a_map_written() -> None:
+    section = Section(128)
+    section.put(48, 7)
+    reader(section).zero(slot(copies=2, stride=32))
+    assert reader(section).slot(slot(copies=2, stride=32)) == (True, bytes(16))
+    untouched = Section(128)
+    reader(untouched).zero(slot(copies=2, stride=32))
+    assert not any(untouched.memory)
+
+
+# A double-buffered slot: at 16 and at 32; the selector is at 0.
+TWO = slot(generation=16, selector_section=".data.slots", selector=0)
+
+
+@pytest.mark.parametrize("current", [0, 1])
+def test_the_copy_that_programs_use_is_read(current: int) -> None:
+    section = Section(64)
+    section.memory[0] = current
+    section.put(16, 100)
+    section.put(32, 101)
+    assert reader(section).slot(TWO) == (True, struct.pack("=Q", 100 + current))
+    assert section.memory[0] == current
+
+
+@pytest.mark.parametrize("current", [0, 1])
+def test_programs_use_the_other_copy_before_one_is_cleared(current: int) -> None:
+    section = Section(64)
+    section.memory[0] = current
+    section.put(16 + 16 * current, 7)
+    # What a program that still runs adds until it has ended belongs to the copy that is read.
+    section.quiescence.wait = lambda: section.put(16 + 16 * current, 8)
+    assert reader(section).slot_and_clear(TWO) == (True, struct.pack("=Q", 8))
+    assert section.memory[0] == 1 - current
+    assert not any(section.memory[16:])
+
+
+def test_only_the_lowest_bit_selects() -> None:
+    section = Section(64)
+    section.memory[0] = 0b110
+    section.put(16, 7)
+    assert reader(section).slot_and_clear(TWO)[1] == struct.pack("=Q", 7)
+    assert section.memory[0] == 0b111
+
+
+def test_nothing_is_waited_for_when_nothing_was_written() -> None:
+    section = Section(64)
+    made = reader(section)
+    assert made.slot_and_clear(TWO) == (False, bytes(8))
+    made.clear(TWO)
+    assert section.waits == []
+    assert section.memory[0] == 0
+
+
+def test_clear_and_zero_of_two_copies() -> None:
+    section = Section(64)
+    section.put(16, 7)
+    reader(section).clear(TWO)
+    assert (section.memory[0], len(section.waits)) == (1, 1)
+    assert not any(section.memory[16:])
+    section.put(32, 7)
+    reader(section).zero(TWO)
+    assert (section.memory[0], len(section.waits)) == (0, 2)
+    assert reader(section).slot(TWO) == (True, bytes(8))
+    reader(section).clear(TWO)
+    reader(section).zero(TWO)
+    assert reader(section).slot(TWO) == (False, bytes(8)), "a map that was not written stays so"
+
+
+def test_a_keyed_map_has_no_slot() -> None:
+    with pytest.raises(InternalError, match="@counts is not a slot"):
+        reader(Section(8)).slot(COUNTS)
+
+
+# ---------------------------------------------------------------------------------------------- keyed maps
+
+
+class Loaded:
+    """Stands for a loaded script with hash maps."""
+
+    def __init__(self, maps: FakeMaps) -> None:
+        self.counts, self.percpu = maps.add(8, 8), maps.add(8, 8 * CPUS)
+        self.first, self.second = maps.add(8, 8), maps.add(8, 8)
+        self.generations = {"twice": self}
+        self.fake = maps
+
+    def map_fd(self, symbol: str) -> int:
+        return {"counts": self.counts, "percpu": self.percpu}[symbol]
+
+    # ---- as Generations
+
+    @property
+    def current(self) -> int:
+        return self.first
+
+    @property
+    def empty(self) -> bool:
+        return not self.fake.maps[self.first].pairs
+
+    def flip(self) -> int:
+        self.first, self.second = self.second, self.first
+        return self.second
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaps]:
+    made = install(monkeypatch)
+
+    def info(descriptor: int) -> tuple[int, int, int, int, int]:
+        found = made.maps[descriptor]
+        percpu = found.value_size > 8
+        return (MapType.PERCPU_HASH if percpu else MapType.HASH), 1, 8, 4 if percpu else 8, 100
+
+    monkeypatch.setattr(bpf, "map_info", info)
+    monkeypatch.setattr(perf, "possible_cpus", lambda: list(range(CPUS)))
+    yield made
+    made.close()
+
+
+def fill(maps: FakeMaps, descriptor: int, *numbers: int) -> list[tuple[bytes, bytes]]:
+    found = maps.maps[descriptor]
+    found.pairs.update({bytes([number]) * 8: bytes([number]) * found.value_size for number in numbers})
+    return list(found.pairs.items())
+
+
+@pytest.mark.parametrize("spec", [COUNTS, PERCPU], ids=lambda spec: spec.kind)
+def test_pairs_of_all_cpus(maps: FakeMaps, spec: MapSpec) -> None:
+    loaded: Any = Loaded(maps)
+    made = MapReader(loaded)
+    pairs = fill(maps, loaded.map_fd(spec.symbol), 1, 2, 3)
+    assert made.items(spec) == pairs
+    assert made.length(spec) == 3
+    assert made.lookup(spec, pairs[1][0]) == pairs[1][1]
+    assert made.delete(spec, pairs[1][0])
+    assert not made.delete(spec, pairs[1][0])
+    assert made.lookup(spec, pairs[1][0]) is None
+    made.zero(spec)
+    assert made.items(spec) == [(key, bytes(len(value))) for key, value in (pairs[0], pairs[2])]
+    assert len(made.snapshot_and_clear(spec)) == 2
+    assert made.items(spec) == []
+
+
+def test_clearing_a_map(maps: FakeMaps) -> None:
+    loaded: Any = Loaded(maps)
+    fill(maps, loaded.counts, 1, 2)
+    MapReader(loaded).clear(COUNTS)
+    assert maps.maps[loaded.counts].pairs == {}
+
+
+def test_a_map_that_is_there_twice(maps: FakeMaps) -> None:
+    loaded: Any = Loaded(maps)
+    made = MapReader(loaded)
+    used = loaded.first
+    assert made.snapshot_and_clear(TWICE) == []
+    assert loaded.first == used, "there was nothing to wait for"
+    pairs = fill(maps, used, 1, 2)
+    assert made.items(TWICE) == pairs
+    assert made.snapshot_and_clear(TWICE) == pairs
+    assert loaded.first != used
+    assert maps.maps[used].pairs == {}
+    later = fill(maps, loaded.first, 3)
+    assert made.items(TWICE) == later, "the map in use is another one now"
+    assert made.lookup(TWICE, later[0][0]) == later[0][1]
+
+
+@pytest.mark.parametrize("delete", [False, True])
+@pytest.mark.parametrize("bucket", [1, 5, 40])
+def test_more_elements_than_a_batch_has_room_for(
+    maps: FakeMaps, monkeypatch: pytest.MonkeyPatch, bucket: int, delete: bool
+) -> None:
+    monkeypatch.setattr(map_reader, "_BATCH_ELEMENTS", 4)
+    descriptor = maps.add(8, 8, bucket=bucket)
+    pairs = fill(maps, descriptor, *range(100))
+    assert read_pairs(descriptor, 8, 8, 100, delete=delete) == pairs
+    assert maps.maps[descriptor].pairs == ({} if delete else dict(pairs))
+
+
+@pytest.mark.parametrize("delete", [False, True])
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, syscalls.ENOTSUPP])
+def test_a_kernel_without_batches(maps: FakeMaps, number: int, delete: bool) -> None:
+    maps.batches = number
+    descriptor = maps.add(8, 8)
+    pairs = fill(maps, descriptor, *range(10))
+    assert read_pairs(descriptor, 8, 8, 100, delete=delete) == pairs
+    assert maps.maps[descriptor].pairs == ({} if delete else dict(pairs))
+
+
+def test_other_errors_are_errors(maps: FakeMaps) -> None:
+    maps.batches = errno.EPERM
+    with pytest.raises(PermissionError):
+        read_pairs(maps.add(8, 8), 8, 8, 100)
+
+
+def test_a_walk_during_which_programs_delete(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel starts again at the first key when the one that the walk stands on is gone."""
+    maps.batches = errno.EINVAL
+    descriptor = maps.add(8, 8)
+    fill(maps, descriptor, *range(6))
+    pairs = maps.maps[descriptor].pairs
+    call = maps.call
+    left = [bytes([3]) * 8]
+
+    def deleting(name: str, number: int, address: int, size: int) -> int:
+        if number == Command.MAP_LOOKUP_ELEM and len(pairs) == 6 and maps.calls.count(Command.MAP_LOOKUP_ELEM) == 3:
+            pairs.pop(left[0])
+        return call(name, number, address, size)
+
+    monkeypatch.setattr(syscalls, "call", deleting)
+    found = read_pairs(descriptor, 8, 8, 6)
+    assert [key[0] for key, _ in found] == [0, 1, 2, 4, 5]
+
+
+def test_a_walk_that_programs_never_let_end_is_given_up(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch) -> None:
+    maps.batches = errno.EINVAL
+    descriptor = maps.add(8, 8)
+    fill(maps, descriptor, 1, 2)
+    monkeypatch.setattr(map_reader.bpf_maps, "next_key", lambda _map, key, _size: bytes([1 if key is None else 2]) * 8)
+    assert [key[0] for key, _ in read_pairs(descriptor, 8, 8, 2)] == [1, 2]

@@ -1,0 +1,65 @@
+"""pytrace.runtime.output.context: messages about places, views of maps, and the end that a script asks for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import EventSpec, NoStaticPart
+from pytrace.core.types import INT64
+from pytrace.runtime.output.context import Context, RenderOptions
+from tests.support.encode import PLACE, Run
+
+SPEC = EventSpec(0, "unwatch", (), NoStaticPart(), PLACE)
+
+
+def context(*, as_json: bool = False, warnings: bool = True) -> tuple[Run, Context]:
+    run = Run(json=as_json, options=RenderOptions(warnings=warnings))
+    run.keyed("@m", INT64, INT64, {1: 5})
+    return run, run.renderer._context
+
+
+def test_a_message_as_text() -> None:
+    run, made = context()
+    made.located("WARNING", "helper_error", b"why \xff", SPEC, [("helper", b'"x"')], "do that")
+    made.located("WARNING", "helper_error", b"plain", SPEC)
+    said, _, plain = run.messages.decode("utf-8", "surrogateescape").partition("stdin:1:9-26: WARNING: plain\n")
+    assert "HINT" not in plain
+    assert said.startswith("stdin:1:9-26: WARNING: why \udcff\n")
+    assert said.endswith("HINT: do that\n")
+    assert run.printed() == b""
+
+
+def test_a_message_as_json() -> None:
+    run, made = context(as_json=True)
+    made.located("WARNING", "helper_error", b"why", SPEC, [("retcode", b"-2")], "do that")
+    found = json.loads(run.printed())
+    assert (found["type"], found["msg"], found["retcode"]) == ("helper_error", "why", -2)
+    assert (found["filename"], found["line"], found["col"]) == ("stdin", 1, 9)
+    assert run.messages == b""
+
+
+@pytest.mark.parametrize("warnings", [True, False])
+def test_warnings_of_the_runtime_itself(warnings: bool) -> None:
+    run, made = context(as_json=True, warnings=warnings)
+    made.warn(SPEC, "careful")
+    assert (b"stdin:1:9-26: WARNING: careful\n" in run.messages) is warnings, "on standard error, in JSON too"
+
+
+def test_a_view_is_made_once() -> None:
+    _, made = context()
+    assert made.view("@m") is made.view("@m")
+    with pytest.raises(InternalError, match="an event names @other, a map that the script does not have"):
+        made.view("@other")
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (7, 7), (255, 255), (256, 0), (-1, 255)])
+def test_the_end_by_the_script(code: int, status: int) -> None:
+    _, made = context()
+    called: list[bool] = []
+    made.on_exit = lambda: called.append(made.state.exit_requested)
+    assert not made.state.exit_requested
+    made.end(code)
+    assert (made.state.exit_code, called) == (status, [True])

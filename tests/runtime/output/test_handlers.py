@@ -1,0 +1,294 @@
+"""pytrace.runtime.output.handlers: what each kind of event prints, says and asks of the session."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from pytrace.core.config import Config
+from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, String
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output import messages
+from pytrace.runtime.output.handlers import HANDLERS
+from pytrace.runtime.output.renderer import RenderOptions
+from tests.support.encode import PLACE, Run
+
+
+def documented_kinds() -> set[str]:
+    import pytrace.core.event_layout
+
+    rows = re.findall(r"^([a-z_, ]+?)  +\S", pytrace.core.event_layout.__doc__ or "", re.MULTILINE)
+    names = {name.strip() for row in rows for name in row.split(",")}
+    return names - {"kind", "debugf", ""}
+
+
+def test_every_documented_kind_has_a_handler() -> None:
+    assert documented_kinds() == set(HANDLERS)
+
+
+def both(**config: int) -> tuple[Run, Run]:
+    return Run(config=Config(**config)), Run(config=Config(**config), json=True)
+
+
+# ---------------------------------------------------------------------------------------------- text kinds
+
+
+def test_join() -> None:
+    for run in both():
+        identity = run.event("join", [UINT32, *[String(1024)] * 16], separator=",")
+        run.send(identity, 3, b"ls", b"-l", b"/tmp", *[b""] * 13)
+        run.send(identity, 0, *[b""] * 16)
+        if run.json:
+            assert run.printed() == b'{"type": "join", "data": "ls,-l,/tmp"}\n{"type": "join", "data": ""}\n'
+        else:
+            assert run.printed() == b"ls,-l,/tmp\n\n"
+
+
+def test_time() -> None:
+    for run in both():
+        run.send(run.event("time", format="%H:%M:%S\n"))
+        pattern = rb'\{"type": "time", "data": "..:..:..\\n"\}\n' if run.json else rb"\d\d:\d\d:\d\d\n"
+        assert re.fullmatch(pattern, run.printed())
+
+
+def test_cat_is_cut_and_reports_what_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"0123456789\xff")
+    for run in both(max_cat_bytes=11):
+        good = run.event("cat", [String(200)], format=f"{tmp_path}/%s")
+        run.send(good, b"f")
+        text = b'{"type": "cat", "data": "0123456789\\uffffffff"}\n' if run.json else b"0123456789\xff"
+        assert run.printed() == text
+        run.send(good, b"missing")
+        assert run.printed() == b""
+        assert b"missing" in run.messages
+        assert run.messages.startswith(b"stdin:1:9-26: WARNING: ")
+    run = Run(config=Config(max_cat_bytes=3))
+    run.send(run.event("cat", format=f"{tmp_path}/f"))
+    assert run.printed() == b"012"
+
+
+def test_system_output_that_is_no_text() -> None:
+    for run in both():
+        run.send(run.event("system", [UINT8], format="printf 'a\\377b%d'"), 7)
+        expected = b'{"type": "syscall", "data": "a\\uffffffffb7"}\n' if run.json else b"a\xffb7\n"
+        assert run.printed() == expected
+
+
+# ---------------------------------------------------------------------------------------------- messages
+
+
+def test_errorf_and_warnf() -> None:
+    run = Run()
+    error, warning = run.event("errorf", [UINT8], format="e %d"), run.event("warnf", format="w")
+    run.send(error, 5)
+    run.send(warning)
+    assert run.messages.decode() == (
+        'stdin:1:9-26: ERROR: e 5\nbegin { errorf("e %d", 5); }\n        ~~~~~~~~~~~~~~~~~\n'
+        'stdin:1:9-26: WARNING: w\nbegin { errorf("e %d", 5); }\n        ~~~~~~~~~~~~~~~~~\n'
+    )
+    assert run.renderer.state.errors == 1
+    assert run.printed() == b""
+
+
+def test_no_warnings_silences_all_but_errorf() -> None:
+    for as_json in (False, True):
+        run = Run(options=RenderOptions(warnings=False), json=as_json)
+        error, warning = run.event("errorf", format="e"), run.event("warnf", format="w")
+        helper = run.event("helper_error", [INT32], helper="bpf_map_update_elem", map="@m")
+        division = run.event("runtime_error", kind="division_by_zero")
+        run.send(warning)
+        run.send(helper, -7)
+        run.send(division)
+        assert run.messages + run.printed() == b""
+        run.send(error)
+        assert b"e" in run.messages + run.printed()
+
+
+def test_a_full_map_is_told_once() -> None:
+    """Each CPU reports its first dropped update, and the map may be written at several places."""
+    run = Run()
+    helper = run.event("helper_error", [INT32], helper="bpf_map_update_elem", map="@m")
+    for _ in range(3):
+        run.send(helper, -7)
+    assert run.messages.decode().count("is full") == 1
+    run.send(helper, -12)
+    assert run.messages.decode().count("WARNING") == 2
+
+
+def test_expansion_is_told_innermost_first() -> None:
+    found = messages.located("ERROR", "broken", PLACE, (PLACE, PLACE), colour=True)
+    assert found.count("NOTE: expanded from here") == 2
+    assert found.startswith("\x1b[31mstdin:1:9-26: ERROR: broken\x1b[0m\n")
+
+
+@pytest.mark.parametrize(
+    ("helper", "code", "said"),
+    [
+        ("bpf_map_update_elem", -7, "@m is full (4096 keys)"),
+        ("bpf_map_update_elem", -12, "Cannot allocate memory"),
+        ("bpf_map_delete_elem", -2, "@m has no such key to delete"),
+        ("bpf_map_lookup_elem", 0, "@m has no such key"),
+        ("bpf_probe_read_user", -14, "Bad address"),
+    ],
+)
+def test_helper_errors(helper: str, code: int, said: str) -> None:
+    for run in both():
+        run.keyed("@m", INT64, INT64, {})
+        run.send(run.event("helper_error", [INT32], helper=helper, map="@m"), code)
+        if run.json:
+            found = json.loads(run.printed())
+            assert found["type"] == "helper_error"
+            assert said in found["msg"]
+            assert "returned" not in found["msg"], "the number is in retcode"
+            assert list(found)[2:] == ["helper", "retcode", "filename", "line", "col"]
+            assert (found["helper"], found["retcode"]) == (helper.removeprefix("bpf_"), code)
+            assert (found["filename"], found["line"], found["col"]) == ("stdin", 1, 9)
+        else:
+            assert said.encode() in run.messages
+            assert f"({helper} returned {code})".encode() in run.messages
+            assert (b"HINT" in run.messages) == (code == -7)
+
+
+@pytest.mark.parametrize("kind", sorted(messages.RUNTIME_ERRORS))
+def test_runtime_errors(kind: str) -> None:
+    for run in both():
+        run.send(run.event("runtime_error", kind=kind))
+        text = run.messages + run.printed()
+        assert messages.RUNTIME_ERRORS[kind].encode() in text
+    assert json.loads(text)["type"] == "runtime_error"
+
+
+def test_exit_code_is_that_of_a_process() -> None:
+    run = Run()
+    run.send(run.event("exit", [INT64]), -1)
+    assert run.renderer.state.exit_code == 255
+
+
+def test_unwatch() -> None:
+    run = Run()
+    run.send(run.event("unwatch", [UINT64]), 0x1234)
+    assert run.renderer.state.unwatched == [0x1234]
+
+
+# ---------------------------------------------------------------------------------------------- pcap
+
+
+def test_skboutput_writes_a_pcap_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcap"
+    run = Run()
+    one = run.event("skboutput", [UINT64, UINT32, Buffer(1024)], path=str(path))
+    two = run.event("skboutput", [UINT64, UINT32, Buffer(1024)], path=str(path))
+    run.send(one, 1_000, 60, b"E" * 40)
+    run.send(two, 2_000, 40, b"F" * 40)
+    run.renderer.close()
+    data = path.read_bytes()
+    magic, major, minor, _, _, _, link = struct.unpack_from("=IHHiIII", data)
+    assert (magic, major, minor, link) == (0xA1B23C4D, 2, 4, 101)
+    seconds, rest, captured, length = struct.unpack_from("=IIII", data, 24)
+    assert (captured, length) == (40, 60)
+    assert abs(seconds * 10**9 + rest - Clock().wall(1_000)) < 10**8
+    assert data[40:80] == b"E" * 40
+    assert struct.unpack_from("=II", data, 88) == (40, 40)
+    assert len(data) == 24 + 2 * (16 + 40)
+
+
+# ---------------------------------------------------------------------------------------------- edges
+
+
+def test_a_cat_that_is_too_long_says_so_once(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"0123")
+    run = Run(config=Config(max_cat_bytes=3))
+    identity = run.event("cat", format=f"{tmp_path}/f")
+    for _ in range(2):
+        run.send(identity)
+    assert run.printed() == b"012012"
+    assert run.messages.count(b"is longer than 3 bytes (max_cat_bytes); output truncated") == 1
+    exact = Run(config=Config(max_cat_bytes=4))
+    exact.send(exact.event("cat", format=f"{tmp_path}/f"))
+    assert (exact.printed(), exact.messages) == (b"0123", b"")
+
+
+def test_a_path_that_is_none() -> None:
+    run = Run()
+    run.send(run.event("cat", format="a\0b"))
+    assert b"cat: cannot read 'a\\x00b': open: embedded null" in run.messages
+
+
+def test_commands_are_left_out_when_the_user_wants_the_end() -> None:
+    run = Run()
+    identity = run.event("system", format="echo x")
+    run.renderer.state.hurry = lambda: True
+    run.send(identity)
+    run.send(identity)
+    assert run.printed() == b""
+    assert run.renderer.state.not_run == 2
+
+
+def test_a_command_that_was_killed_is_told() -> None:
+    run = Run()
+    identity = run.event("system", format="echo begun; sleep 600")
+    requests = iter([0])
+    run.renderer.state.requests = lambda: next(requests, 1)
+    run.send(identity)
+    assert run.printed() in (b"begun\n\n", b"\n"), "what it wrote before is printed"
+    assert b"system: 'echo begun; sleep 600' killed because of the interrupt" in run.messages
+
+
+@pytest.mark.parametrize(("known", "told"), [(False, True), (True, False)])
+def test_a_status_that_does_not_fit_is_told_unless_the_compiler_did(known: bool, told: bool) -> None:
+    run = Run()
+    run.send(run.event("exit", [INT64], known=known), 256 + 7)
+    assert run.renderer.state.exit_code == 7
+    assert (b"WARNING" in run.messages) is told
+
+
+def test_an_assertion_that_fails() -> None:
+    run = Run()
+    run.send(run.event("errorf", format="no", assertion=True))
+    assert run.renderer.state.assertion_failed
+    assert run.renderer.state.errors == 1
+
+
+def test_a_delete_without_a_key_is_told_once_for_each_place() -> None:
+    run = Run()
+    first, second = (run.event("helper_error", [INT32], helper="bpf_map_delete_elem", map="@m") for _ in range(2))
+    run.move(second, 30)
+    for identity in (first, first, second, first):
+        run.send(identity, -2)
+    assert run.messages.count(b"WARNING") == 2
+
+
+def test_dropped_updates_are_told_once_for_each_reason() -> None:
+    run = Run()
+    identity = run.event("helper_error", [INT32], helper="bpf_map_update_elem", map="@m")
+    for code in (-7, -12, -7, -12):
+        run.send(identity, code)
+    assert run.messages.count(b"WARNING") == 2
+
+
+@pytest.mark.parametrize(("kind", "left"), [("clear", b""), ("zero", b"@m[1]: 0\n")])
+def test_clear_and_zero(kind: str, left: bytes) -> None:
+    run = Run()
+    run.keyed("@m", INT64, INT64, {1: 5})
+    printing, emptying = run.event("print_map", map="@m"), run.event(kind, map="@m")
+    run.send(printing)
+    assert run.printed() == b"@m[1]: 5\n"
+    run.send(emptying)
+    run.send(printing)
+    assert run.printed().strip() == left.strip()
+
+
+def test_packets_to_one_file_have_one_writer(tmp_path: Path) -> None:
+    run = Run()
+    kinds = [UINT64, UINT32, Buffer(4)]
+    first = run.event("skboutput", kinds, path=str(tmp_path / "a"))
+    second = run.event("skboutput", kinds, path=str(tmp_path / "a"))
+    run.send(first, 0, 4, b"abcd")
+    run.send(second, 0, 4, b"efgh")
+    run.renderer.close()
+    assert (tmp_path / "a").read_bytes().count(b"abcd") == (tmp_path / "a").read_bytes().count(b"efgh") == 1
+    assert len(run.renderer._context.writers) == 1
