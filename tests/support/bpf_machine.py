@@ -18,7 +18,7 @@ from elftools.elf.relocation import RelocationSection
 
 from pytrace.core.event_layout import CUT
 from pytrace.core.manifest import PER_CPU_TYPES, CompiledScript, MapType
-from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Record, String, Tuple, Type
+from pytrace.core.types import Array, Bool, Buffer, Enum, Int, Pointer, Record, String, Tuple, Type
 
 M64, M32 = (1 << 64) - 1, (1 << 32) - 1
 REGION = 32

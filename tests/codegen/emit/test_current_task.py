@@ -54,5 +54,5 @@ def test_the_network_namespace() -> None:
 def test_kernels_whose_tasks_are_different() -> None:
     kernel = Facts()
     kernel.structs = {**kernel.structs, ("struct", "task_struct"): Struct("struct", "task_struct", 8, ())}
-    with pytest.raises(TraceError, match="type information .BTF. of struct task_struct"):
+    with pytest.raises(TraceError, match=r"type information \(BTF\) of struct task_struct"):
         compiled("begin { print(netns); }", kernel)

@@ -22,7 +22,7 @@ class Watched(Machine):
 
 def test_programs_of_user_probes_claim_a_copy_of_the_scratch_area() -> None:
     """With all of them in use the program ends, and counts as a missed hit."""
-    found = Watched(compiled("uprobe:/bin/app:work { @s = str(uptr(1)); @n++; }", RecordedKernel()))
+    found = Watched(compiled("uprobe:/bin/app:work { @s[str(uptr(1))] = 1; @n++; }", RecordedKernel()))
     found.words = set()
     found.run()
     (word,) = found.words
