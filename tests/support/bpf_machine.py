@@ -15,6 +15,7 @@ from typing import Any
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
 
 from pytrace.core.event_layout import CUT
 from pytrace.core.manifest import PER_CPU_TYPES, CompiledScript, MapType
@@ -117,7 +118,9 @@ class Machine:
             if item["sh_flags"] & SH_FLAGS.SHF_ALLOC and item["sh_size"]:
                 nobits = item["sh_type"] == "SHT_NOBITS"
                 places[number] = self.names[item.name] = self.region(item["sh_size"] if nobits else item.data())
-        symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
+        table = elf.get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        symbols = list(table.iter_symbols())
         sizes = {spec.symbol: spec for spec in self.script.manifest.maps if spec.symbol}
         for symbol in symbols:
             where = symbol["st_shndx"]
