@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeGuard
 
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.types import UINT64, Array, Enum, Field, Pointer, Struct, Type
+from pytrace.core.types import INT8, UINT64, Array, Enum, Field, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import LayoutReliance, TypeDescription
 from pytrace.frontend.check.inference.argument_checks import unstable
@@ -45,9 +45,10 @@ def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
     relied: list[tuple[Struct, Field]] = []
     for step in node.path:
         if step.isdigit():
-            if not isinstance(kind, Array):
+            if not isinstance(kind, Array | String):
                 return checker.error(f"{kind} cannot be indexed by {step}", node.span)
-            kind = kind.element
+            # Arrays of characters are strings.
+            kind = kind.element if isinstance(kind, Array) else INT8
             offset += int(step) * kind.size
             continue
         if not isinstance(kind, Struct):

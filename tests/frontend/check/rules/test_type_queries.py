@@ -23,6 +23,7 @@ REFUSED = [
     ("begin { print(typeinfo(5)); }", "1:15-26", "typeinfo is unstable and disabled"),
 ]
 VALUES = [
+    ("struct s { int a; char c[4]; }; begin { print(offsetof(struct s, c[3])); }", "int8", 7),
     ("begin { print(sizeof(struct task_struct)); }", "int8", 104),
     ("begin { print(sizeof(curtask.bits)); }", "int8", 32),
     ("begin { print(sizeof(nsecs)); }", "int8", 8),
