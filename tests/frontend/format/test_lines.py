@@ -49,26 +49,41 @@ def test_empty_lines_at_the_end_go() -> None:
     assert lines.text() == "a\n"
 
 
+def written(source: str, comment: str) -> Lines:
+    """Lines after ``a;``, with a comment that is still to come."""
+    start = source.index(comment)
+    lines = Lines(source, [(start, start + len(comment))])
+    lines.write_verbatim("a;", 2)
+    return lines
+
+
 @pytest.mark.parametrize(
-    ("source", "after", "wanted"),
+    ("source", "comment", "wanted"),
     [
-        ("a; // x\nb;", 2, "a; // x\nb;\n"),
-        ("a; /* x */ b;", 2, "a; /* x */ b;\n"),
-        ("a;\n// x\nb;", 2, "a;\n    // x\n    b;\n"),
-        ("a;\n\n\n// x\nb;", 2, "a;\n\n    // x\n    b;\n"),
-        ("a;\n\nb;", 2, "a;\n\n    b;\n"),
+        ("a; // x\nb;", "// x", "a; // x\n    b;\n"),
+        ("a; /* x */ b;", "/* x */", "a; /* x */b;\n"),
+        ("a;\n// x\nb;", "// x", "a;b;\n"),
     ],
 )
-def test_comments_between(source: str, after: int, wanted: str) -> None:
-    start = min((at for at in (source.find("//"), source.find("/*")) if at >= 0), default=-1)
-    end = source.find("\n", start) if source.startswith("//", start) else source.find("*/") + 2
-    lines = Lines(source, [(start, end)] if start >= 0 else [])
-    lines.write_verbatim(source[:after], after)
-    place = source.rindex("b")
-    lines.trailing_comments(place, "    ")
-    if "\n" in lines.gap(place) and not lines.fresh and "b" not in wanted.partition("\n")[0]:
-        lines.break_line("    ")
-    lines.comments_to(place, 1)
-    lines.space() if not lines.fresh else None
+def test_comments_on_the_line_of_what_is_before_them(source: str, comment: str, wanted: str) -> None:
+    lines = written(source, comment)
+    lines.trailing_comments(source.rindex("b"), "    ")
     lines.write("b;")
-    assert [line.strip() for line in lines.text().splitlines()] == [line.strip() for line in wanted.splitlines()]
+    assert lines.text() == wanted
+
+
+@pytest.mark.parametrize(
+    ("source", "comment", "wanted"),
+    [
+        ("a;\n// x\nb;", "// x", "a;\n    // x\n    b;\n"),
+        ("a;\n\n\n// x\nb;", "// x", "a;\n\n    // x\n    b;\n"),
+        ("a;\n// x\n\n\nb;", "// x", "a;\n    // x\n\n    b;\n"),
+        ("a;\n/* x */ b;", "/* x */", "a;\n    /* x */ b;\n"),
+        ("a; /* x */ b;", "/* x */", "a; /* x */ b;\n"),
+    ],
+)
+def test_comments_on_lines_of_their_own(source: str, comment: str, wanted: str) -> None:
+    lines = written(source, comment)
+    lines.comments_to(source.rindex("b"), 1)
+    lines.write("b;")
+    assert lines.text() == wanted
