@@ -1,37 +1,12 @@
-"""What the models of numbers share: integers of some width, and buckets of histograms as the reference has them."""
+"""What the models of numbers share: division as C does it, and buckets of histograms as the reference has them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Integers:
-    """The integers of 1, 2, 4 or 8 bytes; values are Python integers."""
-
-    width: int
-    signed: bool
-
-    @property
-    def name(self) -> str:
-        return f"{'' if self.signed else 'u'}int{8 * self.width}"
-
-    @property
-    def zero(self) -> int:
-        return 0
-
-    @property
-    def low(self) -> int:
-        return -(1 << (8 * self.width - 1)) if self.signed else 0
-
-    @property
-    def high(self) -> int:
-        return (1 << (8 * self.width - self.signed)) - 1
-
-    def wrap(self, value: int) -> int:
-        """*value* cut to the width, and read with the sign."""
-        value &= (1 << (8 * self.width)) - 1
-        return value - (1 << (8 * self.width)) if value > self.high else value
+def divided(a: int, b: int) -> int:
+    """C's quotient."""
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def logarithmic(value: int, bits: int) -> int:

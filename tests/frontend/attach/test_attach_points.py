@@ -1,17 +1,12 @@
+"""The pass from attach points to programs: providers by name and pattern, what is missing, limits, filters."""
+
 from __future__ import annotations
 
 import pytest
 
 from pytrace.core.config import Config
-from pytrace.core.probes.kinds import PROBE_KINDS
-from pytrace.frontend.ast import visitor
-from pytrace.frontend.attach.providers.table import PROVIDERS
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
-
-
-def test_every_kind_has_a_provider() -> None:
-    assert set(PROVIDERS) == {row.name for row in PROBE_KINDS}
 
 
 @pytest.mark.parametrize(
@@ -31,35 +26,8 @@ def test_names_and_short_names(text: str, kind: str) -> None:
     assert Expanded(f"{text} {{ }}").unit.kind.name == kind
 
 
-def test_several_attach_points_of_one_kind_share_a_unit() -> None:
-    unit = Expanded("interval:s:1, interval:ms:10, { }").unit
-    assert [target.probe for target in unit.targets] == ["interval:s:1", "interval:ms:10"]
-    assert [target.cookie for target in unit.targets] == [0, 1]
-
-
-def test_kinds_have_their_own_units_and_bodies() -> None:
-    found = Expanded("begin, end { print(1) }")
-    first, second = found.units
-    assert [first.index, second.index] == [0, 0]
-    assert first.symbol != second.symbol
-    assert first.body is not second.body
-    assert visitor.same(first.body, second.body)
-    assert not set(visitor.walk(first.body)) & set(visitor.walk(second.body))
-
-
 def test_blocks_are_counted_in_source_order() -> None:
     assert [unit.index for unit in Expanded("begin { } begin { } end { }").units] == [0, 1, 2]
-
-
-def test_predicate_becomes_an_if() -> None:
-    from pytrace.frontend.ast import nodes
-
-    unit = Expanded("begin /pid == 1/ { print(1) }").unit
-    (statement,) = unit.body.statements
-    assert isinstance(statement, nodes.ExprStmt)
-    assert isinstance(statement.value, nodes.If)
-    assert isinstance(statement.value.condition, nodes.Binary)
-    assert statement.value.other is None
 
 
 def test_unknown_providers_suggest() -> None:
@@ -75,29 +43,6 @@ def test_unknown_name_alone_explains_the_form() -> None:
 
 def test_removed_provider() -> None:
     assert "watchpoint:ADDRESS:LENGTH:MODE" in Expanded("asyncwatchpoint:0x10:8:w { }").errors[0]
-
-
-def test_parameters_in_attach_points() -> None:
-    found = Expanded("tracepoint:$1:$2 { }", positional=("sched", "sched_switch"))
-    assert found.names == ["tracepoint:sched:sched_switch"]
-
-
-def test_parameter_without_value() -> None:
-    found = Expanded("tracepoint:$1:$2 { }", positional=("sched",))
-    assert found.places == ["$2"]
-    assert "1 parameter" in found.hints[0]
-
-
-def test_dollar_needs_a_number() -> None:
-    assert Expanded("uprobe:/bin/app:a$b { }").places == ["$"]
-
-
-def test_quotes_take_anything() -> None:
-    kernel = RecordedKernel(files={'/bin/a:b"c': ["/bin/app"]})
-    assert Expanded(r'uprobe:"/bin/a:b\"c":main { }', kernel).names == ["uprobe:/bin/app:main"]
-
-
-# ---- patterns as provider
 
 
 def test_pattern_as_provider_goes_over_the_kernel_kinds() -> None:
@@ -116,9 +61,6 @@ def test_pattern_as_provider_with_a_path_means_user_kinds() -> None:
 
 def test_pattern_as_provider_with_nothing_found() -> None:
     assert "no probe matches this" in Expanded("k*:no_such_function { }").errors[0]
-
-
-# ---- missing probes, limits, filters
 
 
 def test_missing_probes_error_warn_ignore() -> None:
@@ -209,50 +151,3 @@ def test_test_probes_need_their_mode() -> None:
     assert Expanded("test:a { }", mode="test").names == ["test:a"]
     assert Expanded("test:a { } bench:b { }", mode="bench").names == ["bench:b"]
     assert Expanded("test:a { } begin { }").names == ["begin"]
-
-
-# ---- -p
-
-
-def test_pid_filter_of_injected_kinds() -> None:
-    assert Expanded("tracepoint:sched:sched_switch { }", pid=7).unit.pid_filter == 7
-    assert Expanded("interval:s:1 { }", pid=7).unit.pid_filter is None
-    assert Expanded("uprobe:/bin/app:main { }", pid=7).unit.pid_filter is None
-
-
-def test_one_injected_kind_filters_the_block() -> None:
-    found = Expanded("interval:s:1, tracepoint:sched:sched_switch { }", pid=7)
-    assert [unit.pid_filter for unit in found.units] == [7, 7]
-
-
-# ---- grouping
-
-
-def test_tracepoints_share_a_unit_when_args_is_not_used() -> None:
-    assert len(Expanded("tracepoint:*:* { @[probe] = count() }").unit.targets) == 5
-
-
-def test_tracepoints_share_a_unit_when_the_used_fields_lie_the_same() -> None:
-    found = Expanded("tracepoint:sched:sched_wakeup* { print(args.pid) }")
-    assert len(found.unit.targets) == 2
-
-
-def test_tracepoints_with_other_layouts_have_their_own_unit() -> None:
-    found = Expanded("tracepoint:sched:sched_* { print(args) }")
-    assert len(found.units) == 3
-    assert sorted(len(unit.targets) for unit in found.units) == [1, 1, 2]
-
-
-def test_without_cookies_probe_needs_a_unit_for_each() -> None:
-    kernel = RecordedKernel(features=frozenset({"tracepoint"}))
-    assert len(Expanded("tracepoint:sched:sched_wakeup* { print(probe) }", kernel).units) == 2
-    assert len(Expanded("tracepoint:sched:sched_wakeup* { print(1) }", kernel).units) == 1
-
-
-def test_overlapping_patterns_fire_once() -> None:
-    found = Expanded("tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup* { }")
-    assert found.names == ["tracepoint:sched:sched_wakeup", "tracepoint:sched:sched_wakeup_new"]
-
-
-def test_typed_kinds_have_a_unit_for_each_place() -> None:
-    assert len(Expanded("fentry:vfs_* { }").units) == 3

@@ -125,7 +125,7 @@ def messages(text: str, kernel: RecordedKernel | None = None) -> list[tuple[str,
 def test_order(tmp_path: Path) -> None:
     tree = build_tree(source_tree(tmp_path, linux__sched_h="#define TASK_DEAD 5555\nenum { TASK_NEW = 6666 };\n"))
     headers = kernel_headers.described(str(tree), str(tree), "x86_64")
-    asserted = "begin {{ static_assert({0} == {1}, \"{0}\"); }}"
+    asserted = 'begin {{ static_assert({0} == {1}, "{0}"); }}'
     for text, name, value in (
         ("", "TASK_DEAD", 0x80),
         ("#include <linux/sched.h>\n", "TASK_DEAD", 5555),
@@ -148,7 +148,7 @@ def test_the_kernels_enumerators_come_first() -> None:
 
 
 def test_names_of_the_script_are_not_touched() -> None:
-    text = "macro EPERM() { 77 }\nbegin { static_assert(EPERM == 77, \"x\"); @AF_INET = 1; $O_RDWR = 2; @x = $O_RDWR; }"
+    text = 'macro EPERM() { 77 }\nbegin { static_assert(EPERM == 77, "x"); @AF_INET = 1; $O_RDWR = 2; @x = $O_RDWR; }'
     assert messages(text) == []
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.generated.values import BOOL, INT64, UINT64, Bool, Int, Kind, Text
+from tests.support.kinds import BOOL, INT64, UINT64, Bool, Int, Kind, Text
+from tests.support.numbers import divided
 
 LEVELS = ("?", "||", "&&", "|", "^", "&", "==", "<", "<<", "+", "*", "unary", "postfix")
 """Binding strength of operators, loosest first."""
@@ -79,12 +80,9 @@ class Function:
     macro: bool = False
 
 
-def divided(a: int, b: int) -> int:
+def quotient(a: int, b: int) -> int:
     """C's quotient; 1 for a division by zero."""
-    if not b:
-        return 1
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
+    return divided(a, b) if b else 1
 
 
 def remainder(a: int, b: int) -> int:
@@ -93,7 +91,7 @@ def remainder(a: int, b: int) -> int:
 
 
 COMPUTE: dict[str, Callable[[int, int], int]] = {
-    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": divided, "%": remainder, "&": int.__and__,
+    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": quotient, "%": remainder, "&": int.__and__,
     "|": int.__or__, "^": int.__xor__, "<<": lambda a, b: a << (b & 63), ">>": lambda a, b: a >> (b & 63),
 }  # fmt: skip
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.generated.builders import READ, Expr, Frame, Function, Map, Variable, binary, cast, literal
 from tests.support.generated.statements import LeaveError, Plain, Stmt, TooLongError, sequence
-from tests.support.generated.values import INT64, INTEGERS, UINT64, Group, Int
+from tests.support.kinds import INT64, INTEGERS, UINT64, Group, Int
 
 
 class Statements(Plain):

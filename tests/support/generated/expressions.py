@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.support.generated.builders import COMPARE, Expr, Frame, cast, chosen, compared, literal, quoted
 from tests.support.generated.integers import WORDS, Integers
-from tests.support.generated.values import BOOL, INTEGERS, TEXT, Bool, Group, Int, Kind, Row, Text
+from tests.support.kinds import BOOL, INTEGERS, TEXT, Bool, Group, Int, Kind, Row, Text
 
 
 class Expressions(Integers):

@@ -22,7 +22,7 @@ from tests.support.generated.builders import (
 )
 from tests.support.generated.scopes import Scope
 from tests.support.generated.structs import Member, Pointee, Struct
-from tests.support.generated.values import INT64, INTEGERS, UINT8, UINT64, Int, Kind, Row, Text, joined
+from tests.support.kinds import INT64, INTEGERS, UINT8, UINT64, Int, Kind, Row, Text, joined
 
 WORDS = ("", "a", "ab", "abc", "b", "hello", "hello world", "zz top", "A", "0", "x" * 20, "y" * 39, "tab\\t")
 EDGES = (

@@ -11,7 +11,7 @@ from tests.support.generated.choices import Choices
 from tests.support.generated.control import Statements, held_value
 from tests.support.generated.statements import AGGREGATES, LeaveError, Stmt, sequence
 from tests.support.generated.structs import Pointee, Struct, Structs
-from tests.support.generated.values import INT64, UINT64, Group, Kind, Row, Text, as_json, as_text
+from tests.support.kinds import INT64, UINT64, Group, Kind, Row, Text, as_json
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def generate(seed: int | None, given: Sequence[int] = ()) -> Program:
             probe.run(frame)
         except LeaveError:
             pass
-    parts = [f"{struct.text};" for struct in made.structs]
+    parts = [f"{struct.definition};" for struct in made.structs]
     parts += [head.text for head in heads]
     parts += [f"begin {probe.text}" for probe in probes]
     body = "\n".join(parts)
@@ -116,13 +116,7 @@ def _shown(where: Map, held: Any) -> Any:
     return as_json(where.value, held_value(where, held))
 
 
-def _key(kind: Kind, value: Any, *, inner: bool = False) -> str:
-    """A key as JSON has it: without blanks, but for those of strings."""
-    match kind:
-        case Group(members, ()):
-            parts = ",".join(_key(member, item, inner=True) for member, item in zip(members, value, strict=True))
-            return f"({parts})" if inner else parts
-        case Group(members, names):
-            found = zip(names, members, value, strict=True)
-            return "{" + ",".join(f".{name}={_key(member, item, inner=True)}" for name, member, item in found) + "}"
-    return as_text(kind, value)
+def _key(kind: Kind, value: Any) -> str:
+    """A key as JSON has it: several parts have no parentheses around them."""
+    text = kind.key(value).decode("latin-1")
+    return text[1:-1] if isinstance(kind, Group) and not kind.names else text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.support.generated.builders import Expr, Function, Map, Variable, same
 from tests.support.generated.choices import Choices
 from tests.support.generated.structs import Struct
-from tests.support.generated.values import BOOL, INT8, INTEGERS, TEXT, UINT8, Group, Kind, Row
+from tests.support.kinds import BOOL, INT8, INTEGERS, TEXT, UINT8, Group, Kind, Row
 
 
 class Scope:

@@ -10,7 +10,7 @@ from tests.support.generated.builders import ARITHMETIC, Expr, Frame, Map, Varia
 from tests.support.generated.choices import Choices
 from tests.support.generated.expressions import Expressions
 from tests.support.generated.structs import Pointee
-from tests.support.generated.values import BOOL, INT64, INTEGERS, UINT64, Bool, Group, Int, Kind, Text, as_json, as_text
+from tests.support.kinds import BOOL, INT64, INTEGERS, UINT64, Bool, Group, Int, Kind, Text, as_json
 
 AGGREGATES = ("count", "sum", "min", "max", "avg", "stats", "hist", "lhist")
 
@@ -266,7 +266,7 @@ class Plain(Expressions):
                 ("%u", lambda v: str(INTEGERS[3].wrap(v))), ("%s", str),
             )  # fmt: skip
             return self.choices.pick(forms)
-        return "%s", lambda v: as_text(kind, v)
+        return "%s", lambda v: kind.text(v).decode("latin-1")
 
 
 def _setter(name: str, value: Expr) -> Callable[[Frame], None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.generated.choices import Choices
-from tests.support.generated.values import INTEGERS, Int, Kind, Row, as_json
+from tests.support.kinds import INTEGERS, Int, Kind, Row
 
 C_NAMES = {1: "char", 2: "short", 4: "int", 8: "long long"}
 
@@ -45,7 +45,7 @@ class Struct(Kind):
     packed: bool = False
 
     @property
-    def text(self) -> str:
+    def definition(self) -> str:
         """Its definition in C, without a semicolon."""
         return f"{self.name} {self.body}{' __attribute__((packed))' if self.packed else ''}"
 
@@ -61,8 +61,9 @@ class Struct(Kind):
     def zero(self) -> bytes:
         return bytes(self.size)
 
-    def shown(self, value: bytes) -> dict[str, Any]:
-        return {member.name: as_json(member.kind, member.read(value)) for member in self.fields()}
+    def json(self, value: bytes) -> str:
+        members = (f'"{member.name}": {member.kind.json(member.read(value))}' for member in self.fields())
+        return f"{{{', '.join(members)}}}"
 
     def fields(self) -> list[Member]:
         """The members by name: those of anonymous ones stand in for these."""

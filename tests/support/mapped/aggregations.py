@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tests.support.mapped.kinds import INT64, Int, Kind, number
-from tests.support.numbers import logarithmic
+from tests.support.kinds import INT64, Int, Kind, number
+from tests.support.numbers import divided, logarithmic
 
 UNITS = ("", "K", "M", "G", "T", "P", "E")
 
@@ -181,12 +181,6 @@ def _bucket(bounds: tuple[int | None, int | None], count: int) -> str:
     parts = [f'"min": {number(low)}'] if low is not None else []
     parts += [f'"max": {number(high)}'] if high is not None else []
     return "{" + ", ".join([*parts, f'"count": {number(count)}']) + "}"
-
-
-def divided(a: int, b: int) -> int:
-    """C's quotient."""
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def middle(low: int, high: int) -> tuple[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.generated.choices import Choices
+from tests.support.kinds import BOOL, BUFFER, INT64, INTEGERS, PAIR, UINT64, Group, Int, Kind, some
 from tests.support.mapped import output
 from tests.support.mapped.aggregations import Aggregation
-from tests.support.mapped.kinds import BOOL, BUFFER, INT64, INTEGERS, PAIR, UINT64, Group, Int, Kind, some
 from tests.support.mapped.output import Map, Record
 from tests.support.mapped.values import Values
 

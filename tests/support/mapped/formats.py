@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.generated.choices import Choices
-from tests.support.mapped.kinds import Bool, Buffer, Enum, Int, Kind, Pointer
+from tests.support.kinds import Bool, Buffer, Enum, Int, Kind, Pointer
 
 # In C, L is for floating point numbers only.
 LENGTHS = {"": 32, "hh": 8, "h": 16, "l": 64, "ll": 64, "j": 64, "z": 64, "t": 64, "L": 32}

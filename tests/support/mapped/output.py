@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.mapped.aggregations import Aggregation, divided
-from tests.support.mapped.kinds import Group, Int, Kind, Row, json_text
+from tests.support.kinds import Group, Int, Kind, Row, json_text
+from tests.support.mapped.aggregations import Aggregation
+from tests.support.numbers import divided
 
 
 @dataclass(frozen=True)

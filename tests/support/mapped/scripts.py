@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.support.generated.choices import Choices
+from tests.support.kinds import TEXT, Enum, Struct
 from tests.support.mapped.aggregations import Aggregation
-from tests.support.mapped.kinds import TEXT, Enum, Struct
 from tests.support.mapped.output import Map, Record
 from tests.support.mapped.shown import Shown
 

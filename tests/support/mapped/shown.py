@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tests.support.mapped import output
-from tests.support.mapped.aggregations import Aggregation, middle
-from tests.support.mapped.changes import Changes, forgets
-from tests.support.mapped.formats import conversion
-from tests.support.mapped.kinds import (
+from tests.support.kinds import (
     BOOL,
     BUFFER,
     INET,
@@ -25,6 +21,10 @@ from tests.support.mapped.kinds import (
     quoted,
     some,
 )  # fmt: skip
+from tests.support.mapped import output
+from tests.support.mapped.aggregations import Aggregation, middle
+from tests.support.mapped.changes import Changes, forgets
+from tests.support.mapped.formats import conversion
 from tests.support.mapped.output import Map, Record
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.generated.choices import Choices
+from tests.support.kinds import BUFFER, PAIR, TEXT, Group, Kind, Text, some
 from tests.support.mapped.aggregations import Aggregation
-from tests.support.mapped.kinds import BUFFER, PAIR, TEXT, Group, Kind, Text, some
 from tests.support.mapped.output import Map, Record
 
 

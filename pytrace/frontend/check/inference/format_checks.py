@@ -13,8 +13,6 @@ from pytrace.frontend.check.inference.conversions import Flexible, Unknown, sett
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
-MAX_ARGUMENTS = 127
-
 
 def _is_number(kind: Type) -> bool:
     return isinstance(kind, Int | Flexible | Bool | Pointer | Enum)
@@ -62,9 +60,6 @@ def check(
             node.span,
             hints=["write %% for a % sign"],
         )
-    if len(values) > MAX_ARGUMENTS:
-        checker.error(f"{name}() takes at most {MAX_ARGUMENTS} values, not {len(values)}", node.span)
-        return None
     if len(wanted) != len(values):
         less = "not enough" if len(wanted) > len(values) else "too many"
         checker.error(

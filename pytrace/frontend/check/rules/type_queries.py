@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeGuard
 
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.types import UINT64, Array, Enum, Field, Pointer, Struct, Type
+from pytrace.core.types import INT8, UINT64, Array, Enum, Field, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import LayoutReliance, TypeDescription
 from pytrace.frontend.check.inference.argument_checks import unstable
@@ -44,25 +44,25 @@ def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
     offset = 0
     relied: list[tuple[Struct, Field]] = []
     for step in node.path:
-        name, *indices = step.replace("]", "").split("[")
-        if name:
-            if not isinstance(kind, Struct):
-                return checker.error(f"{kind} has no member {name!r}", node.span)
-            found = kind.find(name)
-            if found is None:
-                hints = did_you_mean(name, kind.names())
-                return checker.error(f"{kind} has no member {name!r}", node.span, hints=hints)
-            if found.bit_size:
-                return checker.error(f"{name!r} is a bitfield, which has no byte offset", node.span)
-            relied.append((kind, found))
-            offset, kind = offset + found.offset, found.type
-        for text in indices:
-            if not isinstance(kind, Array) or not text.isdigit():
-                return checker.error(f"{kind} cannot be indexed by {text}", node.span)
-            kind = kind.element
-            offset += int(text) * kind.size
+        if step.isdigit():
+            if not isinstance(kind, Array | String):
+                return checker.error(f"{kind} cannot be indexed by {step}", node.span)
+            # Arrays of characters are strings.
+            kind = kind.element if isinstance(kind, Array) else INT8
+            offset += int(step) * kind.size
+            continue
+        if not isinstance(kind, Struct):
+            return checker.error(f"{kind} has no member {step!r}", node.span)
+        found = kind.find(step)
+        if found is None:
+            hints = did_you_mean(step, kind.names())
+            return checker.error(f"{kind} has no member {step!r}", node.span, hints=hints)
+        if found.bit_size:
+            return checker.error(f"{step!r} is a bitfield, which has no byte offset", node.span)
+        relied.append((kind, found))
+        offset, kind = offset + found.offset, found.type
     if checker.options.ahead:
-        if len(node.path) == len(relied) == 1 and "[" not in node.path[0] and _of_kernel(relied[0][0], checker):
+        if len(node.path) == len(relied) == 1 and _of_kernel(relied[0][0], checker):
             struct, member = relied[0]
             checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))
             return UINT64

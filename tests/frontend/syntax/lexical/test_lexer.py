@@ -6,7 +6,6 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax import parser
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 
@@ -31,34 +30,6 @@ def test_comments_are_kept() -> None:
     while lexer.token().type != "EOF":
         pass
     assert lexer.comments == {2: 6, 7: 14}
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("0", 0), ("7", 7), ("0777", 511), ("0x10", 16), ("0Xff", 255), ("0x1_0", 16), ("1_000_000", 1_000_000),
-        ("1e3", 1000), ("5e9", 5_000_000_000), ("1ns", 1), ("5us", 5000), ("3ms", 3_000_000), ("2s", 2_000_000_000),
-        ("1m", 60_000_000_000), ("1h", 3_600_000_000_000), ("1d", 86_400_000_000_000), ("5u", 5), ("5UL", 5),
-        ("5ull", 5),
-        ("4294967295u", 4294967295), ("9223372036854775807ll", (1 << 63) - 1), ("18446744073709551615", (1 << 64) - 1),
-    ],
-)  # fmt: skip
-def test_numbers(text: str, value: int) -> None:
-    diagnostics = Diagnostics()
-    node = parser.parse_expression(Source("t", text), diagnostics)
-    assert isinstance(node, nodes.IntLiteral)
-    assert (node.value, node.text) == (value, text)
-    assert not diagnostics.items
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("0x10UL", 16), ("0xffu", 255), ("5LLU", 5), ("010l", 8), ("0xFFFFFFFFFFFFFFFFull", (1 << 64) - 1)],
-)
-def test_numbers_of_c_macros(text: str, value: int) -> None:
-    node = parser.parse_expression(Source("t", text), Diagnostics(), in_c=True)
-    assert isinstance(node, nodes.IntLiteral)
-    assert node.value == value
 
 
 @pytest.mark.parametrize(
@@ -98,22 +69,6 @@ def test_wrong_tokens(text: str, place: str, message: str) -> None:
     assert first.message.startswith("syntax: ")
     assert message in first.message
     assert first.span.text == place
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        (r'"a\tb\\c\"d\x41\101\n"', b'a\tb\\c"d\x41\x41\n'),
-        (r'"\xff\x1\0\r"', b"\xff\x01\x00\r"),
-        ('"é"', "é".encode()),
-        ('"// no comment"', b"// no comment"),
-        ('"\udcff"', b"\xff"),
-    ],
-)
-def test_strings(text: str, value: bytes) -> None:
-    node = parser.parse_expression(Source("t", text), Diagnostics())
-    assert isinstance(node, nodes.StringLiteral)
-    assert node.value == value
 
 
 def test_an_open_string_leaves_the_rest_of_the_script() -> None:

@@ -1,17 +1,18 @@
-"""uprobe, uretprobe, usdt."""
+"""uprobe and uretprobe: functions, addresses, source lines."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.probes.targets import StaticProbeTarget, UserTarget
+from pytrace.core.probes.targets import UserTarget
 from pytrace.core.types import INT32, INT64
 from pytrace.frontend.ast.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 
 MULTI = RecordedKernel(features=FEATURES | {"uprobe_multi"})
+
 CPP = RecordedKernel(
     cpp={
         "/bin/app": (
@@ -36,30 +37,6 @@ def test_places(text: str, probe: str, offset: int, symbol: str) -> None:
     (target,) = Expanded(f"{text} {{ }}").unit.targets
     assert target.probe == probe
     assert target.place == UserTarget("/bin/app", offset, symbol=symbol)
-
-
-def test_binary_of_a_process() -> None:
-    kernel = RecordedKernel(files={"/proc/9/exe": ["/bin/app"]})
-    assert Expanded("uprobe:work { }", kernel, pid=9).names == ["uprobe:/bin/app:work"]
-    assert Expanded("uprobe::work { }", kernel, pid=9).names == ["uprobe:/bin/app:work"]
-    assert Expanded("usdt:start { }", kernel, pid=9).names == ["usdt:/bin/app:one:start"]
-    assert "binary" in Expanded("uprobe:work { }", kernel).errors[0]
-
-
-def test_several_binaries_of_one_name() -> None:
-    kernel = RecordedKernel(files={"app": ["/bin/app", "/opt/app"]})
-    found = Expanded("uprobe:app:work { }", kernel)
-    assert found.names == ["uprobe:/bin/app:work"]
-    assert "/opt/app" in found.warnings[0]
-
-
-def test_glob_takes_all_that_fit() -> None:
-    symbols = {path: (UserSymbol("work", 0x1000, 0x1000, 8),) for path in ("/a/app", "/b/app")}
-    kernel = RecordedKernel(files={"/*/app": ["/a/app", "/b/app", "/c/app", "/d.txt"]}, symbols=symbols)
-    found = Expanded("uprobe:/*/app:work { }", kernel)
-    assert found.names == ["uprobe:/a/app:work", "uprobe:/b/app:work"]
-    assert all(target.of(UserTarget).by_pattern for target in found.unit.targets)
-    assert "none of the binaries" in Expanded("uprobe:/*/app:nope { }", kernel).errors[0]
 
 
 def test_wildcards_and_multi_links() -> None:
@@ -139,12 +116,6 @@ def test_functions_of_the_c_library_are_not_in_programs() -> None:
     assert not any("C library" in hint for hint in Expanded("uprobe:/lib/libc.so.6:mallok { }", kernel).hints)
 
 
-def test_files_that_are_no_programs() -> None:
-    kernel = RecordedKernel(files={"/a.txt": ["/a.txt"]}, symbols={"/a.txt": (UserSymbol("main", 1, 1, 1),)})
-    assert "ELF" in Expanded("uprobe:/a.txt:main { }", kernel).errors[0]
-    assert Expanded("uprobe:/a.txt:main { }", kernel, unsafe=True).names == ["uprobe:/a.txt:main"]
-
-
 def test_unsafe_skips_the_checks() -> None:
     assert Expanded("uprobe:/bin/app:work+400 { }", unsafe=True).unit.targets[0].of(UserTarget).offset == 0x1040 + 400
     assert Expanded("uprobe:/bin/app:0x999 { }", unsafe=True).unit.targets[0].of(UserTarget).offset == 0x999
@@ -168,44 +139,3 @@ def test_arguments_from_dwarf() -> None:
     ]
     assert Expanded("uprobe:/bin/app:main { print(args.m) }").unit.context.args_type is None
     assert Expanded("uprobe:/bin/app:work+4 { print(args.m) }").unit.context.args_type is None
-
-
-# ---- usdt
-
-
-def test_usdt_details() -> None:
-    (target,) = Expanded("usdt:/bin/app:one:stop { }").unit.targets
-    assert target.probe == "usdt:/bin/app:one:stop"
-    assert target.place == StaticProbeTarget(
-        "/bin/app", 0x1020, provider="one", name="stop", semaphore_offset=0x3000
-    )
-
-
-def test_usdt_provider_may_be_left_out_when_unique() -> None:
-    assert Expanded("usdt:/bin/app:start { }").names == ["usdt:/bin/app:one:start"]
-    found = Expanded("usdt:/bin/app:stop { }")
-    assert "one, two" in found.errors[0]
-    assert "usdt:/bin/app:two:stop" in found.hints[0]
-    assert len(Expanded("usdt:/bin/app:*:stop { }").names) == 2
-    assert len(Expanded("usdt:/bin/app:* { }").names) == 3
-
-
-def test_usdt_arguments() -> None:
-    context = Expanded("usdt:/bin/app:one:start { print(arg1) }").unit.context
-    assert context.positional == (
-        RegisterLocation("di", size=4, signed=True),
-        RegisterLocation("bp", -24, True, 8),
-    )
-
-
-def test_usdt_units_by_argument_places() -> None:
-    assert len(Expanded("usdt:/bin/app:one:* { print(arg0) }").units) == 2
-    assert len(Expanded("usdt:/bin/app:one:* { print(1) }").units) == 1
-
-
-def test_usdt_mistakes() -> None:
-    found = Expanded("usdt:/bin/app:one:strat { }")
-    assert "one:strat" in found.errors[0]
-    assert "usdt:/bin/app:one:start" in found.hints[0]
-    assert "no USDT probes at all" in Expanded("usdt:/bin/app:x { }", RecordedKernel(usdt=())).hints[0]
-    assert "form" in Expanded("usdt:a:b:c:d { }").errors[0]

@@ -1,4 +1,5 @@
-"""Types that inference finds, and what the tables for the code generator hold."""
+"""The whole pass: scripts that it accepts, types that it finds, and what its tables hold for the code generator."""
+# ruff: noqa: E501 - one script a line
 
 from __future__ import annotations
 
@@ -23,6 +24,113 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
 from pytrace.frontend.ast.visitor import walk
 from tests.support.front import analyse
+
+# fmt: off
+ACCEPTED = [
+    "begin { $x = (uint64)1; $y = $x + 1; let $z: uint64 = $y; print($z); }",
+    "begin { @a[1] = 1; @a[(uint64)5] = 2; @a[-5] = 3; }",
+    "begin { @s = sum(1); @s = sum(nsecs); @m = max(-5); }",
+    "begin { $s = \"abc\"; $s = \"longer string\"; print($s); }",
+    "begin { let $s: string = \"abcdef\"; $s = \"abcdefghi\"; print($s); }",
+    "fn add($a: int64, $b: int64): int64 { return $a + $b; } begin { print(add(1, 2)); }",
+    "begin { $t = (1, (2, \"x\")); print($t.1.1); print($t[0]); }",
+    "begin { $r = (a=1, b=2); $r = (b=3, a=4); print($r.b); }",
+    "begin { @x[1] = 5; for ($kv : @x) { $s = $kv.1; print($kv.0); } }",
+    "begin { @x[1] = count(); for ($kv : @x) { print($kv.1); } if (@x[1] > 5) { print(1); } $v = @x[1]; @y[@x[1]] = 1; }",
+    "begin { @b = 5; @a = count(); @b = @a; }",
+    "begin { $c = curtask; printf(\"%s %d %p\", $c.comm, $c.pid, $c); print(*$c); }",
+    "begin { print(ntop(0x0100007f)); @[ntop(1)] = count(); }",
+    "begin { @[kstack] = count(); @[kstack] = count(); @u[ustack(perf, 5)] = count(); @[kstack(3)] = count(); }",
+    "begin { @[kstack(3), comm] = count(); }",
+    "begin { time(); time(\"%H\"); print(strftime(\"%F\", nsecs)); }",
+    "begin { $a = pid(init); $b = tid(curr_ns); $c = nsecs(boot); print(($a,$b,$c)); }",
+    "begin { printf(\"%s %s %d\", kstack, ksym(0), 5); printf(\"%r %rx\", buf(\"abc\", 2), buf(\"x\")); }",
+    "let @a = lruhash(5); begin { @a[1] = 1; }",
+    "let @a = percpulruhash(5); begin { @a[1] = count(); }",
+    "begin { $x = 5; $p = &$x; print(*$p); @m[1] = 5; $q = &@m[1]; print(*$q); }",
+    "begin { print(comm == \"bash\"); print(\"a\" == \"b\"); print((1,2) == (1,3)); }",
+    "begin { unroll(3) { print(1); break; } }",
+    "begin { $x = 1; $x++; --$x; @c++; @k[1]--; }",
+    "begin { print(sizeof(struct task_struct)); print(offsetof(struct task_struct, comm)); print(sizeof(uint64)); }",
+    "begin { $a = (uint32)1; let $b: typeof($a) = 7; let $c: typeof(1 + 1) = 2; }",
+    "begin { let $b: int8 = -128; let $c: uint8 = 255; let $d: bool = true; }",
+    "enum e { A, B }; begin { $x = (enum e)1; let $y: enum e = B; print($x == A); @[B] = 1; }",
+    "struct s { int a; char b[8]; struct { int c; }; unsigned f:3; }; begin { $s = (struct s *)0; print($s->b); print($s.c); print($s.f); print($s.b[1]); }",
+    "struct s { int a[4]; }; begin { $s = (struct s *)0; $i = 2; print($s.a[$i]); print($s[1].a[0]); }",
+    "begin { $x = (uint8[4])(uint32)5; print($x[0]); print((uint32)$x); }",
+    "begin { if comptime (sizeof(int32) == 4) { print(1); } else { nosuch(); } }",
+    "begin { print(1 ? \"a\" : 5); print(0 ? nosuch() : 1); }",
+    "begin { $c = nsecs; $c > 5 ? print(1) : print(2); }",
+    "begin { $c = { let $d = 5; $d + 1 }; print($c); }",
+    "begin { print(if (pid > 5) { \"big\" } else { \"small\" }); }",
+    "begin { for ($i : 0..5) { if ($i == 3) { continue; } break; } }",
+    "kprobe:vfs_read { print(reg(\"ip\")); print(func); print(arg2); print(ctx); }",
+    "begin { static_assert(sizeof(int8) == 1, \"no\"); }",
+    "begin { @x[1] = 5; if (find(@x, 1, $v)) { print($v); } }",
+    "begin { join((int64*)0); join(0, \",\"); }",
+    "begin { print(str(0)); print(str(0, 10)); $n = 5; print(str(0, $n)); print(strlen(str(0))); }",
+    "begin { print(kptr(5)); print(str(uptr(0))); }",
+    "begin { print(cgroup_path(cgroup)); print(cgroup_path(1, \"foo*\")); }",
+    "begin { print(username); @[uid] = count(); print(macaddr((uint8[8])nsecs)); }",
+    "begin { @h = hist(5); quantiles(@h); quantiles(@h, 50, \"99.9\"); print_clear(@h); @k[1]=1; print(@k, 0, 1, \"-key\"); }",
+    "begin { $x = str($1); if ($x == \"\") { print(1); } }",
+    "begin { @x = nsecs; @y = @x - 5; @z = @x / 2; }",
+    "begin { @x = nsecs; @y = @x - nsecs; }",
+    "begin { return 5; }",
+    "begin { @a = 5; $b = @a++; }",
+    "begin { print(strcap(\"abc\")); print(str_concat(\"a\", comm)); print(bswap((uint16)1)); print(config(\"max_strlen\")); print(default_str_length()); }",
+    "begin { print(signal_name(9)); print(strerror(2)); print(is_err(5)); }",
+    "begin { let $x: pid_t = 5; print((size_t)5); }",
+    "begin { print(curtask.comm); print(pcomm); print(ppid); print(leader_comm(curtask)); }",
+    "begin { @[probe, probetype] = count(); }",
+    "tracepoint:sched:sched_switch { print(args.prev_comm); @[args.next_pid] = count(); print(args); }",
+    "tracepoint:syscalls:sys_enter_* { @[probe] = count(); }",
+    "profile:hz:99 { @[kstack, ustack, comm] = count(); }",
+    "begin { $x = 1; if ($x) { } else if ($x == 2) { } }",
+    "begin { @a = (1, \"ab\"); @a = (100000, \"abcd\"); }",
+    "begin { @ = (uint8)1; @ = (int8)-1; @ = (uint32)7; }",
+    "begin { $a = (int8)1; $a = (int32)nsecs; print(sizeof($a)); }",
+    "begin { let $b: typeof(@m) = 3; @m = (int8)1; @m = (int32)nsecs; print($b); }",
+    "begin { $a = (int8)1; if comptime (sizeof($a) == 1) { $b = 5; print($b); } }",
+    "begin { print(sizeof(pid_t)); }",
+    "begin { @start[tid] = nsecs; $d = nsecs - @start[tid]; @u = hist($d / 1000); }",
+    "kprobe:vfs_read { @[tid] = nsecs; } kretprobe:vfs_read /@[tid]/ { @ns = hist(nsecs - @[tid]); delete(@, tid); }",
+    "begin { @x = 5; delete(@x); @y[1,2] = 3; delete(@y, (1,2)); delete(@y[1,2]); if (pid > 1) { delete(@y, (1,3)) } }",
+    "begin { $x = 10; $x -= 3; $y = -$x; $z = ~$x; $n = !$x; @f = $x & 0xff | 1 << 3; }",
+]
+
+REFUSED = [
+    ("fn f($a: int64): int64 { return g($a); } fn g($a: int64): int64 { return f($a); } begin { print(f(1)); }",
+     "1:74-79", "a function cannot call itself: f → g → f"),
+    ("begin { $b = 5; $b(); }",
+     "1:19-20", "syntax: unexpected '(', expected ';' or '='"),
+    ("begin { print(&5); }",
+     "1:16-17", "syntax: '&' needs a variable or a map"),
+    ("begin { 5 = 6; }",
+     "1:9-10", "syntax: expected a variable or a map before the assignment"),
+    ("begin { for ($i : 5) { } }",
+     "1:19-20", "syntax: expected a map or a range in 'for'"),
+    ("begin { $x = (1,2); $x.0 = 5; }",
+     "1:21-25", "syntax: fields cannot be assigned to"),
+    ("begin { clear(@x); }",
+     "1:15-17", "undefined map @x: nothing is ever stored in it"),
+    ("begin { print(@x); }",
+     "1:15-17", "undefined map @x: nothing is ever stored in it"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("script", ACCEPTED)
+def test_accepted(script: str) -> None:
+    result = analyse(script)
+    assert not result.errors
+    assert not result.warnings
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
+def test_refused(script: str, place: str, message: str) -> None:
+    assert analyse(script).errors[0] == (place, message)
+
 
 VARIABLES = [
     ("$x = 1;", "int8"),

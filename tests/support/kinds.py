@@ -1,15 +1,15 @@
-"""Kinds of values that maps hold: how a script writes them, how they print as text and as JSON, how they are ordered.
+"""Kinds of values of the models for random scripts: how they are written and ordered, how they print as text and JSON.
 
 Written from the language reference and ``docs/output.md``, not from pytrace: texts are bytes, as they come out.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from tests.support.generated.choices import Choices
-from tests.support.numbers import Integers
 
 EDGES = (0, 1, -1, 2, 5, 7, 8, 10, 100, 127, 128, 255, 256, -128, -129, 1000, 1023, 1024, 32767, 32768, 65535, 65536,
          2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32, 2**53, 2**53 + 1, -(2**53), -(2**53) - 1, 2**62 + 1, 2**63 - 1,
@@ -28,11 +28,17 @@ class Kind:
     """A kind of values; *numeric* ones are what maps are ordered by."""
 
     @property
+    def name(self) -> str:
+        """As casts and declarations write it; empty where there is no such form."""
+        return ""
+
+    @property
     def numeric(self) -> bool:
         return False
 
     @property
     def zero(self) -> Any:
+        """What a variable or missing map entry of this kind reads as."""
         raise NotImplementedError
 
     def pick(self, choices: Choices) -> Any:
@@ -61,8 +67,32 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Int(Integers, Kind):
-    """An integer of some bytes."""
+class Int(Kind):
+    """An integer of 1, 2, 4 or 8 bytes; values are Python integers."""
+
+    width: int
+    signed: bool
+
+    @property
+    def name(self) -> str:
+        return f"{'' if self.signed else 'u'}int{8 * self.width}"
+
+    @property
+    def zero(self) -> int:
+        return 0
+
+    @property
+    def low(self) -> int:
+        return -(1 << (8 * self.width - 1)) if self.signed else 0
+
+    @property
+    def high(self) -> int:
+        return (1 << (8 * self.width - self.signed)) - 1
+
+    def wrap(self, value: int) -> int:
+        """*value* cut to the width, and read with the sign."""
+        value &= (1 << (8 * self.width)) - 1
+        return value - (1 << (8 * self.width)) if value > self.high else value
 
     @property
     def numeric(self) -> bool:
@@ -99,6 +129,10 @@ class Int(Integers, Kind):
 @dataclass(frozen=True)
 class Bool(Kind):
     """Truth values."""
+
+    @property
+    def name(self) -> str:
+        return "bool"
 
     @property
     def zero(self) -> bool:
@@ -171,7 +205,9 @@ class Pointer(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """Strings, as bytes without NUL."""
+    """Strings, as bytes without NUL; *room* is what they have at least, with the NUL."""
+
+    room: int = 1
 
     @property
     def zero(self) -> bytes:
@@ -242,10 +278,14 @@ class Inet(Kind):
 
 @dataclass(frozen=True)
 class Row(Kind):
-    """Arrays of integers."""
+    """Arrays of integers; values are Python tuples."""
 
     element: Int
     count: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.element.name}[{self.count}]"
 
     @property
     def zero(self) -> tuple[int, ...]:
@@ -258,7 +298,7 @@ class Row(Kind):
         size = self.element.width
         data = b"".join((item & ((1 << (8 * size)) - 1)).to_bytes(size, "little") for item in value)
         whole = int.from_bytes(data, "little")
-        return f"({self.element.name}[{self.count}])(uint{8 * len(data)}){whole}"
+        return f"({self.name})(uint{8 * len(data)}){whole}"
 
     def text(self, value: tuple[int, ...]) -> bytes:
         return b"[" + b",".join(b"%d" % item for item in value) + b"]"
@@ -337,6 +377,7 @@ class Struct(Group):
 BOOL, ENUM, POINTER, TEXT, BUFFER, INET = Bool(), Enum(), Pointer(), Text(), Buffer(), Inet()
 INTEGERS = tuple(Int(width, signed) for width in (8, 4, 2, 1) for signed in (True, False))
 INT64, UINT64 = INTEGERS[:2]
+INT8, UINT8 = Int(1, True), Int(1, False)
 PAIR = Struct((Int(2, True), Int(1, False), Int(1, False), Int(1, False), TEXT), ("a", "b", "low", "high", "name"))
 ROWS = (Row(Int(1, True), 4), Row(Int(1, False), 2), Row(Int(2, True), 2), Row(Int(4, False), 2))
 
@@ -362,6 +403,19 @@ def some(choices: Choices, depth: int = 2) -> Kind:
         case 8:
             return INET
     return scalar(choices)
+
+
+def joined(first: Int, second: Int) -> Int:
+    """The integer kind that holds values of both; int64 where none does."""
+    if first.signed == second.signed:
+        return first if first.width >= second.width else second
+    signed, unsigned = (first, second) if first.signed else (second, first)
+    return Int(min(8, max(signed.width, 2 * unsigned.width)), True)
+
+
+def as_json(kind: Kind, value: Any) -> Any:
+    """*value* as a reader of JSON gets it."""
+    return json.loads(kind.json(value))
 
 
 def _literal(value: int) -> str:

@@ -1,4 +1,4 @@
-"""Tests of value types: layout and the serialisable form."""
+"""Value types: layout and the serialisable form."""
 
 from __future__ import annotations
 
@@ -116,9 +116,3 @@ def test_structs_load_their_fields_once_and_may_refer_to_themselves() -> None:
     assert node.align == 8
     assert calls == [1]
     assert list(parts([Array(node, 2)])) == [Array(node, 2), node, Pointer(node)]
-
-
-def test_bucket_counts_match_the_reference() -> None:
-    assert Hist(0).buckets == 66
-    assert Hist(5).buckets == ((65 - 5) << 5) + 1
-    assert LHist(0, 10, 2).buckets == 7

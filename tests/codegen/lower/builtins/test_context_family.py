@@ -1,0 +1,34 @@
+"""Builtins that read the probe's context."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codegen.running import machine, ran
+
+
+@pytest.mark.parametrize(
+    ("cookie", "name"), [(0, b"kprobe:vfs_read"), (1, b"kprobe:tcp_sendmsg"), (9, b"kprobe:tcp_sendmsg")]
+)
+def test_the_attach_cookie_says_which_probe_it_is(cookie: int, name: bytes) -> None:
+    found = ran("kprobe:vfs_read, kprobe:tcp_sendmsg { print(probe); }", helpers={174: lambda *_: cookie})
+    assert found.printed() == [name]
+
+
+@pytest.mark.parametrize(("cs", "user"), [(0x33, True), (0x10, False)])
+def test_the_privilege_level(cs: int, user: bool) -> None:
+    found = machine("kprobe:vfs_read { print((bool)usermode); }")
+    context = bytearray(168)
+    context[136:144] = cs.to_bytes(8, "little")
+    found.run(context=bytes(context))
+    assert found.printed() == [user]
+
+
+def test_probes_of_the_tracer_run_by_its_own_call() -> None:
+    assert ran("begin { print((bool)usermode); }").printed() == [True]
+
+
+def test_the_context_as_an_address() -> None:
+    found = machine("kprobe:vfs_read { print((uint64)ctx); }")
+    found.run()
+    assert found.printed() == [found._context]

@@ -1,0 +1,50 @@
+"""Blocks, jumps and assignments."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codegen.running import machine, printed, ran
+
+VALUES = [
+    ("if (pid == 4321) { print(1); } else { print(2); }", 1),
+    ("if (pid != 4321) { print(1); } else if (tid == 1) { print(2); } else { print(3); }", 3),
+    ("$a = 1; { $a = 2; } print($a);", 2),
+    ("let $a; print($a);", 0),
+    ("let $a: uint8 = (uint8)pid; print($a);", 225),
+    ("$a = 1; unroll(5) { $a += $a; } print($a);", 32),
+    ("$a = 0; unroll(5) { if ($a == 3) { break; } $a++; } print($a);", 3),
+    ("$a = 0; unroll(4) { $a++; if ($a > 2) { continue; } @ += 1; } print(@ + 0);", 2),
+    ("_ = pid; print(1);", 1),
+]
+
+
+@pytest.mark.parametrize(("body", "wanted"), VALUES)
+def test_values(body: str, wanted: object) -> None:
+    assert printed(body) == [wanted]
+
+
+def test_return_ends_the_probe() -> None:
+    found = ran("begin { print(1); if (pid == 4321) { return; } print(2); }")
+    assert found.printed() == [1]
+
+
+def test_exit_sends_its_status_and_ends_the_probe() -> None:
+    found = ran("begin { if (pid) { exit(3); } print(1); }")
+    assert list(found.values()) == [("exit", [3])]
+
+
+def test_an_exit_that_finds_no_room_leaves_its_status_in_memory() -> None:
+    found = machine("begin { exit(7); }", ring_full=True)
+    found.run()
+    session = found.script.manifest.session
+    assert session is not None
+    where = found.section(session.section)
+    words = [found.load(where + at, 8) for at in range(0, len(found.regions[where >> 32]) - 7, 8)]
+    assert any(word & 0xFF == 7 or word & 0xFF == 8 for word in words), words
+
+
+def test_predicates() -> None:
+    assert printed("print(1);") == [1]
+    for predicate, sent in (("pid == 4321", 1), ("pid == 1", 0)):
+        assert len(ran(f"begin /{predicate}/ {{ print(1); }}").events) == sent

@@ -1,0 +1,145 @@
+"""kprobe and kretprobe: functions of the kernel and its modules, and why one cannot be probed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.kernel_info import KernelFunction
+from pytrace.core.probes.targets import KernelFunctionTarget
+from pytrace.core.types import INT64, AddressSpace, Pointer
+from pytrace.frontend.ast.typed_program import Argument, ReturnValue
+from tests.frontend.expanding import Expanded
+from tests.support.facts import FEATURES, RecordedKernel
+
+MULTI = RecordedKernel(features=FEATURES | {"kprobe_multi"})
+
+
+def test_kprobe_details() -> None:
+    unit = Expanded("kprobe:vfs_read { }").unit
+    (target,) = unit.targets
+    assert (target.probe, target.place) == ("kprobe:vfs_read", KernelFunctionTarget("vfs_read"))
+    assert unit.multi == ""
+
+
+def test_kprobe_of_a_module() -> None:
+    (target,) = Expanded("kprobe:mod_a:helper { }").unit.targets
+    assert target.probe == "kprobe:mod_a:helper"
+    assert target.of(KernelFunctionTarget).module == "mod_a"
+    (target,) = Expanded("kprobe:vmlinux:vfs_read { }").unit.targets
+    assert target.of(KernelFunctionTarget).module == ""
+
+
+def test_function_of_several_modules_must_be_told_apart() -> None:
+    found = Expanded("kprobe:helper { }")
+    assert "mod_a, mod_b" in found.errors[0]
+    assert "kprobe:mod_a:helper" in found.hints[0]
+
+
+def test_module_must_be_loaded() -> None:
+    found = Expanded("kprobe:mod_c:helper { }")
+    assert "not loaded" in found.errors[0]
+    assert "mod_" in found.hints[0]
+
+
+def test_kprobe_offsets() -> None:
+    (target,) = Expanded("kprobe:vfs_read+0x10 { }").unit.targets
+    assert (target.probe, target.of(KernelFunctionTarget).offset) == ("kprobe:vfs_read+16", 16)
+    assert "128 bytes" in Expanded("kprobe:vfs_read+4096 { }").errors[0]
+    assert not Expanded("kprobe:vfs_read+4096 { }", unsafe=True).errors
+    assert "no offset" in Expanded("kretprobe:vfs_read+4 { }").errors[0]
+    assert "number" in Expanded("kprobe:vfs_read+x { }").errors[0]
+
+
+def test_kprobe_addresses_are_unsafe() -> None:
+    found = Expanded("kprobe:0xffffffff81000000 { }")
+    assert "--unsafe" in found.hints[0]
+    (target,) = Expanded("kprobe:0xffffffff81000000 { }", unsafe=True).unit.targets
+    assert target.place == KernelFunctionTarget(address=0xFFFFFFFF81000000)
+
+
+def test_misspelt_function_suggests() -> None:
+    found = Expanded("kprobe:vfs_raed { }")
+    assert "kprobe:vfs_read" in found.hints[0]
+
+
+def test_untraceable_function_says_why() -> None:
+    found = Expanded("kprobe:preempt_schedule { }")
+    assert "notrace" in found.errors[0]
+    assert Expanded("kprobe:preempt_schedule { }", unsafe=True).names == ["kprobe:preempt_schedule"]
+
+
+def test_wildcards_leave_out_split_functions() -> None:
+    assert Expanded("kprobe:vfs_* { }").names == ["kprobe:vfs_read", "kprobe:vfs_write", "kprobe:vfs_open"]
+    assert Expanded("kprobe:vfs_open.part.0 { }").names == ["kprobe:vfs_open.part.0"]
+
+
+def test_kprobe_multi_where_the_kernel_has_it() -> None:
+    assert Expanded("kprobe:vfs_* { }", MULTI).unit.multi == "kprobe_multi"
+    assert Expanded("kprobe:vfs_* { }", MULTI, disabled=frozenset({"kprobe_multi"})).unit.multi == ""
+    assert Expanded("kprobe:vfs_read { }", MULTI).unit.multi == ""
+    assert Expanded("kprobe:vfs_* { }").unit.multi == ""
+
+
+def test_offsets_do_not_keep_others_from_a_multi_link() -> None:
+    found = Expanded("kprobe:vfs_*, kprobe:do_exit+4 { }", MULTI)
+    assert [unit.multi for unit in found.units] == ["kprobe_multi", ""]
+
+
+def test_kernel_without_kprobes_says_so() -> None:
+    found = Expanded("kprobe:vfs_read { }", RecordedKernel(features=frozenset({"fentry"})))
+    assert "CONFIG_KPROBE" in found.errors[0]
+    assert "fentry:vfs_read" in found.hints[0]
+    found = Expanded("kprobe:do_sys_openat { }", RecordedKernel(features=frozenset()))
+    assert any("tracepoint" in hint for hint in found.hints)
+    assert any("syscalls:sys_enter_openat" in hint for hint in found.hints)
+
+
+@pytest.mark.parametrize("text", ["kprobe", "kprobe:", "kprobe:a:b:c", "kretprobe:a:"])
+def test_kprobe_shapes(text: str) -> None:
+    assert "form" in Expanded(f"{text} {{ }}").errors[0]
+
+
+def test_kprobe_arguments_come_from_btf() -> None:
+    context = Expanded("kprobe:vfs_read { print(args.count) }").unit.context
+    assert [(item.name, item.place) for item in context.arguments] == [("file", Argument(0)), ("count", Argument(1))]
+    first = context.arguments[0].type
+    assert isinstance(first, Pointer)
+    assert first.space is AddressSpace.KERNEL
+    assert context.args_type is not None
+
+
+def test_kprobe_has_no_args_inside_a_function_or_without_btf() -> None:
+    assert Expanded("kprobe:vfs_read+4 { print(args.count) }").unit.context.args_type is None
+    assert (
+        Expanded("kprobe:vfs_read { print(args.count) }", RecordedKernel(prototypes=())).unit.context.args_type is None
+    )
+
+
+def test_kretprobe_returns_typed_numbers() -> None:
+    result = Expanded("kretprobe:vfs_read { print(retval) }").unit.context.result
+    assert result is not None
+    assert (result.type, result.place) == (INT64, ReturnValue())
+    kernel = RecordedKernel(prototypes=(), traceable=(KernelFunction("vfs_read"),))
+    assert Expanded("kretprobe:vfs_read { print(retval) }", kernel).unit.context.result is None
+
+
+def test_functions_of_modules_that_are_not_loaded() -> None:
+    for kind in ("kprobe", "kretprobe", "fentry", "fexit"):
+        found = Expanded(f"{kind}:ext9_file_open {{ }}")
+        assert "the kernel has no symbol of that name" in found.errors[0]
+        assert found.hints == ["it may be in module ext9, which is not loaded (modprobe ext9)"]
+        assert Expanded(f"{kind}:ext9_* {{ }}").hints == found.hints
+
+
+def test_modules_that_are_not_loaded() -> None:
+    found = Expanded("kprobe:ext9:ext9_open { }")
+    assert (found.errors, found.hints) == (["kernel module 'ext9' is not loaded"], ["modprobe ext9 loads it"])
+    assert "is built into this kernel" in Expanded("kprobe:compiled:open { }").errors[0]
+    assert "none of that name is installed" in Expanded("fentry:mod_c:open { }").errors[0]
+    assert Expanded("kprobe:mod_a:vfs_raed { }").errors == ["module mod_a has no function 'vfs_raed'"]
+
+
+def test_variables_are_no_functions() -> None:
+    kernel = RecordedKernel(reasons={"jiffies": "variable"})
+    for kind in ("kprobe", "fentry"):
+        assert Expanded(f"{kind}:jiffies {{ }}", kernel).errors == ["'jiffies' is a kernel variable, not a function"]

@@ -1,0 +1,55 @@
+"""tracepoint and rawtracepoint: fields, categories, suggestions."""
+
+from __future__ import annotations
+
+from pytrace.core.probes.targets import RawTracepointTarget
+from pytrace.core.types import INT32, AddressSpace, Pointer, String
+from pytrace.frontend.ast.typed_program import ContextField, DataLoc, Slot
+from tests.frontend.expanding import Expanded
+from tests.support.facts import TASK, RecordedKernel
+
+
+def test_tracepoint_context() -> None:
+    context = Expanded("tracepoint:sched:sched_switch { print(args.prev_pid) }").unit.context
+    assert [(item.name, item.type, item.place) for item in context.arguments] == [
+        ("prev_comm", String(16), ContextField(8)),
+        ("prev_pid", INT32, ContextField(24)),
+    ]
+
+
+def test_tracepoint_strings_of_any_length() -> None:
+    context = Expanded("tracepoint:sched:sched_process_exec { print(args.filename) }").unit.context
+    assert (context.arguments[0].type, context.arguments[0].place) == (String(1024), DataLoc(8))
+
+
+def test_tracepoint_pattern_alone_means_any_category() -> None:
+    assert len(Expanded("tracepoint:sched_wakeup* { }").names) == 2
+
+
+def test_tracepoint_suggestions() -> None:
+    assert "tracepoint:sched:sched_switch" in Expanded("tracepoint:sched:sched_swtich { }").hints[0]
+    assert "tracepoint:sched:sched_switch" in Expanded("tracepoint:shed:sched_switch { }").hints[0]
+    assert "tracepoint:sched:sched_switch" in Expanded("tracepoint:sched_switch { }").hints[0]
+    assert "tracefs" in Expanded("tracepoint:a:b { }", RecordedKernel(events={})).hints[0]
+
+
+def test_raw_tracepoint() -> None:
+    unit = Expanded("rt:sched_switch { print(args.prev.comm) }").unit
+    assert unit.targets[0].probe == "rawtracepoint:vmlinux:sched_switch"
+    assert unit.targets[0].place == RawTracepointTarget("sched_switch", "vmlinux")
+    previous = unit.context.argument("prev")
+    assert previous is not None
+    assert (previous.type, previous.place) == (Pointer(TASK, AddressSpace.KERNEL, trusted=True), Slot(1))
+
+
+def test_raw_tracepoint_arguments_that_may_be_null_are_not_trusted() -> None:
+    item = Expanded("rawtracepoint:vmlinux:kfree_skb { }").unit.context.argument("skb")
+    assert item is not None
+    assert isinstance(item.type, Pointer)
+    assert not item.type.trusted
+
+
+def test_raw_tracepoint_errors() -> None:
+    assert "rawtracepoint:sched_switch" in Expanded("rawtracepoint:sched_swtich { }").hints[0]
+    assert "in module nomod" in Expanded("rawtracepoint:nomod:sched_switch { }").errors[0]
+    assert "BTF" in Expanded("rawtracepoint:sched_switch { }", RecordedKernel(has_btf=False)).errors[0]

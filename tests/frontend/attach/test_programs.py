@@ -1,0 +1,115 @@
+"""From places to programs: which share one, what they are called, whom they filter."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.frontend.ast import visitor
+from tests.frontend.expanding import Expanded
+from tests.support.facts import RecordedKernel
+
+
+def test_several_attach_points_of_one_kind_share_a_unit() -> None:
+    unit = Expanded("interval:s:1, interval:ms:10, { }").unit
+    assert [target.probe for target in unit.targets] == ["interval:s:1", "interval:ms:10"]
+    assert [target.cookie for target in unit.targets] == [0, 1]
+
+
+def test_kinds_have_their_own_units_and_bodies() -> None:
+    found = Expanded("begin, end { print(1) }")
+    first, second = found.units
+    assert [first.index, second.index] == [0, 0]
+    assert first.symbol != second.symbol
+    assert first.body is not second.body
+    assert visitor.same(first.body, second.body)
+    assert not set(visitor.walk(first.body)) & set(visitor.walk(second.body))
+
+
+def test_predicate_becomes_an_if() -> None:
+    from pytrace.frontend.ast import nodes
+
+    unit = Expanded("begin /pid == 1/ { print(1) }").unit
+    (statement,) = unit.body.statements
+    assert isinstance(statement, nodes.ExprStmt)
+    assert isinstance(statement.value, nodes.If)
+    assert isinstance(statement.value.condition, nodes.Binary)
+    assert statement.value.other is None
+
+
+def test_pid_filter_of_injected_kinds() -> None:
+    assert Expanded("tracepoint:sched:sched_switch { }", pid=7).unit.pid_filter == 7
+    assert Expanded("interval:s:1 { }", pid=7).unit.pid_filter is None
+    assert Expanded("uprobe:/bin/app:main { }", pid=7).unit.pid_filter is None
+
+
+def test_one_injected_kind_filters_the_block() -> None:
+    found = Expanded("interval:s:1, tracepoint:sched:sched_switch { }", pid=7)
+    assert [unit.pid_filter for unit in found.units] == [7, 7]
+
+
+def test_tracepoints_share_a_unit_when_args_is_not_used() -> None:
+    assert len(Expanded("tracepoint:*:* { @[probe] = count() }").unit.targets) == 5
+
+
+def test_tracepoints_share_a_unit_when_the_used_fields_lie_the_same() -> None:
+    found = Expanded("tracepoint:sched:sched_wakeup* { print(args.pid) }")
+    assert len(found.unit.targets) == 2
+
+
+def test_tracepoints_with_other_layouts_have_their_own_unit() -> None:
+    found = Expanded("tracepoint:sched:sched_* { print(args) }")
+    assert len(found.units) == 3
+    assert sorted(len(unit.targets) for unit in found.units) == [1, 1, 2]
+
+
+def test_without_cookies_probe_needs_a_unit_for_each() -> None:
+    kernel = RecordedKernel(features=frozenset({"tracepoint"}))
+    assert len(Expanded("tracepoint:sched:sched_wakeup* { print(probe) }", kernel).units) == 2
+    assert len(Expanded("tracepoint:sched:sched_wakeup* { print(1) }", kernel).units) == 1
+
+
+def test_overlapping_patterns_fire_once() -> None:
+    found = Expanded("tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup* { }")
+    assert found.names == ["tracepoint:sched:sched_wakeup", "tracepoint:sched:sched_wakeup_new"]
+
+
+def test_typed_kinds_have_a_unit_for_each_place() -> None:
+    assert len(Expanded("fentry:vfs_* { }").units) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol"),
+    [
+        ("begin { }", "begin_0"),
+        ("kprobe:vfs_read { }", "kprobe_vfs_read_0"),
+        ("kprobe:vfs_read+4 { }", "kprobe_vfs_read_4_0"),
+        ("uprobe:/bin/app:work { }", "uprobe_work_0"),
+        ("tracepoint:sched:sched_switch { }", "tracepoint_sched_sched_switch_0"),
+        ("kprobe:vfs_* { }", "kprobe_0"),
+    ],
+)
+def test_symbols_say_what_a_program_serves(text: str, symbol: str) -> None:
+    assert Expanded(text).unit.symbol == symbol
+
+
+def test_followed_processes() -> None:
+    """Perf events of a command are inherited; those of a process that runs already are not."""
+    for text, options, follow in (
+        ("tracepoint:sched:sched_switch { }", {"pid": 7, "follow": True}, True),
+        ("tracepoint:sched:sched_switch { }", {"pid": 7}, False),
+        ("profile:hz:9 { }", {"pid": 7, "follow": True}, True),
+        ("profile:hz:9 { }", {"child": True, "follow": True}, False),
+        ("uprobe:/bin/app:work { }", {"child": True, "follow": True}, True),
+        ("interval:s:1 { }", {"pid": 7, "follow": True}, False),
+    ):
+        assert Expanded(text, **options).unit.follow is follow, (text, options)
+
+
+def test_files_compiled_ahead_learn_the_process_later() -> None:
+    assert Expanded("tracepoint:sched:sched_switch { }", ahead=True).unit.pid_filter == 0
+    assert Expanded("tracepoint:sched:sched_switch { }").unit.pid_filter is None
+
+
+def test_the_address_of_a_binary_needs_one_place_a_program() -> None:
+    assert len(Expanded('uprobe:/bin/app:work* { print(uaddr("main")) }').units) == 2
+    assert len(Expanded("uprobe:/bin/app:work* { print(1) }").units) == 1

@@ -1,0 +1,100 @@
+"""The C part as one text: headers, what the kernel's types make up for, and mistakes at their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
+from pytrace.frontend.c import definitions
+from pytrace.frontend.c.definitions import Definitions
+from pytrace.frontend.syntax import parser
+from tests.support.facts import RecordedKernel
+
+
+def read(text: str, kernel: RecordedKernel | None = None, **options: object) -> tuple[Definitions, Diagnostics]:
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("stdin", f"{text}\nbegin {{ }}"), diagnostics)
+    diagnostics.check()
+    found = definitions.read(program, CompileOptions(**options), kernel or RecordedKernel(), diagnostics)  # type: ignore[arg-type]
+    return found, diagnostics
+
+
+def good(text: str, kernel: RecordedKernel | None = None, **options: object) -> Definitions:
+    found, diagnostics = read(text, kernel, **options)
+    assert not diagnostics.items, diagnostics.items
+    return found
+
+
+def test_missing_kernel_header_is_no_error_with_btf() -> None:
+    found = good("#include <linux/sched/no_such_header.h>\n#include <net/nothing.h>\nstruct x { struct list_head l; };")
+    struct = found.struct("struct", "x")
+    assert struct is not None
+    assert struct.size == 16
+
+
+def test_missing_kernel_header_without_btf_is_an_error() -> None:
+    _, diagnostics = read("#include <net/nothing.h>", RecordedKernel(has_btf=False))
+    (error,) = diagnostics.errors
+    assert "net/nothing.h" in error.message
+    assert "-I" in error.hints[0]
+
+
+def test_missing_own_header() -> None:
+    _, diagnostics = read('#include "mine.h"')
+    (error,) = diagnostics.errors
+    assert error.span.first.line == 1
+
+
+def test_headers_are_found_and_noted(tmp_path: Path) -> None:
+    (tmp_path / "mine.h").write_text("struct mine { short s; };\n#define MINE 7\n")
+    kernel = RecordedKernel()
+    found = good('#include "mine.h"', kernel, include_directories=(str(tmp_path),))
+    struct = found.struct("struct", "mine")
+    assert struct is not None
+    assert struct.size == 2
+    assert found.macro("MINE") is not None
+    assert str(tmp_path / "mine.h") in kernel.read_files
+
+
+def test_include_option_comes_first(tmp_path: Path) -> None:
+    header = tmp_path / "first.h"
+    header.write_text("typedef long first_t;\n")
+    found = good("struct s { first_t x; };", includes=(str(header),))
+    struct = found.struct("struct", "s")
+    assert struct is not None
+    assert struct.size == 8
+    assert good("", includes=(str(header),)).typedef("first_t") is not None
+
+
+def test_have_btf_macro() -> None:
+    text = "#ifdef BPFTRACE_HAVE_BTF\nstruct with { int x; };\n#else\nstruct without { int x; };\n#endif"
+    assert good(text).struct("struct", "with") is not None
+    assert good(text, RecordedKernel(has_btf=False)).struct("struct", "without") is not None
+
+
+def test_compiler_headers() -> None:
+    found = good(
+        "#include <stdint.h>\n#include <stdbool.h>\n#include <stddef.h>\nstruct s { uint64_t a; bool b; size_t c; };"
+    )
+    struct = found.struct("struct", "s")
+    assert struct is not None
+    assert struct.size == 24
+
+
+def test_unknown_type_points_at_it() -> None:
+    _, diagnostics = read("struct a { int x; };\nstruct bad {\n  nosuch_t y;\n};")
+    (error,) = diagnostics.errors
+    assert error.span.text == "nosuch_t"
+    assert error.span.first.line == 3
+
+
+def test_struct_defined_twice() -> None:
+    _, diagnostics = read("struct a { int x; };\nstruct a { int y; };")
+    assert diagnostics.errors[0].span.first.line == 2
+
+
+def test_error_directive() -> None:
+    _, diagnostics = read("#error not here")
+    assert "not here" in diagnostics.errors[0].message

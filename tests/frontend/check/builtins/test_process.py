@@ -1,0 +1,109 @@
+"""Builtins about the current process: types, namespaces, and kernels that lack what they need."""
+
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.kernel_info import FunctionPrototype
+from pytrace.core.types import INT32, VOID, Pointer
+from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
+from tests.frontend.checking import last_value, refused, value
+from tests.support.front import analyse
+from tests.support.recorded import Facts
+
+# fmt: off
+REFUSED = [
+    ("begin { $a = pid(foo); }", "1:14-22", "pid() takes curr_ns or init"),
+    ("begin { print(comm(\"x\")); }", "1:15-24", "the process id must be an integer, not string[2]"),
+    ("begin { print(ppid(1)); }", "1:15-22", "ppid() takes a struct task_struct *, not int8"),
+    ("begin { print(pcomm(comm)); }", "1:15-26", "pcomm() takes a struct task_struct *, not string[16]"),
+    ("begin { print(leader_tid(5)); }", "1:15-28", "leader_tid() takes a struct task_struct *, not int8"),
+    ("begin { print(cgroup_path(\"x\")); }", "1:15-31", "the cgroup id must be an integer, not string[2]"),
+    ("begin { print(cgroup_path(1, 2)); }", "1:30-31", "the filter of cgroup_path() must be a string literal"),
+    ("begin { print(cgroupid(5)); }", "1:24-25", "the path of cgroupid() must be a string literal"),
+    ("begin { print(cgroupid(\"/no/such\")); }", "1:15-35", "there is no cgroup at '/no/such'"),
+    ("begin { print(tid(foo)); }", "1:15-23", "tid() takes curr_ns or init"),
+]
+VALUES = [
+    ("begin { print(pid); }", "uint32", None),
+    ("begin { print(tid); }", "uint32", None),
+    ("begin { print(pid(init)); }", "uint32", None),
+    ("begin { print(tid(curr_ns)); }", "uint32", None),
+    ("begin { print(comm); }", "string[16]", None),
+    ("begin { print(cpu); }", "uint32", None),
+    ("begin { print(uid); }", "uint64", None),
+    ("begin { print(gid); }", "uint64", None),
+    ("begin { print(cgroup); }", "uint64", None),
+    ("begin { print(numaid); }", "uint32", None),
+    ("begin { print(rand); }", "uint32", None),
+    ("begin { print(cpid); }", "uint32", None),
+    ("begin { print(has_cpid); }", "bool", False),
+    ("begin { print(ncpus); }", "uint64", 4),
+    ("begin { print(curtask); }", "struct task_struct *", None),
+    ("begin { print(username); }", "username", None),
+    ("begin { print(netns); }", "netns_t", None),
+    ("begin { print(pcomm); }", "string[16]", None),
+    ("begin { print(leader_comm(curtask)); }", "string[16]", None),
+    ("begin { print(ppid); }", "int32", None),
+    ("begin { print(leader_tid); }", "int32", None),
+    ("begin { print(cgroupid(\"/sys/fs/cgroup\")); }", "uint64", 42),
+    ("begin { print(cgroup_path(1)); }", "cgroup_path_t", None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
+def test_refused(script: str, place: str, message: str) -> None:
+    assert refused(script) == (place, message)
+
+
+@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
+def test_values(script: str, type_: str, constant: object) -> None:
+    assert value(script) == (type_, constant)
+
+
+class WithTasks(Facts):
+    """A kernel that finds tasks by their number for some programs."""
+
+    def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        found = FunctionPrototype("bpf_task_from_pid", "vmlinux", (("pid", INT32),), Pointer(VOID))
+        return found if name == found.name else super().function(name, module)
+
+
+def test_names_of_other_processes() -> None:
+    script = "kprobe:vfs_read { print(comm(1)); }"
+    assert refused(script)[1] == "comm() of another process needs a kernel with bpf_task_from_pid (6.2)"
+    assert value(script, WithTasks()) == ("string[64]", None)
+    some = WithTasks(missing=frozenset({"kfunc_kprobe"}))
+    (error,) = analyse(script, kernel=some).diagnostics.errors
+    assert error.message.startswith("comm() of another process is not possible in kprobe probes")
+    assert "fentry" in error.hints[0]
+    assert "kprobe" not in error.hints[0]
+
+
+def test_numbers_in_both_namespaces() -> None:
+    for call, namespace in (("pid", "tracer"), ("tid(curr_ns)", "tracer"), ("pid(init)", "init")):
+        program, node = last_value(f"begin {{ print({call}); }}")
+        assert program.fact(node, PidNamespace).name == namespace
+
+
+def test_filters_of_cgroup_paths_are_in_the_string_table() -> None:
+    program, node = last_value('begin { print(strftime("%F", 1)); print(cgroup_path(1, "a*")); }')
+    assert program.fact(node, CgroupFilter).string == 1
+
+
+def test_files_compiled_ahead_ask_the_machine_that_runs_them() -> None:
+    program = analyse("begin { print((ncpus, has_cpid)); }", CompileOptions(ahead=True)).checked()
+    assert {item.what for item in program.loaded.values()} == {"cpus", "child"}
+
+
+@pytest.mark.parametrize("name", ["netns", "ppid", "pcomm"])
+def test_kernels_without_types(name: str) -> None:
+    message = f"{name} needs the kernel's type information (BTF)"
+    assert refused(f"begin {{ print({name}); }}", kernel=Facts(has_btf=False))[1] == message
+
+
+def test_curtask_is_a_number_without_types() -> None:
+    assert value("begin { print(curtask); }", Facts(has_btf=False)) == ("uint64", None)

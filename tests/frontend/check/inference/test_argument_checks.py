@@ -1,0 +1,64 @@
+"""What the checks of several builtins share."""
+# ruff: noqa: E501 - one script a line
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.types import BOOL, INT8, INT32, UINT8, Array, Pointer, String, Type
+from pytrace.frontend.check.inference.argument_checks import is_text, is_text_pointer, size_of_text
+from tests.frontend.checking import refused, warned
+from tests.support.front import analyse
+
+# fmt: off
+REFUSED = [
+    ("begin { @ = hist(1, true); }", "1:13-26", "the number of bits of hist() must be an integer literal"),
+    ("begin { print(kstack(true)); }", "1:15-27", "the number of frames of kstack() must be an integer literal"),
+    ("fn f(): int64 { print(args.x); return 1; } begin { print(f()); }", "1:23-27", "a function has no args"),
+    ("kretprobe:vfs_read { print(args.x); }", "1:28-32", "kretprobe probes have no args here"),
+    ("begin { print(strlen(int8)); }", "1:22-26", "a type cannot be an argument here"),
+    ("begin { @ = lhist(1, \"a\", 2, 3); }", "1:13-32", "the minimum of lhist() must be an integer literal"),
+    ("config = { unstable_typeinfo = \"error\" } begin { print(typeinfo(1)); }",
+     "1:56-67", "typeinfo is unstable and disabled"),
+]
+WARNED = [
+    ("config = { unstable_typeinfo = \"warn\" } begin { print(typeinfo(1)); }",
+     "1:55-66", "typeinfo is unstable: its behaviour may change"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
+def test_refused(script: str, place: str, message: str) -> None:
+    assert refused(script) == (place, message)
+
+
+@pytest.mark.parametrize(("script", "place", "message"), WARNED)
+def test_warned(script: str, place: str, message: str) -> None:
+    assert warned(script) == (place, message)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "pointer"),
+    [
+        (String(3), True, False), (Array(INT8, 4), True, False), (Array(UINT8, 4), True, False),
+        (Array(INT32, 4), False, False), (Pointer(INT8), False, True), (Pointer(INT32), False, False), (BOOL, False, False),
+    ],
+)  # fmt: skip
+def test_what_counts_as_text(type_: Type, text: bool, pointer: bool) -> None:
+    assert (is_text(type_), is_text_pointer(type_)) == (text, pointer)
+
+
+def test_sizes_of_texts() -> None:
+    assert (size_of_text(String(3)), size_of_text(Array(INT8, 4))) == (3, 4)
+
+
+@pytest.mark.parametrize(("setting", "errors", "warnings"), [("enable", 0, 0), ("warn", 0, 1), ("error", 1, 0)])
+def test_unstable_features(setting: str, errors: int, warnings: int) -> None:
+    result = analyse(f'config = {{ unstable_tseries = "{setting}" }} begin {{ @ = tseries(1, 1s, 3); }}')
+    assert (len(result.errors), len(result.warnings)) == (errors, warnings)
+
+
+def test_probes_without_args_say_what_there_is() -> None:
+    (error,) = analyse("kprobe:vfs_read+4 { print(args.count); }").diagnostics.errors
+    assert error.hints == ("use arg0, arg1 …",)

@@ -1,0 +1,110 @@
+"""Calls: names, numbers of arguments, safety, the probes that allow a builtin; functions of the script."""
+
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import BUILTINS
+from pytrace.core.compile_options import CompileOptions
+from tests.frontend.checking import refused, warned
+from tests.support.front import analyse
+
+# fmt: off
+REFUSED = [
+    ("fn add($a: int64): int64 { return $a; } begin { print(add(\"x\")); }",
+     "1:59-62", "$a of add() is int64, this is string[2]"),
+    ("fn add($a: int64): int64 { return $a; } begin { print(add(1, 2)); }",
+     "1:55-64", "add() takes 1 argument, not 2"),
+    ("kprobe:vfs_read { for ($i : 0..5) { print(arg0); } }", "1:43-47", "arg0 cannot be read inside a for loop"),
+    ("begin { print(retval); }", "1:15-21", "retval is not available in begin probes"),
+    ("begin { print(func); }", "1:15-19", "func is not available in begin probes"),
+    ("begin { reg(\"ip\"); }", "1:9-18", "reg is not available in begin probes"),
+    ("begin { printff(\"x\"); }", "1:9-21", "unknown function 'printff'"),
+    ("tracepoint:sched:sched_switch { print(ctx); }", "1:39-42", "ctx is not available in tracepoint probes"),
+    ("tracepoint:sched:sched_switch { print(arg0); }", "1:39-43", "arg0 is not available in tracepoint probes"),
+    ("begin { print(comm(1, 2)); }", "1:15-25", "comm() takes 0 to 1 arguments, not 2"),
+    ("begin { print(cpu(1)); }", "1:15-21", "cpu() takes no arguments, not 1"),
+    ("begin { print(ncpus(\"x\")); }", "1:15-25", "ncpus() takes no arguments, not 1"),
+    ("begin { print(nsecs(boot, tai)); }", "1:15-31", "nsecs() takes 0 to 1 arguments, not 2"),
+    ("begin { print(netns(1)); }", "1:15-23", "netns() takes no arguments, not 1"),
+    ("begin { print(ifname()); }", "1:15-23", "ifname() takes 1 argument, not 0"),
+    ("begin { print(kstack(perf, 3, 4)); }", "1:15-33", "kstack() takes 0 to 2 arguments, not 3"),
+    ("begin { @a[1] = 5; find(@a, 1); }", "1:20-31", "find() takes 3 arguments, not 2"),
+    ("begin { @a[1] = 5; print(has_key(@a)); }", "1:26-37", "has_key() takes 2 arguments, not 1"),
+    ("begin { print(is_array()); }", "1:15-25", "is_array() takes 1 argument, not 0"),
+    ("begin { print(path(5)); }", "1:15-22", "path is not available in begin probes"),
+    ("begin { print(socket_cookie(5)); }", "1:15-31", "socket_cookie is not available in begin probes"),
+    ("begin { print(str(1, 2, 3)); }", "1:15-27", "str() takes 1 to 2 arguments, not 3"),
+    ("begin { time(\"a\", \"b\"); }", "1:9-23", "time() takes 0 to 1 arguments, not 2"),
+    ("begin { print(uaddr(\"main\")); }", "1:15-28", "uaddr is not available in begin probes"),
+    ("begin { @ = count(1); }", "1:13-21", "count() takes no arguments, not 1"),
+    ("begin { @ = min(); }", "1:13-18", "min() takes 1 argument, not 0"),
+    ("begin { @ = lhist(1, 0, 10); }", "1:13-28", "lhist() takes 4 arguments, not 3"),
+    ("begin { pid(1, 2); }", "1:9-18", "pid() takes 0 to 1 arguments, not 2"),
+    ("begin { prin(1); }", "1:9-16", "unknown function 'prin'"),
+    ("begin { print(elapsed(1)); }", "1:15-25", "elapsed() takes no arguments, not 1"),
+    ("fn f($a: int8): int8 { return $a; } begin { print(f(300)); }", "1:53-56", "$a of f() is int8, this is int16"),
+    ("fn f($a: int8): int8 { return $a; } begin { print(f()); }", "1:51-54", "f() takes 1 argument, not 0"),
+    ("fn f($a: int64): int64 { return (int64)arg0; } begin { print(f(1)); }",
+     "1:40-44", "arg0 is not available in functions"),
+    ("begin { printf(); }", "1:9-17", "printf() takes 1 to 128 arguments, not 0"),
+]
+WARNED = [
+    ("begin { strlen(\"abc\"); }", "1:9-22", "the value of this is not used"),
+    ("begin { nsecs; }", "1:9-14", "the value of this is not used"),
+    ("fn f(): int64 { return 1; } begin { f(); }", "1:37-40", "the value of this is not used"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
+def test_refused(script: str, place: str, message: str) -> None:
+    assert refused(script) == (place, message)
+
+
+@pytest.mark.parametrize(("script", "place", "message"), WARNED)
+def test_warned(script: str, place: str, message: str) -> None:
+    assert warned(script) == (place, message)
+
+
+ANYWHERE = [row for row in BUILTINS if row.call and row.most is not None and row.probes is None]
+
+
+@pytest.mark.parametrize("row", ANYWHERE, ids=lambda row: row.name)
+def test_one_argument_too_many(row: Builtin) -> None:
+    many = ", ".join("1" for _ in range((row.most or 0) + 1))
+    place, message = refused(f"begin {{ @ = {row.name}({many}); }}")
+    assert place.startswith("1:13-")
+    assert message.startswith((f"{row.name}() takes", f"{row.name} takes"))
+
+
+@pytest.mark.parametrize("name", ["system", "override", "write_user"])
+def test_what_changes_the_system_asks_for_an_option(name: str) -> None:
+    arguments = {"system": '"ls"', "override": "1", "write_user": "0, 0, 1"}[name]
+    script = f"kprobe:vfs_read {{ {name}({arguments}); }}"
+    (error,) = analyse(script).diagnostics.errors
+    assert error.message == f"{name}() can change the system, so it needs --unsafe"
+    assert error.hints == ("run with --unsafe",)
+    assert not analyse(script, CompileOptions(unsafe=True)).errors
+
+
+@pytest.mark.parametrize("body", ["delete(@m, 1);", "find(@m, 1, $v);", "_ = len(@m);"])
+def test_results_that_need_no_use(body: str) -> None:
+    result = analyse(f"begin {{ @m[1] = 1; {body} }}")
+    assert not result.errors
+    assert not result.warnings
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ("begin { prin(1); }", "did you mean 'print'"),
+        ("fn twice($a: int8): int8 { return $a; } begin { print(twic(1)); }", "did you mean 'twice'"),
+        ("begin { printf(); }", "printf("),
+        ("begin { print(retval); }", "available in "),
+    ],
+)
+def test_hints(script: str, hint: str) -> None:
+    assert hint in analyse(script).diagnostics.errors[0].hints[0]

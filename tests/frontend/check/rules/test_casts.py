@@ -1,0 +1,95 @@
+"""Casts: from what to what, and what they make of constants."""
+# ruff: noqa: E501 - one script a line
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.types import AddressSpace, Pointer
+from tests.frontend.checking import last_value, refused, value, warned
+from tests.support.front import analyse
+
+# fmt: off
+REFUSED = [
+    ("enum e { A, B }; begin { $x = (enum e)7; }", "1:31-40", "7 is not a member of enum e"),
+    ("begin { $x = (struct task_struct)0; }", "1:14-35", "nothing can be cast to struct task_struct"),
+    ("begin { $x = (int8[3])5; }", "1:14-24", "int8 has 1 bytes, int8[3] has 3"),
+    ("begin { @ = stats(1); print((int64)@); }", "1:29-37", "cannot cast stats_t to int64"),
+    ("begin { print((enum task_state)3); }", "1:15-33", "3 is not a member of enum task_state"),
+    ("begin { print((int8[3])(uint32)5); }", "1:15-33", "uint32 has 4 bytes, int8[3] has 3"),
+    ("begin { print((int64[])(uint8)5); }", "1:15-32", "cannot cast uint8 to int64[0]"),
+    ("begin { print((string[4])5); }", "1:15-27", "cannot cast int8 to string[4]"),
+    ("begin { print((int64)(1, 2)); }", "1:15-28", "cannot cast (int8,int8) to int64"),
+    ("begin { print((void)1); }", "1:15-22", "nothing can be cast to void"),
+    ("begin { print((bool)(1, 2)); }", "1:15-27", "cannot cast (int8,int8) to bool"),
+    ("begin { print((int8 *)(1, 2)); }", "1:15-29", "cannot cast (int8,int8) to int8 *"),
+    ("begin { print((int32)comm); }", "1:15-26", "cannot cast string[16] to int32"),
+    ("begin { print((uint8[2])300000); }", "1:15-31", "int32 has 4 bytes, uint8[2] has 2"),
+    ("begin { print((int8 *)true); }", "1:15-27", "cannot cast bool to int8 *"),
+]
+VALUES = [
+    ("begin { print((uint8)300); }", "uint8", 44),
+    ("begin { print((int8)200); }", "int8", -56),
+    ("begin { print((uint64)-1); }", "uint64", 18446744073709551615),
+    ("begin { print((int32)nsecs); }", "int32", None),
+    ("begin { print((bool)5); }", "bool", True),
+    ("begin { print((bool)0); }", "bool", False),
+    ("begin { print((bool)\"\"); }", "bool", False),
+    ("begin { print((bool)\"a\"); }", "bool", True),
+    ("begin { print((enum task_state)4); }", "enum task_state", 4),
+    ("begin { print((int64)curtask); }", "int64", None),
+    ("begin { print((int64*)5); }", "int64 *", 5),
+    ("begin { print((int8[4])(uint32)1); }", "int8[4]", None),
+    ("begin { print((uint8[])(uint16)1); }", "uint8[2]", None),
+    ("begin { print((uint8[8])5); }", "uint8[8]", None),
+    ("begin { print((uint32)(uint8[4])(uint32)7); }", "uint32", None),
+    ("begin { print((string[4])comm); }", "string[4]", None),
+    ("begin { print((int8[])comm); }", "int8[16]", None),
+    ("begin { print((uint64)ksym(5)); }", "uint64", None),
+    ("begin { print((uint64)username); }", "uint64", None),
+    ("begin { print((int8 *)curtask.bits); }", "int8 *", None),
+    ("begin { print((int64)true); }", "int64", 1),
+    ("begin { print((struct file *)curtask); }", "struct file *", None),
+]
+WARNED = [
+    ("begin { $a = (int32)nsecs; print((int32)$a); }", "1:34-41", "the value already has type int32"),
+    ("begin { $a = (uint8)1; print((uint8)$a); }", "1:30-37", "the value already has type uint8"),
+    ("begin { print((uint64)nsecs); }", "1:15-23", "the value already has type uint64"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
+def test_refused(script: str, place: str, message: str) -> None:
+    assert refused(script) == (place, message)
+
+
+@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
+def test_values(script: str, type_: str, constant: object) -> None:
+    assert value(script) == (type_, constant)
+
+
+@pytest.mark.parametrize(("script", "place", "message"), WARNED)
+def test_warned(script: str, place: str, message: str) -> None:
+    assert warned(script) == (place, message)
+
+
+@pytest.mark.parametrize(
+    ("operand", "space"),
+    [
+        ("curtask.bits", AddressSpace.KERNEL),
+        ("(struct task_struct *)uptr(1)", AddressSpace.USER),
+        ("@m", AddressSpace.BPF),
+        ("(struct task_struct *)5", AddressSpace.NONE),
+    ],
+)
+def test_pointers_stay_in_their_memory(operand: str, space: AddressSpace) -> None:
+    program, node = last_value(f"begin {{ @m = (uint8[4])(uint32)1; print((int8 *){operand}); }}")
+    type_ = program.types[node]
+    assert isinstance(type_, Pointer)
+    assert type_.space is space
+
+
+@pytest.mark.parametrize("body", ["$a = 5; print((typeof($a))$a);", "@m = nsecs; print((uint64)@m);", "print((int8)5);"])
+def test_casts_that_say_something(body: str) -> None:
+    assert not analyse(f"begin {{ {body} }}").warnings

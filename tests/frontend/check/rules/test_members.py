@@ -1,0 +1,99 @@
+"""Members, fields of tuples, elements: their types, and the memory that pointers among them point into."""
+
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.types import AddressSpace, Pointer
+from pytrace.frontend.ast.compile_time_facts import BoundsCheck
+from tests.frontend.checking import last_value, refused, value
+from tests.support.front import analyse
+
+# fmt: off
+REFUSED = [
+    ("begin { $t = (1, 2); $i = 1; print($t[$i]); }", "1:39-41", "the index of a tuple must be a constant"),
+    ("begin { $r = (a=1, b=2); print($r.c); }", "1:32-36", "the record has no field 'c'"),
+    ("begin { $p = curtask; print($p->nosuch); }", "1:29-39", "struct task_struct has no member 'nosuch'"),
+    ("begin { $a = 1; $b = $a.x; }", "1:22-26", "int8 has no member 'x'"),
+    ("struct s { int a[4]; }; begin { $s = (struct s *)0; print($s.a[4]); }",
+     "1:59-66", "index 4 is outside of int32[4], which has 4 elements"),
+    ("tracepoint:sched:sched_switch { print(args.nosuch); }", "1:39-50", "the probe has no argument 'nosuch'"),
+    ("begin { print(curtask.nosuch); }", "1:15-29", "struct task_struct has no member 'nosuch'"),
+    ("begin { print(pid.x); }", "1:15-20", "uint32 has no member 'x'"),
+    ("begin { print(curtask.pdi); }", "1:15-26", "struct task_struct has no member 'pdi'"),
+    ("begin { print((a=1).b); }", "1:15-22", "the record has no field 'b'"),
+    ("begin { print((1, 2).2); }", "1:15-23", "the tuple has 2 fields, so there is no field 2"),
+    ("begin { print((1, 2)[-1]); }", "1:15-25", "the tuple has 2 fields, so there is no field -1"),
+    ("begin { print(5[1]); }", "1:15-19", "int8 cannot be indexed"),
+    ("begin { print(((void *)0)[1]); }", "1:16-29", "void * cannot be indexed: the size of void is not known"),
+    ("begin { print(curtask.bits[4]); }", "1:15-30", "index 4 is outside of uint64[4], which has 4 elements"),
+    ("begin { print(curtask.bits[-1]); }", "1:15-31", "index -1 is outside of uint64[4], which has 4 elements"),
+    ("begin { print(curtask.bits[comm]); }", "1:28-32", "the index must be an integer, not string[16]"),
+    ("begin { print(pid.0); }", "1:15-20", "uint32 is not a tuple"),
+    ("begin { print(((struct nothing2 *)0)[1]); }", "1:17-34", "unknown struct 'nothing2'"),
+    ("tracepoint:sched:sched_switch { print(args.next_pdi); }", "1:39-52", "the probe has no argument 'next_pdi'"),
+]
+VALUES = [
+    ("begin { print(curtask.pid); }", "int32", None),
+    ("begin { print(curtask->comm); }", "string[16]", None),
+    ("begin { print(curtask.exit_code); }", "int32", None),
+    ("begin { print(curtask.flag); }", "uint32", None),
+    ("begin { print(curtask.bits); }", "uint64[4]", None),
+    ("begin { print(curtask.bits[1]); }", "uint64", None),
+    ("begin { print(curtask.real_parent.pid); }", "int32", None),
+    ("begin { print((a=1, b=nsecs).b); }", "uint64", None),
+    ("begin { print((1, nsecs).1); }", "uint64", None),
+    ("begin { print((1, nsecs)[1]); }", "uint64", None),
+    ("begin { print(comm[0]); }", "uint8", None),
+    ("begin { print(((int32 *)0)[3]); }", "int32", None),
+    ("begin { print(((struct path *)0)[1].mnt); }", "void *", None),
+    ("tracepoint:sched:sched_switch { print(args.prev_comm); }", "string[16]", None),
+    ("tracepoint:sched:sched_switch { print(args.next_pid); }", "int32", None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
+def test_refused(script: str, place: str, message: str) -> None:
+    assert refused(script) == (place, message)
+
+
+@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
+def test_values(script: str, type_: str, constant: object) -> None:
+    assert value(script) == (type_, constant)
+
+
+@pytest.mark.parametrize(
+    ("script", "space", "trusted"),
+    [
+        ("begin { print(curtask.real_parent); }", AddressSpace.KERNEL, True),
+        ("begin { print(curtask.user_buffer); }", AddressSpace.USER, False),
+        ("begin { print(((struct task_struct *)uptr(1)).mm); }", AddressSpace.USER, False),
+        ("tracepoint:syscalls:sys_enter_openat { print(args.filename); }", AddressSpace.USER, False),
+        ("iter:task { print(ctx.task); }", AddressSpace.KERNEL, False),
+    ],
+)
+def test_pointers_point_into_the_memory_of_their_holder(script: str, space: AddressSpace, trusted: bool) -> None:
+    program, node = last_value(script)
+    type_ = program.types[node]
+    assert isinstance(type_, Pointer)
+    assert (type_.space, type_.trusted) == (space, trusted)
+
+
+@pytest.mark.parametrize(("index", "checked"), [("1", False), ("pid", True)])
+def test_only_an_unknown_index_is_checked_when_the_script_runs(index: str, checked: bool) -> None:
+    program, node = last_value(f"begin {{ print(curtask.bits[{index}]); }}")
+    assert program.fact(node, BoundsCheck).needed is checked
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ("begin { print(curtask.pdi); }", "pid"),
+        ("begin { print(pid.x); }", "cast it to a pointer to a struct first"),
+        ("tracepoint:sched:sched_switch { print(args.what); }", "there are prev_comm, next_pid"),
+    ],
+)
+def test_hints(script: str, hint: str) -> None:
+    assert hint in analyse(script).diagnostics.errors[0].hints[0]

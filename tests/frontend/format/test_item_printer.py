@@ -1,0 +1,216 @@
+"""How items, statements and expressions are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.diagnostics import Diagnostics, render_all
+from pytrace.core.source import Source
+from pytrace.frontend.format import formatter
+
+
+def fmt(text: str) -> str:
+    diagnostics = Diagnostics()
+    found = formatter.format_source(Source("t", text), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    again = formatter.format_source(Source("t", found), diagnostics)
+    assert again == found
+    return found
+
+
+BEFORE = r"""#!/usr/bin/env bpftrace
+// top comment
+
+/* block
+ * comment */
+#include <linux/sched.h>
+#define X 5
+struct a { int x; };
+config = { max_strlen = 8; print_maps_on_exit=false }
+import "x";
+let @m=lruhash(10)
+let @n = hash(3);
+macro sq(x) { x*x }
+fn f($a:int8,$b:struct x*):uint64 { return $a+$b }
+BEGIN { printf("hi\n"); // trailing
+ /* lead */ print( 1,2 ,
+      3 ); // c2
+ // own line
+
+
+ print(-1 - -2 + - -3, !$a, ~ $b, *$p, &$x, $x ++, -- $y);
+ let $x:int8*=5; let $p : struct task_struct ** = (struct task_struct **) $q; $arr = (int8[4]) 5; $k=(uint64)-1;
+ $a=if ($b>3) {1} else {2}; $c = { let $b=4; $b*2 };
+ if($a==1){print("one")}else if ($a==2)
+ {
+ print("two")
+ } else { print("many"); } // after if
+ for($i:0..10){print($i);} for $kv:@m {print($kv.0.1);}
+ while($i<5){$i++;continue} unroll(3){ ; print(1);; }
+ @m[1,"a"]=count() ; @x = a?b:c ; @y = a?:c; @z[sizeof(struct x*), offsetof(struct x,a.b[2].c)] = 1;
+ { print(1) }
+ if (a) {} else {}
+ $r = (a=1,b=(2,),c=());
+ // last comment
+}
+tracepoint:a:b,tracepoint:c:d,  // why
+n=kprobe:x   /pid==1 && $a / 2 > 1/ <
+@=count() >
+k:f < if (a) < $x = 1 > else < print(2) > >
+// end
+"""
+
+AFTER = r"""#!/usr/bin/env bpftrace
+// top comment
+
+/* block
+ * comment */
+#include <linux/sched.h>
+#define X 5
+struct a { int x; };
+config = {
+    max_strlen = 8;
+    print_maps_on_exit = false;
+}
+import "x";
+let @m = lruhash(10);
+let @n = hash(3);
+
+macro sq(x) {
+    x * x
+}
+
+fn f($a: int8, $b: struct x *): uint64 {
+    return $a + $b;
+}
+
+BEGIN {
+    printf("hi\n"); // trailing
+    /* lead */ print(1, 2,
+        3); // c2
+    // own line
+
+    print(-1 - -2 + - -3, !$a, ~$b, *$p, &$x, $x++, --$y);
+    let $x: int8 *= 5;
+    let $p: struct task_struct ** = (struct task_struct **)$q;
+    $arr = (int8[4])5;
+    $k = (uint64)-1;
+    $a = if ($b > 3) { 1 } else { 2 };
+    $c = { let $b = 4; $b * 2 };
+    if ($a == 1) {
+        print("one")
+    } else if ($a == 2) {
+        print("two")
+    } else {
+        print("many");
+    } // after if
+    for ($i : 0..10) {
+        print($i);
+    }
+    for $kv : @m {
+        print($kv.0.1);
+    }
+    while ($i < 5) {
+        $i++;
+        continue;
+    }
+    unroll (3) {
+        print(1);
+    }
+    @m[1, "a"] = count();
+    @x = a ? b : c;
+    @y = a ?: c;
+    @z[sizeof(struct x *), offsetof(struct x, a.b[2].c)] = 1;
+    {
+        print(1)
+    }
+    if (a) {} else {}
+    $r = (a = 1, b = (2,), c = ());
+    // last comment
+}
+
+tracepoint:a:b,
+tracepoint:c:d, // why
+n=kprobe:x /pid == 1 && $a / 2 > 1/ <
+    @ = count();
+>
+
+k:f <
+    if (a) <
+        $x = 1;
+    > else <
+        print(2)
+    >
+>
+// end
+"""
+
+
+def test_style() -> None:
+    assert fmt(BEFORE) == AFTER
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("// only\n", "// only\n"),
+        ("begin{}", "begin {}\n"),
+        ("begin{/*x*/}", "begin { /*x*/\n}\n"),
+        ("begin {\n// x\n}", "begin {\n    // x\n}\n"),
+        ("begin { // x\n1 }", "begin { // x\n    1\n}\n"),
+        ("begin /* why */ { 1 }", "begin /* why */ {\n    1\n}\n"),
+        ("begin {1}\n\n\n\nend {2}", "begin {\n    1\n}\n\nend {\n    2\n}\n"),
+        ("begin {\n1;\n\n\n2;\n\n}", "begin {\n    1;\n\n    2;\n}\n"),
+        ("begin { $a = 1 // one\n}", None),
+        ("begin { f(a, // one\n b) }", None),
+        ("begin { $a = 1 + // one\n // two\n 2; }", None),
+        ("begin { if (a) { 1 } // x\n else { 2 } }", None),
+        ("begin { /* a */ /* b */ 1 /* c */ ; /* d */ }", None),
+        ("begin { $x = $a - --$b - -$c; $y = $a + ++$b; $z = - -$q; }",
+         "begin {\n    $x = $a - --$b - -$c;\n    $y = $a + ++$b;\n    $z = - -$q;\n}\n"),
+        ("begin { if (a) { 1 }; }", "begin {\n    if (a) {\n        1\n    };\n}\n"),
+        ("begin { f({ 1 }, if (a) { 2 } else { 3 }); }", "begin {\n    f({ 1 }, if (a) { 2 } else { 3 });\n}\n"),
+        ("begin { $a = {\n1 }; }", "begin {\n    $a = {\n        1\n    };\n}\n"),
+        ("begin { $a = cond\n? 1\n: 2; }", "begin {\n    $a = cond\n        ? 1\n        : 2;\n}\n"),
+        ('begin { print("  // kept  ") ; }', 'begin {\n    print("  // kept  ");\n}\n'),
+        ("begin { import\"x\"; }", 'begin {\n    import "x";\n}\n'),
+        ("begin { $a=(uint64)(x)+1 }", "begin {\n    $a = (uint64)(x) + 1;\n}\n"),
+        ("k:f,k:g,{ }", "k:f, k:g {}\n"),
+        ("begin { $x = a*b / -c; *$p; }", "begin {\n    $x = a * b / -c;\n    *$p;\n}\n"),
+        ("begin { 0x1F + 1_000 }\r\n", "begin {\n    0x1F + 1_000\n}\n"),
+    ],
+)  # fmt: skip
+def test_cases(text: str, expected: str | None) -> None:
+    found = fmt(text)
+    if expected is not None:
+        assert found == expected
+
+
+def test_long_lists_of_attach_points() -> None:
+    points = [f"kprobe:a_rather_long_function_name_{index}" for index in range(4)]
+    assert fmt(",".join(points) + " { }") == ",\n".join(points) + " {}\n"
+
+
+def test_long_predicates_have_their_own_line() -> None:
+    head, predicate = "kprobe:" + "f" * 70, " && ".join(f"@m{index} > 1" for index in range(5))
+    assert fmt(f"{head} /{predicate}/ {{ }}") == f"{head}\n/{predicate}/ {{}}\n"
+
+
+def test_statements_without_semicolons() -> None:
+    text = "begin { $a = { 1 } $b = 2 // two\n if ($a) { f() g() }\n"
+    text += " for ($i : 0..2) { f() } @c++ $d = if ($a) { 1 } else { 2 }\n h() }"
+    assert fmt(text).split("\n")[1:-2] == [
+        "    $a = { 1 };",
+        "    $b = 2; // two",
+        "    if ($a) {",
+        "        f();",
+        "        g()",
+        "    }",
+        "    for ($i : 0..2) {",
+        "        f()",
+        "    }",
+        "    @c++;",
+        "    $d = if ($a) { 1 } else { 2 };",
+        "    h()",
+    ]

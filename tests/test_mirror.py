@@ -1,0 +1,99 @@
+"""Tests mirror the tree: each module that decides something has a test of the same name in the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE, TESTS = ROOT / "pytrace", ROOT / "tests"
+
+DECIDES_NOTHING = {
+    "data classes without a method that decides": (
+        "core/builtin_row.py", "core/compile_options.py", "core/manifest_sections.py", "core/run_options.py",
+        "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
+        "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
+        "frontend/syntax/lexical/statement_frames.py",
+    ),
+    "tables, which the tests of what reads them hold": (
+        "core/unwind_format.py", "core/probes/perf_events.py", "codegen/ir/syscall_numbers.py",
+        "codegen/lower/builtins/aggregate_family.py", "frontend/check/builtins/table.py",
+        "frontend/check/rules/dispatch.py",
+    ),
+    "productions of the grammar, which is tested as a whole (syntax/test_grammar.py, syntax/test_parser.py)": (
+        "frontend/syntax/grammar_expressions.py", "frontend/syntax/grammar_support.py",
+        "frontend/syntax/grammar_types.py",
+    ),
+    "generated": (
+        "frontend/c/constant_tables.py", "frontend/syntax/grammar_tables.py",
+        "frontend/syntax/lexical/lexer_tables.py",
+    ),
+    "one call of another module": ("__main__.py",),
+}  # fmt: skip
+"""Modules without a test of their own, by the reason."""
+
+UNCOVERED_RUNTIME: frozenset[str] = frozenset({
+    "cli/entry.py", "cli/examples.py", "runtime/abi/bpf_maps.py", "runtime/abi/libbpf.py",
+    "runtime/abi/syscalls.py", "runtime/abi/zstd.py", "runtime/attach/base.py", "runtime/attach/events.py",
+    "runtime/attach/iterator.py", "runtime/attach/kprobe.py", "runtime/attach/legacy.py",
+    "runtime/attach/missed_hits.py", "runtime/attach/opened.py", "runtime/attach/semaphores.py",
+    "runtime/attach/tracepoint.py", "runtime/attach/tracing.py", "runtime/attach/uprobe.py",
+    "runtime/binaries/user_binary.py", "runtime/btf/c_text.py", "runtime/btf/kernel.py", "runtime/dwarf/entries.py",
+    "runtime/dwarf/lines.py", "runtime/dwarf/lists.py", "runtime/dwarf/packages.py", "runtime/dwarf/scopes.py",
+    "runtime/dwarf/sections.py", "runtime/dwarf/units.py", "runtime/dwarf/value_types.py",
+    "runtime/elf/debug_files.py", "runtime/elf/plt.py", "runtime/elf/symbol_table.py", "runtime/host/cgroups.py",
+    "runtime/host/name_patterns.py", "runtime/host/procfs.py", "runtime/listing/arguments.py",
+    "runtime/live_kernel.py", "runtime/load/counters.py", "runtime/load/double_buffers.py",
+    "runtime/load/loader.py", "runtime/load/map_reader.py", "runtime/load/verifier.py",
+    "runtime/output/commands.py", "runtime/output/context.py", "runtime/output/handlers.py",
+    "runtime/output/pcap.py", "runtime/output/render/gfp_flags.py", "runtime/output/render/percpu_merge.py",
+    "runtime/output/render/text.py", "runtime/ring/decoder.py", "runtime/session/notify.py",
+    "runtime/session/session.py", "runtime/session/test_runs.py", "runtime/symbols/frame.py",
+    "runtime/symbols/lazy.py", "runtime/symbols/vdso.py", "runtime/unwind/call_frames.py",
+})  # fmt: skip
+"""Modules of the runtime and the command line whose test is still to be written: a list that only shrinks."""
+
+EXEMPT = frozenset(name for names in DECIDES_NOTHING.values() for name in names) | UNCOVERED_RUNTIME
+
+
+def modules() -> Iterator[str]:
+    """Paths of all modules below the package."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name != "__init__.py":
+            yield path.relative_to(PACKAGE).as_posix()
+
+
+def namesake(module: str) -> Path:
+    """Where the test of a module is."""
+    path = TESTS / module
+    return path.with_name(f"test_{path.name}")
+
+
+@pytest.mark.parametrize("module", sorted(set(modules()) - EXEMPT))
+def test_each_module_has_a_test_of_its_name(module: str) -> None:
+    assert namesake(module).exists(), f"write {namesake(module).relative_to(ROOT)}"
+
+
+def test_modules_without_a_test_are_there() -> None:
+    assert set(modules()) >= EXEMPT
+
+
+def test_modules_with_a_test_are_not_excused() -> None:
+    assert not {module for module in EXEMPT if namesake(module).exists()}
+
+
+HARMLESS = ("if TYPE_CHECKING", "if __name__")
+
+
+def test_what_decides_nothing_has_no_branches() -> None:
+    """Where one gets some, it gets a test."""
+    plain = [names for group, names in DECIDES_NOTHING.items() if not group.startswith(("generated", "productions"))]
+    lines = {
+        f"{module}: {line}"
+        for module in (name for names in plain for name in names)
+        for line in map(str.strip, (PACKAGE / module).read_text(encoding="utf-8").splitlines())
+        if line.startswith(("if ", "elif ", "while ")) and not line.startswith(HARMLESS)
+    }
+    assert not lines
