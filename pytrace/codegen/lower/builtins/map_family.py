@@ -61,7 +61,7 @@ def _len(e: Emitter, node: nodes.Call) -> Operand:
     # A stack starts with its number of frames, or a negative error number.
     whole = e.place(e.value(node.args[0]))
     count = e.b.load(whole.pointer, 32, signed=True)
-    return Scalar(e.b.select(e.b.icmp("slt", count, "0"), "0", count), INT64)
+    return Scalar(e.b.select(e.b.icmp("slt", count, 0), 0, count), INT64)
 
 
 EMIT: dict[str, Emission] = {"delete": _delete, "find": _find, "has_key": _has_key, "len": _len}
