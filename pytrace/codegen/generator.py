@@ -9,7 +9,8 @@ from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import process_ids
-from pytrace.codegen.emit.emitter import Emitter, Lowering, Program, Script
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import Module, program_section

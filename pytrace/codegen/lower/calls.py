@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.emitter import Emitter, Program
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
+from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import FRAME, Number
 from pytrace.core.builtin_row import Builtin, Mode

@@ -11,7 +11,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.ir.values import I1, I64, AtomicOperation, Number, Ptr, global_pointer
-from pytrace.codegen.lower import aggregates, map_access
+from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Bool, Int, Type
 from pytrace.frontend.ast import nodes
@@ -23,7 +23,7 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
     info, keys = map_access.info_of(e, node)
     if info.value.aggregate:
         key = map_access.key_pointer(e, info, keys) if info.key is not None else None
-        return aggregates.read(e, info, key, e.type(node))
+        return aggregate_reading.read(e, info, key, e.type(node))
     if info.key is None:
         pointer = map_access.slot_value(e, info)
         return memory.load(e, pointer, info.value) if info.value.scalar else Memory(pointer, info.value)
@@ -119,7 +119,7 @@ def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Exp
         return _reset_slot(e, info)
     operand = map_access.key_operand(e, info.key, keys)
     if map_access.bucketed(info.value):
-        there = aggregates.delete_buckets(e, node, info, operand)
+        there = aggregate_reading.delete_buckets(e, node, info, operand)
         _check_deleted(e, node, info, e.b.select(there, 0, -errno.ENOENT))
         return there
     which, key = map_access.map_symbol(e, info), map_access.key_of(e, info.key, operand, info.key.size)
@@ -159,7 +159,7 @@ def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Ex
     if info.key is None:
         return e.b.truth(e.b.load(map_access.slot(e, info)))
     if map_access.bucketed(info.value):
-        return aggregates.has_buckets(e, node, info, map_access.key_operand(e, info.key, keys))
+        return aggregate_reading.has_buckets(e, node, info, map_access.key_operand(e, info.key, keys))
     pointer = map_access.lookup(e, info, map_access.key_pointer(e, info, keys))
     return e.b.truth(e.b.there(pointer))
 

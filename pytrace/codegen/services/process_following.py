@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
-from pytrace.codegen.emit.emitter import Emitter, Program, Script
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import I1, Number, global_pointer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.lower import aggregates, map_access, maps
+from pytrace.codegen.lower import aggregate_reading, map_access, maps
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
@@ -42,7 +42,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
     def store() -> None:
         if info.value.aggregate:
             kind = e.checked.variables[target].type
-            store_variable(e, target, aggregates.read(e, info, key, kind))
+            store_variable(e, target, aggregate_reading.read(e, info, key, kind))
         elif info.value.scalar:
             store_variable(e, target, memory.load(e, place, info.value))
         else:
