@@ -145,7 +145,10 @@ def _session(script: Script, returns: ProbeUnit) -> None:
 def _zero_shared(e: Emitter) -> None:
     """Variables start as zero; those in scratch memory hold what an earlier run left."""
     functions = {info for function in e.program.functions for info in function.parameters}
-    for info in sorted(e.program.shared - functions, key=lambda item: (item.name, item.span.start)):
+    # Variables of a macro's expansions have one name and one place: the order of the checker tells them apart.
+    first = {info: at for at, info in enumerate(dict.fromkeys(e.checked.variables.values()))}
+    order = sorted(e.program.shared - functions, key=lambda info: (info.name, info.span.start, first[info]))
+    for info in order:
         if info.type.size <= 8:
             e.b.store(0, e.variable_pointer(info))
 
