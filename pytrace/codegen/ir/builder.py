@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction
-from pytrace.codegen.ir.helpers import Helper, trace_printk
+from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
 from pytrace.codegen.ir.values import (
     I1,
     I64,
@@ -356,15 +356,15 @@ class Builder:
     def helper(self, row: Helper[P, R], *args: P.args, **_none: P.kwargs) -> R:
         """Call a BPF helper."""
         passed = ", ".join([f"{kind} {value}" for kind, value in zip(row.parameters, args, strict=True)])
-        text = f"call {row.result.text} inttoptr (i64 {row.number} to ptr)({passed})"
-        if row.gives:
-            return row.result.value(self._define(text))
+        text = f"call {row.result} inttoptr (i64 {row.number} to ptr)({passed})"
+        if row.result != "void":
+            return row.value(self._define(text))
         self._emit(text)
-        return row.result.value("")
+        return row.value("")
 
     def trace_printk(self, text: Ptr, size: Number, values: Sequence[Number]) -> I64:
-        """Write a line to the kernel's trace."""
-        return self.helper(trace_printk(len(values)), text, size, *values)
+        """Write a line with at most three values to the kernel's trace."""
+        return self.helper(TRACE_PRINTK[len(values)], text, size, *values)
 
     def call(self, name: str, pointers: Sequence[Ptr] = (), numbers: Sequence[Number] = ()) -> I64:
         """Call a function of the module, which takes addresses first, then integers."""

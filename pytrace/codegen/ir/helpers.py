@@ -31,15 +31,15 @@ class Kind(Generic[Taken_co, Given_co]):
 class Helper(Generic[P, R_co]):
     """One row. Sizes and flags are passed as ``i64`` whatever their C type: a BPF argument is a whole register."""
 
-    __slots__ = ("gives", "name", "number", "parameters", "result")
+    __slots__ = ("name", "number", "parameters", "result", "value")
 
     def __init__(self, name: str, number: int, parameters: tuple[str, ...], result: Kind[object, R_co]) -> None:
         self.name = name
         self.number = number
         self.parameters = parameters
-        self.result = result
-        self.gives = result is not _NOTHING
-        """Whether there is a result."""
+        self.result = result.text
+        self.value = result.value
+        """The result as a value of its type."""
 
     @property
     def symbol(self) -> str:
@@ -92,6 +92,14 @@ MAP_UPDATE_ELEM = _row("map_update_elem", 2, _I, _P, _P, _P, _I)
 MAP_DELETE_ELEM = _row("map_delete_elem", 3, _I, _P, _P)
 PROBE_READ = _row("probe_read", 4, _I, _P, _I, _I)
 KTIME_GET_NS = _row("ktime_get_ns", 5, _I)
+TRACE_PRINTK: tuple[Helper[..., I64], ...] = (
+    _row("trace_printk_0", 6, _I, _P, _I),
+    _row("trace_printk_1", 6, _I, _P, _I, _I),
+    _row("trace_printk_2", 6, _I, _P, _I, _I, _I),
+    _row("trace_printk_3", 6, _I, _P, _I, _I, _I, _I),
+)
+"""By the number of values after the format and its size (:meth:`~pytrace.codegen.ir.builder.Builder.trace_printk`)."""
+
 GET_PRANDOM_U32 = _row("get_prandom_u32", 7, _I)
 GET_SMP_PROCESSOR_ID = _row("get_smp_processor_id", 8, _I)
 GET_CURRENT_PID_TGID = _row("get_current_pid_tgid", 14, _I)
@@ -130,11 +138,6 @@ TASK_PT_REGS = _row("task_pt_regs", 175, _I, _I)
 LOOP = _row("loop", 181, _I, _I, _P, _P, _I)
 MAP_LOOKUP_PERCPU_ELEM = _row("map_lookup_percpu_elem", 195, _P, _P, _P, _I)
 KTIME_GET_TAI_NS = _row("ktime_get_tai_ns", 208, _I)
-
-
-def trace_printk(values: int) -> Helper[..., I64]:
-    """The helper that takes a format, its size and so many *values*, of which it allows three."""
-    return Helper("trace_printk", 6, ("ptr", *("i64",) * (1 + values)), _I)
 
 
 ReadHelper = Helper[[Ptr, Number, Number], I64]
