@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,53 @@ def test_plain_data_is_made_by_our_own_module(module: str) -> None:
         for target, line in imports(modules()[module])
         if target.split(".")[0] == "dataclasses"
     ]
+
+
+_IR = re.compile(
+    r"[%@!]\w{2,}"
+    r"|\b(?:i1|i8|i16|i32|i64|ptr)\b"
+    r"|\b(?:icmp|getelementptr|inttoptr|ptrtoint|zext|sext|trunc|alloca|atomicrmw|cmpxchg|declare|define)\b"
+)
+"""What only LLVM IR has: registers, globals, metadata, types, instructions."""
+
+_PRINTF = {"codegen/emit/seq_file.py"}
+"""Modules whose ``%`` is a conversion of printf."""
+
+
+def ir_text(path: Path) -> list[str]:
+    """Pieces of LLVM IR in the texts of a file, without its documentation."""
+    tree = ast.parse(path.read_text())
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = [
+        f"line {node.lineno}: {node.value!r}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+        if _IR.search(node.value)
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for part, following in pairwise(node.values):
+                name = isinstance(part, ast.Constant) and str(part.value).endswith(("%", "@", "!"))
+                if name and isinstance(following, ast.FormattedValue):
+                    found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("pytrace.codegen")])
+def test_llvm_ir_is_written_in_one_package(module: str) -> None:
+    path = modules()[module]
+    if package(module) != "codegen/ir" and path.relative_to(PACKAGE).as_posix() not in _PRINTF:
+        assert not ir_text(path)
+
+
+def test_pieces_of_llvm_ir_are_seen(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""Documentation with ptr %x."""\n'
+        'a = f"@{name}"\n'
+        'b = "%ctx"\n'
+        'c = f"call void inttoptr (i64 132 to ptr)(ptr {p}, i64 0)"\n'
+        'd = f"{a} != {b}", "map", "@", "%", f"bpf_{name}", "label the map"\n'
+        'e = "select i1 true"\n'
+    )
+    assert {item.partition(":")[0] for item in ir_text(path)} == {"line 2", "line 3", "line 4", "line 6"}

@@ -9,11 +9,13 @@ from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import process_ids
-from pytrace.codegen.emit.emitter import Emitter, Lowering, Program, Script
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
-from pytrace.codegen.ir.builder import Builder, Value
+from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import CONTEXT, I1
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_following, unwind_tables
@@ -114,7 +116,7 @@ def _entry(program: Program) -> None:
     elif unit.pid_filter == 0:
         _require_pid(e)
     elif unit.pid_filter is not None:
-        _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], str(unit.pid_filter)))
+        _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], unit.pid_filter))
     if unit.kind.context is Context.ITERATOR:
         _skip_the_end(e)
     value = e.run_block(unit.body)
@@ -131,21 +133,24 @@ def _session(script: Script, returns: ProbeUnit) -> None:
     b.location = module.debug.location(scope, returns.span, returns.span.source)
     module.kernel_function(SESSION_IS_RETURN, (), "int")
     # The kernel's function returns a bool: only the low bits are said to be set.
-    left = b.define(f"zext i32 {b.define(f'call i32 @{SESSION_IS_RETURN}()')} to i64")
+    left = b.kernel_number(SESSION_IS_RETURN)
     leaving, entering = b.block(), b.block()
-    b.branch(b.truth(b.op("and", left, "1")), leaving, entering)
+    b.branch(b.truth(b.op("and", left, 1)), leaving, entering)
     for block, part in ((leaving, returns.symbol), (entering, symbol)):
         b.start(block)
         # 0 from the entry asks for the return, too.
-        b.ret(b.call(f"{part}{_PART}", [("ptr", "%ctx")]))
+        b.ret(b.call(f"{part}{_PART}", [CONTEXT]))
 
 
 def _zero_shared(e: Emitter) -> None:
     """Variables start as zero; those in scratch memory hold what an earlier run left."""
     functions = {info for function in e.program.functions for info in function.parameters}
-    for info in sorted(e.program.shared - functions, key=lambda item: (item.name, item.span.start)):
+    # Variables of a macro's expansions have one name and one place: the order of the checker tells them apart.
+    first = {info: at for at, info in enumerate(dict.fromkeys(e.checked.variables.values()))}
+    order = sorted(e.program.shared - functions, key=lambda info: (info.name, info.span.start, first[info]))
+    for info in order:
         if info.type.size <= 8:
-            e.b.store("0", e.variable_pointer(info))
+            e.b.store(0, e.variable_pointer(info))
 
 
 def _skip_the_end(e: Emitter) -> None:
@@ -153,7 +158,7 @@ def _skip_the_end(e: Emitter) -> None:
     _require(e, e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
 
 
-def _require(e: Emitter, wanted: Value) -> None:
+def _require(e: Emitter, wanted: I1) -> None:
     """``-p``: leave unless the process is a wanted one."""
     on, other = e.b.block(), e.b.block()
     e.b.branch(wanted, on, other, likely=True)
@@ -166,7 +171,7 @@ def _require_pid(e: Emitter) -> None:
     """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
     wanted = load_time_values.integer(e, "pid", (), 0)
     some, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", wanted, "0"), on, some)
+    e.b.branch(e.b.icmp("eq", wanted, 0), on, some)
     e.b.start(some)
     _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], wanted))
     e.b.jump(on)
@@ -184,7 +189,7 @@ def _leave(e: Emitter, value: Operand | None) -> None:
     if unit.kind.special and value is not None:
         result = memory.number(e, value)
     else:
-        result = "1" if unit.kind.context is Context.TRACEPOINT else "0"
+        result = 1 if unit.kind.context is Context.TRACEPOINT else 0
     e.b.store(result, e.result)
     e.b.jump(e.exit)
 

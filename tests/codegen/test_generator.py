@@ -92,3 +92,13 @@ def test_nothing_to_check_needs_no_followers() -> None:
     ):
         script = compile_text(text, FORKS, options)
         assert [item.service for item in script.manifest.programs] == [False]
+
+
+def test_a_script_compiles_to_the_same_bytes_each_time() -> None:
+    """Also where a macro's expansions have variables of one name and one place."""
+    text = (
+        "macro total($n) { let $sum = 0; for ($i : 0..$n) { $sum += $i; } $sum }"
+        f" begin {{ $n = 5; @ = {' + '.join(['total($n)'] * 8)}; }}"
+    )
+    kernel = replace(RecordedKernel(), features=RecordedKernel().features | {"bpf_loop"})
+    assert len({compile_text(text, kernel).elf for _ in range(6)}) == 1

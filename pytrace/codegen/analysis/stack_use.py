@@ -6,10 +6,11 @@ kernel). LLVM knows that limit for one function only, and ends the process at it
 
 from __future__ import annotations
 
-import re
 import struct
 import sys
 from collections.abc import Iterator
+
+from pytrace.codegen.ir.function_text import callees
 
 LIMIT = 512
 """``MAX_BPF_STACK``."""
@@ -36,7 +37,7 @@ def needed(elf: bytes, text: str) -> int:
     total = sum(frames.values())
     if total <= LIMIT:
         return total
-    calls = _calls(text, frames)
+    calls = callees(text, frames)
 
     def depth(name: str) -> int:
         return frames[name] + max((depth(callee) for callee in calls.get(name, ())), default=0)
@@ -75,15 +76,3 @@ def _frame(code: bytes) -> int:
             lowest = min(lowest, number)
         copied = target if operation == _MOVE and source == _FRAME else -1
     return -lowest
-
-
-def _calls(text: str, frames: dict[str, int]) -> dict[str, set[str]]:
-    """What each function calls, or passes to the kernel as a callback."""
-    found: dict[str, set[str]] = {}
-    for part in text.split("\ndefine ")[1:]:
-        head, _, rest = part.partition("(")
-        body = rest.partition("\n}\n")[0]
-        name = head.rpartition("@")[2]
-        if name in frames:
-            found[name] = {callee for callee in re.findall(r"@(\w+)", body) if callee in frames}
-    return found

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import Number, Ptr, global_pointer, signed_constant
 from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
@@ -24,8 +25,6 @@ from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.core.kernel_info import KernelInfo
-
-SYMBOL = "load_time"
 
 
 @dataclass(slots=True)
@@ -40,14 +39,14 @@ class Ahead:
     """Where the probes of user binaries are, as ``pytrace.runtime.aot.moved_probes`` reads it."""
     _places: dict[tuple[str, Row, int], int] = field(default_factory=dict)
 
-    def place(self, what: str, parts: Row, initial: bytes) -> Value:
+    def place(self, what: str, parts: Row, initial: bytes) -> Ptr:
         """Address of an open value, which has *initial* until it is replaced; the same value has one place."""
         key = (what, parts, len(initial))
         if key not in self._places:
             self._places[key] = len(self.data)
             self.values.append(OpenValue(what, parts, len(self.data), len(initial)))
             self.data += initial + bytes(-len(initial) % 8)
-        return f"getelementptr (i8, ptr @{SYMBOL}, i64 {self._places[key]})"
+        return global_pointer(LOAD_TIME, self._places[key])
 
     def section(self, copies: int) -> AheadOfTime:
         """What the manifest keeps of code that has room for *copies* processors."""
@@ -99,11 +98,11 @@ def _held(kind: Type) -> Iterable[Struct]:
     return (kind,) if isinstance(kind, Struct) else ()
 
 
-def integer(e: Emitter, what: str, parts: Row, initial: int) -> Value:
+def integer(e: Emitter, what: str, parts: Row, initial: int) -> Number:
     """An open 64-bit value; the constant *initial* when the script is not compiled ahead of time."""
     ahead = e.script.ahead
     if ahead is None:
-        return str(initial - (1 << 64) if initial >= 1 << 63 else initial)
+        return signed_constant(initial)
     return e.b.load(ahead.place(what, parts, (initial % (1 << 64)).to_bytes(8, "little")))
 
 
@@ -119,7 +118,7 @@ def operand(e: Emitter, wanted: LoadTime, kind: Type) -> Operand:
 # ---------------------------------------------------------------------------------------------- struct members
 
 
-def member_offset(e: Emitter, node: nodes.FieldAccess, path: FieldPath, *, movable: bool) -> Value:
+def member_offset(e: Emitter, node: nodes.FieldAccess, path: FieldPath, *, movable: bool) -> Number:
     """Offset of a member of a struct.
 
     *movable* says that it may be any number where the code runs; else it is a constant, relied on.
@@ -127,18 +126,18 @@ def member_offset(e: Emitter, node: nodes.FieldAccess, path: FieldPath, *, movab
     ahead = e.script.ahead
     owner = _owner(e, node) if ahead is not None else None
     if ahead is None or owner is None:
-        return str(path.offset)
+        return path.offset
     struct, names = owner
     if not struct.name:
         ahead.rely("build", f"a member {node.name!r} of an unnamed struct")
-        return str(path.offset)
+        return path.offset
     if not ahead.is_kernel(struct):
-        return str(path.offset)
+        return path.offset
     where = (struct.kind, struct.name, ".".join(names))
     bits = (path.bit_offset, path.bit_size)
     if not movable or path.bit_size:
         ahead.rely("member", *where, path.offset, *bits, path.type)
-        return str(path.offset)
+        return path.offset
     return integer(e, "member", (*where, str(path.type)), path.offset)
 
 
@@ -159,7 +158,7 @@ def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]
         base = base.base
 
 
-def struct_offset(e: Emitter, struct: Struct, name: str) -> Value:
+def struct_offset(e: Emitter, struct: Struct, name: str) -> Number:
     """Offset of a member that a builtin reads."""
     found = struct.find(name)
     assert found is not None, f"{struct} has no {name}"

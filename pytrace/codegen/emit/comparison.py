@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Ptr
 from pytrace.core.types import AddressSpace, Record, String, Tuple
 
 FOLLOWED = 4096
@@ -20,7 +20,7 @@ ONE_BY_ONE = 8
 """Loads from each side that LLVM may have in registers at the same time."""
 
 
-def equal(e: Emitter, left: Operand, right: Operand) -> Value:
+def equal(e: Emitter, left: Operand, right: Operand) -> I1:
     """``i1``: two values of comparable types are equal."""
     if left.type.scalar:
         return e.b.icmp("eq", memory.number(e, left), memory.number(e, right))
@@ -32,17 +32,17 @@ def equal(e: Emitter, left: Operand, right: Operand) -> Value:
     return bytes_equal(e, first, second, min(left.type.size, right.type.size))
 
 
-def _members(e: Emitter, left: Operand, right: Operand) -> Value:
+def _members(e: Emitter, left: Operand, right: Operand) -> I1:
     """All numbers first; then the other members, as long as they are equal: the verifier follows what is left once."""
     pairs = list(_pairs(e, left, right))
     plain, others = ([pair for pair in pairs if pair[0].type.scalar is scalar] for scalar in (True, False))
-    result = "true"
+    result = TRUE
     for one, other in plain:
-        result = e.b.define(f"and i1 {result}, {equal(e, one, other)}")
+        result = e.b.both(result, equal(e, one, other))
     if not others:
         return result
     found, done = e.b.register(), e.b.block()
-    e.b.store("0", found)
+    e.b.store(0, found)
     for one, other in others:
         same = e.b.block()
         e.b.branch(result, same, done)
@@ -62,7 +62,7 @@ def _pairs(e: Emitter, left: Operand, right: Operand) -> Iterator[tuple[Operand,
         yield memory.member_of(e, left, at), memory.member_of(e, right, other)
 
 
-def strings(e: Emitter, left: Memory, right: Memory) -> Value:
+def strings(e: Emitter, left: Memory, right: Memory) -> I1:
     """Equal up to the first NUL or the smaller capacity.
 
     Strings are padded with NUL to their capacity, so whole words can be compared.
@@ -70,7 +70,7 @@ def strings(e: Emitter, left: Memory, right: Memory) -> Value:
     return bytes_equal(e, left, right, min(left.type.size, right.type.size))
 
 
-def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
+def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
     """``i1``: the first *size* bytes are equal."""
     align = min(left.align, right.align)
     if align < 8 and size > ONE_BY_ONE * align:
@@ -79,12 +79,12 @@ def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
         return _long_equal(e, left, right, size)
     if size > UNROLLED:
         return _words_equal(e, left.pointer, right.pointer, size)
-    return e.b.icmp("eq", _difference(e, left.pointer, right.pointer, size, align), "0")
+    return e.b.icmp("eq", _difference(e, left.pointer, right.pointer, size, align), 0)
 
 
-def _difference(e: Emitter, left: Value, right: Value, size: int, align: int) -> Value:
+def _difference(e: Emitter, left: Ptr, right: Ptr, size: int, align: int) -> Number:
     """A word that is zero when *size* bytes are equal."""
-    difference = "0"
+    difference: Number = 0
     at = 0
     while at < size:
         step = min(align, 8)
@@ -104,7 +104,7 @@ def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
     return Memory(pointer, value.type)
 
 
-def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
+def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
     """More than the verifier follows round by round: both sides go to scratch memory, where a callback sees them."""
     rounds = (size + UNROLLED - 1) // UNROLLED
     room = rounds * UNROLLED
@@ -113,26 +113,26 @@ def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> Value:
         memory.zero(e, e.area(offset + room - UNROLLED), UNROLLED)
         memory.copy(e, e.area(offset), side.pointer, size, side.align)
     kept = e.reserve(8)
-    e.b.store("0", e.area(kept))
+    e.b.store(0, e.area(kept))
 
-    def body(inner: Emitter, index: Value) -> None:
-        at = inner.b.mul(inner.b.at_most(index, rounds - 1), str(UNROLLED))
+    def body(inner: Emitter, index: I64) -> None:
+        at = inner.b.mul(inner.b.at_most(index, rounds - 1), UNROLLED)
         one, other = (inner.b.offset(inner.area(offset), at) for offset in places)
         differ, same = inner.b.block(), inner.b.block()
         difference = _difference(inner, one, other, UNROLLED, 8)
-        inner.b.branch(inner.b.icmp("ne", difference, "0"), differ, same, likely=False)
+        inner.b.branch(inner.b.icmp("ne", difference, 0), differ, same, likely=False)
         inner.b.start(differ)
-        inner.b.store("1", inner.area(kept))
+        inner.b.store(1, inner.area(kept))
         loops.leave(inner)
         inner.b.start(same)
 
-    loops.run(e, e.span, str(rounds), body)
-    return e.b.icmp("eq", e.b.load(e.area(kept)), "0")
+    loops.run(e, e.span, rounds, body)
+    return e.b.icmp("eq", e.b.load(e.area(kept)), 0)
 
 
-def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
+def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
     result = e.b.register()
-    e.b.store("0", result)
+    e.b.store(0, result)
     done = e.b.block()
     rest = size % UNROLLED
     if rest:
@@ -142,15 +142,15 @@ def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
         same = e.b.block()
         e.b.branch(bytes_equal(e, ends[0], ends[1], rest), same, done)
         e.b.start(same)
-    e.b.store("1", result)
+    e.b.store(1, result)
 
-    def step(index: Value, leave: Callable[[], None]) -> None:
-        at = e.b.mul(index, str(UNROLLED))
+    def step(index: I64, leave: Callable[[], None]) -> None:
+        at = e.b.mul(index, UNROLLED)
         one, other = e.b.offset(left, at), e.b.offset(right, at)
         differ, same = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), "0"), differ, same, likely=False)
+        e.b.branch(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), 0), differ, same, likely=False)
         e.b.start(differ)
-        e.b.store("0", result)
+        e.b.store(0, result)
         leave()
         e.b.start(same)
 
@@ -160,7 +160,7 @@ def _words_equal(e: Emitter, left: Value, right: Value, size: int) -> Value:
     return e.b.truth(e.b.load(result))
 
 
-def text_length(e: Emitter, value: Operand) -> Value:
+def text_length(e: Emitter, value: Operand) -> I64:
     """Length of a string in bytes."""
     kind = value.type
     capacity = kind.size

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.codegen.ir.registers import Registers, registers_of
+from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
@@ -41,23 +42,23 @@ def registers(e: Emitter) -> Registers:
     return registers_of(e.script.kernel.arch or platform.machine())
 
 
-def register(e: Emitter, name: str) -> Value:
+def register(e: Emitter, name: str) -> I64:
     """A register at the time of the probe (``pt_regs`` is at the start of kprobe and perf event contexts)."""
     return e.b.load(e.b.offset(e.context, registers(e).offset(name)))
 
 
-def function_argument(e: Emitter, index: int) -> Value:
+def function_argument(e: Emitter, index: int) -> Number:
     """Argument *index* by the calling convention."""
     table = registers(e)
     if index < len(table.arguments):
         return register(e, table.arguments[index])
     # Further arguments are on the stack, above the return address where the machine keeps it there.
     at = table.stack_offset + 8 * (index - len(table.arguments))
-    address = e.b.add(register(e, table.stack), str(at))
+    address = e.b.add(register(e, table.stack), at)
     return memory.read_scalar(e, address, UINT64, e.space).value
 
 
-def typed(e: Emitter, value: Value, kind: Type) -> Scalar:
+def typed(e: Emitter, value: Number, kind: Type) -> Scalar:
     """A scalar from the context, which may be a pointer that the verifier knows by type.
 
     Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of
@@ -70,22 +71,22 @@ def typed(e: Emitter, value: Value, kind: Type) -> Scalar:
     return Scalar(e.launder(value), kind)
 
 
-def function_address(e: Emitter) -> Value:
+def function_address(e: Emitter) -> I64:
     """Address of the function that is traced."""
     if not e.program.unit.kind.user:
-        return e.b.helper("get_func_ip", e.raw_context)
+        return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     # Kernels before 6.7 give 0 for uprobes.
-    told = e.b.helper("get_func_ip", e.raw_context)
+    told = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     here = register(e, registers(e).pc)
-    return e.b.select(e.b.icmp("eq", told, "0"), here, told)
+    return e.b.select(e.b.icmp("eq", told, 0), here, told)
 
 
-def slot(e: Emitter, index: int) -> Value:
+def slot(e: Emitter, index: int) -> I64:
     """Element *index* of a context that is an array of ``u64``."""
     return e.b.load(e.b.offset(e.context, 8 * index))
 
 
-def _by_register(e: Emitter, value: Value, kind: Type) -> Operand:
+def _by_register(e: Emitter, value: Number, kind: Type) -> Operand:
     """A value that was passed in a register: small structs lie in it, scalars are truncated to their width."""
     if kind.scalar:
         return Scalar(memory.fit(e, value, kind), kind)
@@ -99,7 +100,7 @@ def _context_field(e: Emitter, place: ContextField, kind: Type) -> Operand:
     pointer = e.b.offset(e.context, place.offset)
     if kind.scalar and place.offset % kind.size == 0:
         return typed(e, memory.load(e, pointer, kind).value, kind)
-    address = e.b.add(e.b.address(e.raw_context), str(place.offset))
+    address = e.b.add(e.b.address(e.raw_context), place.offset)
     if kind.scalar:
         return memory.read_scalar(e, address, kind, AddressSpace.KERNEL)
     return Remote(address, kind, AddressSpace.KERNEL)
@@ -107,9 +108,9 @@ def _context_field(e: Emitter, place: ContextField, kind: Type) -> Operand:
 
 def _data_loc(e: Emitter, place: DataLoc, kind: Type) -> Operand:
     word = e.b.load(e.b.offset(e.context, place.offset), 32)
-    distance = e.b.op("and", word, "65535")
+    distance = e.b.op("and", word, 65535)
     if place.relative:
-        distance = e.b.add(distance, str(place.offset + 4))
+        distance = e.b.add(distance, place.offset + 4)
     address = e.b.add(e.b.address(e.raw_context), distance)
     if kind.scalar:
         return Scalar(address, kind)
@@ -140,12 +141,12 @@ def _location(e: Emitter, place: RegisterLocation, kind: Type) -> Operand:
     return Remote(where, kind, AddressSpace.USER)
 
 
-def location_value(e: Emitter, place: RegisterLocation) -> Value:
+def location_value(e: Emitter, place: RegisterLocation) -> Number:
     """Register (plus index register times scale) plus offset."""
-    value = register(e, place.register) if place.register else "0"
+    value = register(e, place.register) if place.register else 0
     if place.index:
-        value = e.b.add(value, e.b.mul(register(e, place.index), str(place.scale)))
-    return e.b.add(value, str(place.offset)) if place.offset else value
+        value = e.b.add(value, e.b.mul(register(e, place.index), place.scale))
+    return e.b.add(value, place.offset) if place.offset else value
 
 
 _PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_class(
@@ -167,7 +168,7 @@ def all_arguments(e: Emitter, kind: Struct) -> Operand:
     """``args`` as a whole, a struct with one field for each argument."""
     context = e.program.unit.context
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         memory.zero(e, pointer, kind.size, min(align, kind.align))
         for item in context.arguments:
             field = kind.find(item.name)
@@ -179,7 +180,7 @@ def all_arguments(e: Emitter, kind: Struct) -> Operand:
     return Made(kind, write)
 
 
-def positional(e: Emitter, index: int) -> Value:
+def positional(e: Emitter, index: int) -> Number:
     """``argN``."""
     unit = e.program.unit
     if unit.context.positional:

@@ -1,8 +1,7 @@
 """The state of emitting one BPF function, and access to what the program's functions share.
 
-A program is one entry function and the functions made for it: loop callbacks and copies of user functions.
-They share the per-CPU scratch area (variables that several of them use live there) and a *frame*, two words on
-the entry function's stack: the context pointer and this CPU's block of per-CPU data.
+Callbacks of loops and copies of user functions get a *frame* from the entry function, two words on its stack: the
+context pointer and this CPU's block of per-CPU data.
 """
 
 from __future__ import annotations
@@ -10,123 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.codegen.analysis.parts import Plan
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.emit import memory
-from pytrace.codegen.ir.builder import Block, Builder, FunctionText, Value
-from pytrace.codegen.ir.module import PERCPU, SHARED, Module
+from pytrace.codegen.emit.program import Program, Variable
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block, FunctionText
+from pytrace.codegen.ir.module import PERCPU, SHARED
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.storage.data_sections import Layout
-from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA, Scratch, area_name
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.compile_options import CompileOptions
+from pytrace.codegen.ir.values import CONTEXT, I1, I64, Number, Ptr, Scope, global_pointer
+from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, AddressSpace, Type, Void
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.ast.typed_program import VariableInfo
 
 STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
 
 SPARING_BUDGET = (32, 16, 0)
 """The same for scripts that need the stack for what LLVM keeps there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """How constructs of the language become code: what modules ask of those above them."""
-
-    evaluate: Callable[[Emitter, nodes.Expr], Operand]
-    """The value of an expression."""
-    block: Callable[[Emitter, nodes.Block, Type], Operand | None]
-    """Runs a block; its value unless the type is void."""
-    emission: Callable[[Builtin], Callable[[Emitter, nodes.Identifier | nodes.Call], Operand] | None]
-    """The function that emits a builtin."""
-    check_read: Callable[[Emitter, str, Value], None]
-    """Reports the result of a read helper, when failed reads are to be reported."""
-
-
-@dataclass(slots=True, eq=False)
-class Script:
-    """What all programs of a script share while they are generated."""
-
-    lowering: Lowering
-    checked: CheckedProgram
-    kernel: KernelInfo
-    options: CompileOptions
-    module: Module
-    layout: Layout
-    stack_limit: int
-    map_indexes: dict[str, int]
-    writers: dict[str, set[str]] = field(default_factory=dict)
-    """For each map the scratch areas of the programs that assign to it."""
-    counting: str = ""
-    uses_session: bool = False
-    unwinds: bool = False
-    """A program unwinds stacks by the tables of binaries."""
-    ahead: Ahead | None = None
-    """What an ahead-of-time file leaves open; None for a script that runs at once."""
-    sparing: bool = False
-    """Variables and large temporaries live in scratch memory, because the stack does not hold them."""
-
-    def counting_callback(self) -> Value:
-        """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""
-        if not self.counting:
-            self.counting = "count_entry"
-            text, _ = self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None)
-            Builder(text).ret("0")
-        return f"@{self.counting}"
-
-
-@dataclass(slots=True, eq=False)
-class Variable:
-    """Where a scratch variable lives: an ``i64`` register, stack bytes, or an offset in the scratch area."""
-
-    type: Type
-    register: Value | None = None
-    stack: Value | None = None
-    offset: int | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Program:
-    """One BPF program while it is generated."""
-
-    script: Script
-    unit: ProbeUnit
-    index: int
-    shared: frozenset[VariableInfo]
-    plan: Plan = field(default_factory=Plan)
-    scratch: Scratch = field(default_factory=Scratch)
-    variables: dict[VariableInfo, Variable] = field(default_factory=dict)
-    functions: dict[FunctionInfo, str] = field(default_factory=dict)
-    results: dict[FunctionInfo, int] = field(default_factory=dict)
-    """Where functions leave results that do not fit a register."""
-    origins: dict[VariableInfo, nodes.Expr] | None = None
-    """What :mod:`pytrace.codegen.emit.provenance` knows of variables."""
-    failure_function: str = ""
-    """The function that counts and reports failed helper calls, once there is one."""
-    lookup_functions: dict[str, str] = field(default_factory=dict)
-    """Functions that look up keys, by the map's name."""
-    numbers: int = 0
-
-    @property
-    def area(self) -> str:
-        """Name of the scratch area."""
-        return area_name(self.unit.kind, self.unit.symbol, pinned=self.unit.pinned)
-
-    @property
-    def preemptible(self) -> bool:
-        """Whether another task can run into programs of the same area on the same CPU before this one has ended."""
-        return self.area == USER_AREA
-
-    def name(self, what: str) -> str:
-        """A symbol for another function of this program."""
-        self.numbers += 1
-        return f"{self.unit.symbol}__{what}{self.numbers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +44,7 @@ class Emitter:
     """Emits one function of a program."""
 
     def __init__(
-        self, program: Program, text: FunctionText, scope: str, span: Span, depth: int, frame: Value | None
+        self, program: Program, text: FunctionText, scope: Scope, span: Span, depth: int, frame: Ptr | None
     ) -> None:
         self.program = program
         self.script = program.script
@@ -160,24 +63,31 @@ class Emitter:
         self._source = span.source
         self._frame = frame
         self._entry = frame is None
-        self._base: Value | None = None
-        self._scratch: Value | None = None
-        self._claimed: tuple[Value, Value] | None = None
+        self._base: Ptr | None = None
+        self._scratch: Ptr | None = None
+        self._claimed: tuple[Ptr, I64] | None = None
         self.exit = self.b.block()
-        self.result = self.b.register() if self._entry else ""
-        self._cpu: Value | None = None
-        self._context: Value | None = None
-        self._cell: Value | None = None
+        self._result = self.b.register() if self._entry else None
+        self._cpu: I64 | None = None
+        self._context: Ptr | None = None
+        self._cell: Ptr | None = None
         self._temporaries: list[list[Callable[[], None]]] = [[]]
-        self._spare: dict[int, list[Value]] = {}
+        self._spare: dict[int, list[Ptr]] = {}
         self.span = span
         self.node: nodes.Node = program.unit.body
         """What is being evaluated: where a failed read is reported."""
-        self.current_maps: dict[str, Value] = {}
+        self.current_maps: dict[str, Ptr] = {}
         """Of maps that are double-buffered, the one that is in use."""
         self.contended = False
         """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
         self.at(span)
+
+    @property
+    def result(self) -> Ptr:
+        """Where the entry function keeps what it will return."""
+        if self._result is None:
+            raise InternalError("no result outside of an entry function")
+        return self._result
 
     # ------------------------------------------------------------------ leaving from inside a loop
 
@@ -211,7 +121,7 @@ class Emitter:
         """Behind a loop that has returned: return from the function, or end the loop around."""
         if self._outer is not None:
             self.inner_returned = True
-            self.b.ret("1")
+            self.b.ret(1)
             return
         if self._returned is None:
             raise InternalError("no place for a result")
@@ -236,15 +146,15 @@ class Emitter:
     # ------------------------------------------------------------------ what the program's functions share
 
     @property
-    def cpu(self) -> Value:
+    def cpu(self) -> I64:
         """Number of this CPU (programs do not migrate)."""
         if self._cpu is None:
             with self.b.at_prologue():
-                self._cpu = self.b.helper("get_smp_processor_id")
+                self._cpu = self.b.helper(helpers.GET_SMP_PROCESSOR_ID)
         return self._cpu
 
     @property
-    def base(self) -> Value:
+    def base(self) -> Ptr:
         """This CPU's block of per-CPU data."""
         if self._base is None:
             self.script.layout.addressed = True
@@ -252,26 +162,26 @@ class Emitter:
             with self.b.at_prologue():
                 if cpu is not None:
                     # The mask tells the verifier that the index is in bounds.
-                    masked = self.b.op("and", cpu, str(self.script.layout.copies - 1))
-                    self._base = self.b.offset(f"@{PERCPU}", self.b.mul(masked, self.module.late("stride")))
+                    masked = self.b.op("and", cpu, self.script.layout.copies - 1)
+                    self._base = self.b.offset(global_pointer(PERCPU), self.b.mul(masked, self.module.late("stride")))
                 else:
                     self._base = self.b.load_pointer(self.b.offset(self._require_frame(), 8))
         return self._base
 
-    def _require_frame(self) -> Value:
+    def _require_frame(self) -> Ptr:
         if self._frame is None:
             raise InternalError("no frame")
         return self._frame
 
     @property
-    def frame(self) -> Value:
+    def frame(self) -> Ptr:
         """Pointer to context and per-CPU base, which callbacks and functions get as an argument."""
         if self._frame is None:
             base = self.base
             scratch = self._scratch_start if self.program.preemptible else None
             frame = self.b.alloca(16 if scratch is None else 24)
             with self.b.at_prologue():
-                self.b.store_pointer("%ctx", frame)
+                self.b.store_pointer(CONTEXT, frame)
                 self.b.store_pointer(base, self.b.offset(frame, 8))
                 if scratch is not None:
                     self.b.store_pointer(scratch, self.b.offset(frame, 16))
@@ -279,29 +189,26 @@ class Emitter:
         return self._frame
 
     @property
-    def raw_context(self) -> Value:
+    def raw_context(self) -> Ptr:
         """The context pointer as helpers take it."""
         if self._entry:
-            return "%ctx"
+            return CONTEXT
         if self._context is None:
             with self.b.at_prologue():
                 self._context = self.b.load_pointer(self._require_frame())
         return self._context
 
     @property
-    def context(self) -> Value:
-        """The context pointer for loads.
+    def context(self) -> Ptr:
+        """The context pointer for loads."""
+        return self.b.unfolded(self.raw_context)
 
-        The marker keeps LLVM from computing addresses ahead, which the verifier refuses.
-        """
-        return self.b.define(f"call ptr @llvm.preserve.static.offset(ptr {self.raw_context})")
-
-    def area(self, offset: int) -> Value:
+    def area(self, offset: int) -> Ptr:
         """A place in the program's scratch area."""
         return self.b.offset(self._scratch_start, offset)
 
     @property
-    def _scratch_start(self) -> Value:
+    def _scratch_start(self) -> Ptr:
         area = self.program.area
         if not self.program.preemptible:
             return self.b.offset(self.base, self.module.late(f"area.{area}"))
@@ -313,7 +220,7 @@ class Emitter:
                     self._scratch = self.b.load_pointer(self.b.offset(self._require_frame(), 16))
         return self._scratch
 
-    def _claim(self, area: str) -> Value:
+    def _claim(self, area: str) -> Ptr:
         """Take one of the area's copies; with none free the program ends and counts as a missed hit.
 
         The word at the area's start has a bit for each copy that is in use on this CPU.
@@ -322,15 +229,12 @@ class Emitter:
         with b.at_prologue():
             word = b.offset(base, self.module.late(f"area.{area}"))
             used = b.load(word)
-            low = [b.number(b.icmp("eq", b.op("and", used, str(mask)), str(mask))) for mask in (1, 3, 7)]
-            index = b.op("and", b.add(b.add(low[0], low[1]), low[2]), str(COPIES - 1))
-            bit = b.op("shl", "1", index)
+            low = [b.number(b.icmp("eq", b.op("and", used, mask), mask)) for mask in (1, 3, 7)]
+            index = b.op("and", b.add(b.add(low[0], low[1]), low[2]), COPIES - 1)
+            bit = b.op("shl", 1, index)
             taken = b.op("and", b.fetch("or", word, bit), bit)
-            b.emit(f"br i1 {b.icmp('eq', taken, '0')}, label %claimed, label %busy, !prof !0")
-            b.label("busy")
-            self.counter("missed", self.program.index)
-            b.emit("ret i64 0")
-            b.label("claimed")
+            with b.unlikely(b.icmp("eq", taken, 0), "copy", when=False):
+                self.counter("missed", self.program.index)
             self._claimed = (word, bit)
             start = b.offset(word, CLAIM)
             return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
@@ -340,10 +244,10 @@ class Emitter:
         self.b.start(self.exit)
         if self._claimed is not None:
             word, bit = self._claimed
-            self.b.fetch("and", word, self.b.op("xor", bit, "-1"))
+            self.b.fetch("and", word, self.b.op("xor", bit, -1))
         self.b.ret(self.b.load(self.result))
 
-    def counter(self, kind: str, subject: int, by: Value = "1") -> Value:
+    def counter(self, kind: str, subject: int, by: Number = 1) -> I64:
         """Count a failure (*by* 0: none); gives how many there were before on this CPU.
 
         Programs that share a counter may interrupt each other, so it is counted atomically; but not where each run
@@ -351,13 +255,13 @@ class Emitter:
         """
         counters = self.b.offset(self.base, self.module.late("counters"))
         place = self.b.offset(counters, self.script.layout.counter(kind, subject))
-        if by == "1" or self.program.preemptible:
+        if by == 1 or self.program.preemptible:
             return self.b.fetch("add", place, by)
         before = self.b.load(place)
         self.b.store(self.b.add(before, by), place)
         return before
 
-    def count_cut(self, cut: Value) -> None:
+    def count_cut(self, cut: I1) -> None:
         """Count a string that did not fit where the ``i1`` *cut* says so.
 
         Without a branch: the verifier would follow both ways for each string of an event.
@@ -374,7 +278,7 @@ class Emitter:
         for release in self._temporaries.pop():
             release()
 
-    def temporary(self, size: int) -> Value:
+    def temporary(self, size: int) -> Ptr:
         """Memory for a value, until the end of the statement."""
         size = max(8, (size + 7) & ~7)
         spare = self._spare.setdefault(size, [])
@@ -394,7 +298,7 @@ class Emitter:
         self._temporaries[-1].append(lambda: scratch.release(offset, size))
         return offset
 
-    def scratch(self, size: int) -> Value:
+    def scratch(self, size: int) -> Ptr:
         """Like :meth:`temporary`, but never on the stack."""
         return self.area(self.reserve(size))
 
@@ -403,22 +307,20 @@ class Emitter:
         return size <= self.script.stack_limit and self.b.function.stack + size <= budget
 
     @property
-    def cell(self) -> Value:
+    def cell(self) -> Ptr:
         """Eight bytes of stack for a scalar that a helper writes and the next instruction loads."""
         if self._cell is None:
             self._cell = self.b.alloca(8)
         return self._cell
 
-    def session(self, offset: int) -> Value:
+    def session(self, offset: int) -> Ptr:
         """Place of a number of the running session; *offset* is one of ``data_sections.SESSION``."""
         self.script.uses_session = True
-        return self.b.offset(f"@{SHARED}", offset)
+        return self.b.offset(global_pointer(SHARED), offset)
 
-    def launder(self, value: Value) -> Value:
+    def launder(self, value: Number) -> I64:
         """The same number, without what the verifier knows about it: a pointer becomes an integer to compute with."""
-        place = self.scratch(8)
-        self.b.emit(f"store volatile i64 {value}, ptr {place}, align 8")
-        return self.b.define(f"load volatile i64, ptr {place}, align 8")
+        return self.b.through(value, self.scratch(8))
 
     # ------------------------------------------------------------------ variables
 
@@ -436,14 +338,14 @@ class Emitter:
         if kind.scalar and not shared:
             register = self.b.register()
             with self.b.at_prologue():
-                self.b.store("0", register)
+                self.b.store(0, register)
             return Variable(kind, register=register)
         if not shared and self._fits_stack(kind.size):
             stack = self.b.alloca(kind.size)
             return Variable(kind, stack=stack)
         return Variable(kind, offset=self.program.scratch.allocate(kind.size))
 
-    def variable_pointer(self, info: VariableInfo) -> Value:
+    def variable_pointer(self, info: VariableInfo) -> Ptr:
         """Address of a variable that lives in memory (or of its register slot)."""
         place = self.variable(info)
         if place.offset is not None:
@@ -463,7 +365,7 @@ class Emitter:
         """Run a block; its value when *kind* is not void."""
         return self.script.lowering.block(self, node, kind)
 
-    def number(self, node: nodes.Expr) -> Value:
+    def number(self, node: nodes.Expr) -> Number:
         """Evaluate a scalar expression to an ``i64``."""
         return memory.number(self, self.value(node))
 
@@ -480,6 +382,6 @@ class Emitter:
         """Where pointers of unknown space point in this probe."""
         return self.program.unit.kind.space
 
-    def scalar(self, value: Value, kind: Type) -> Scalar:
+    def scalar(self, value: Number, kind: Type) -> Scalar:
         """A scalar operand."""
         return Scalar(value, kind)

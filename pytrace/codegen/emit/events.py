@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from pytrace.codegen.emit import memory, seq_file
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import FRAME, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, RuntimeFailure
 from pytrace.core.manifest import RING
@@ -48,12 +49,12 @@ def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[nodes.Expr]
     layout = spec.layout
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
-        filled: Value = "0"
+        filled: Number = 0
         for at, item in enumerate(arguments):
             with e.temporaries():
                 filled = _put(e, layout, at, e.value(item), pointer, filled)
         header(e, spec, pointer, filled)
-        output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
+        output(e, pointer, e.b.add(filled, layout.fixed_size))
 
 
 def send(
@@ -68,8 +69,8 @@ def send(
         _send_tailed(e, spec, layout, operands)
         return
 
-    def fill(pointer: Value) -> None:
-        header(e, spec, pointer, "0")
+    def fill(pointer: Ptr) -> None:
+        header(e, spec, pointer, 0)
         for operand, kind, offset in zip(operands, layout.args, layout.offsets, strict=True):
             memory.write(e, operand, e.b.offset(pointer, offset), kind, memory.natural(8, offset))
 
@@ -77,15 +78,15 @@ def send(
 
 
 def reserve(
-    e: Emitter, size: int, fill: Callable[[Value], None], on_full: Callable[[], None] | None = None
+    e: Emitter, size: int, fill: Callable[[Ptr], None], on_full: Callable[[], None] | None = None
 ) -> None:
     """Reserve room in the ring, fill it and submit, or do *on_full* (count a lost event)."""
-    pointer = e.b.helper("ringbuf_reserve", f"@{RING}", str(size), "0")
+    pointer = e.b.helper(helpers.RINGBUF_RESERVE, global_pointer(RING), size, 0)
     full, there, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), full, there, likely=False)
     e.b.start(there)
     fill(pointer)
-    e.b.emit(f"call void inttoptr (i64 132 to ptr)(ptr {pointer}, i64 0)")
+    e.b.helper(helpers.RINGBUF_SUBMIT, pointer, 0)
     e.b.jump(done)
     e.b.start(full)
     if on_full is None:
@@ -96,47 +97,47 @@ def reserve(
     e.b.start(done)
 
 
-def output(e: Emitter, pointer: Value, size: Value) -> None:
+def output(e: Emitter, pointer: Ptr, size: Number) -> None:
     """Copy an event into the ring, or count a lost event."""
-    got = e.b.helper("ringbuf_output", f"@{RING}", pointer, size, "0")
+    got = e.b.helper(helpers.RINGBUF_OUTPUT, global_pointer(RING), pointer, size, 0)
     full, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", got, "0"), done, full, likely=True)
+    e.b.branch(e.b.icmp("eq", got, 0), done, full, likely=True)
     e.b.start(full)
     e.counter("lost", e.program.index)
     e.b.jump(done)
     e.b.start(done)
 
 
-def header(e: Emitter, spec: EventSpec, pointer: Value, tail: Value) -> None:
+def header(e: Emitter, spec: EventSpec, pointer: Ptr, tail: Number) -> None:
     """Event id and length of the tail."""
-    e.b.store(str(spec.id), pointer, 32)
+    e.b.store(spec.id, pointer, 32)
     e.b.store(tail, e.b.offset(pointer, 4), 32)
 
 
 def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
-        filled: Value = "0"
+        filled: Number = 0
         for at, operand in enumerate(operands):
             filled = _put(e, layout, at, operand, pointer, filled)
         header(e, spec, pointer, filled)
-        output(e, pointer, e.b.add(filled, str(layout.fixed_size)))
+        output(e, pointer, e.b.add(filled, layout.fixed_size))
 
 
-def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Value, filled: Value) -> Value:
+def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Ptr, filled: Number) -> Number:
     """Write argument *at* of an event in scratch memory; gives the length of the tail so far."""
     kind, place = layout.args[at], e.b.offset(pointer, layout.offsets[at])
     if not layout.tails[at]:
         memory.write(e, operand, place, kind, memory.natural(8, layout.offsets[at]))
         return filled
     start = e.b.offset(pointer, layout.fixed_size)
-    where = e.b.offset(start, filled) if filled != "0" else start
+    where = e.b.offset(start, filled) if filled != 0 else start
     length, count = tail(e, operand, kind, where)
     e.b.store(count, place, 32)
-    return e.b.add(filled, length) if filled != "0" else length
+    return e.b.add(filled, length) if filled != 0 else length
 
 
-def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Value, Value]:
+def tail(e: Emitter, operand: Operand, kind: Type, pointer: Ptr) -> tuple[Number, Number]:
     """Write a string or buffer after an event; gives its length and the count word."""
     if isinstance(kind, String):
         limit = min(kind.capacity, operand.type.size)
@@ -150,20 +151,20 @@ def tail(e: Emitter, operand: Operand, kind: Type, pointer: Value) -> tuple[Valu
     raise InternalError(f"{kind} has no tail form")
 
 
-def count_word(e: Emitter, length: Value, limit: int, *, read: bool = True) -> Value:
+def count_word(e: Emitter, length: Number, limit: int, *, read: bool = True) -> Number:
     """The count of a tail string; one that fills the greatest capacity is marked as cut, and counted when *read* here.
 
     A shorter one that is full is an array of characters.
     """
     if limit < memory.longest_string(e):
         return length
-    cut = e.b.icmp("eq", length, str(limit))
+    cut = e.b.icmp("eq", length, limit)
     if read:
         e.count_cut(cut)
-    return e.b.op("or", length, e.b.select(cut, str(CUT), "0"))
+    return e.b.op("or", length, e.b.select(cut, CUT, 0))
 
 
-def text(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
+def text(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
     """Write a string without its NUL; gives its length (*limit* when it does not end)."""
     if isinstance(operand, Made) and operand.tail is not None:
         return operand.tail(pointer, limit)
@@ -173,13 +174,13 @@ def text(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
     return memory.string_tail(e, pointer, limit, e.b.address(whole.pointer), AddressSpace.KERNEL, limit)
 
 
-def _bytes(e: Emitter, operand: Operand, pointer: Value, limit: int) -> Value:
+def _bytes(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
     if isinstance(operand, Made) and operand.tail is not None:
         return operand.tail(pointer, limit)
     whole = e.place(operand)
     length = e.b.at_most(e.b.load(whole.pointer, 32), limit)
     source = e.b.address(e.b.offset(whole.pointer, Buffer.header))
-    e.b.helper("probe_read_kernel", pointer, length, source)
+    e.b.helper(helpers.PROBE_READ_KERNEL, pointer, length, source)
     return length
 
 
@@ -191,7 +192,7 @@ def report(e: Emitter, node: nodes.Node, error: str) -> None:
     send(e, e.checked.report(node, RuntimeFailure(error)), ())
 
 
-def helper_error(e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str = "") -> None:
+def helper_error(e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str = "") -> None:
     """Send that a helper failed with *code*."""
     spec = e.checked.report(node, HelperFailure(helper, map_name))
     send(e, spec, [Scalar(code, INT32)])
@@ -201,7 +202,7 @@ def check_helper(
     e: Emitter,
     node: nodes.Node,
     helper: str,
-    code: Value,
+    code: Number,
     *,
     level: int = 1,
     map_name: str = "",
@@ -214,7 +215,7 @@ def check_helper(
     if e.script.options.checks < level and level > 1:
         return
     failed, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", code, "0"), failed, done, likely=False)
+    e.b.branch(e.b.icmp("slt", code, 0), failed, done, likely=False)
     e.b.start(failed)
     if e.script.options.checks >= level:
         failed_call(e, node, helper, code, map_name, most)
@@ -224,13 +225,13 @@ def check_helper(
     e.b.start(done)
 
 
-def check_read(e: Emitter, helper: str, code: Value) -> None:
+def check_read(e: Emitter, helper: str, code: Number) -> None:
     """Report a failed read of memory at the expression that is being evaluated, when all failures are wanted."""
     check_helper(e, e.node, helper, code, level=2)
 
 
 def failed_call(
-    e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str = "", most: int = REPORTED
+    e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str = "", most: int = REPORTED
 ) -> None:
     """Count a failed helper call for its place in the script; the first ones are reported."""
     counter = ("helper", e.script.layout.site(helper, location(node.span)))
@@ -238,7 +239,7 @@ def failed_call(
 
 
 def counted_failure(
-    e: Emitter, node: nodes.Node, helper: str, code: Value, map_name: str, counter: tuple[str, int], most: int
+    e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str, counter: tuple[str, int], most: int
 ) -> None:
     """Count a failed helper call by *counter*; a CPU reports the first *most*.
 
@@ -248,8 +249,8 @@ def counted_failure(
         first_ones(e, e.counter(*counter), lambda: helper_error(e, node, helper, code, map_name), most)
         return
     spec = e.checked.report(node, HelperFailure(helper, map_name))
-    arguments = (str(e.script.layout.counter(*counter)), str(spec.id), code, str(most))
-    e.b.call(_failure_function(e, spec), [("ptr", e.frame), *(("i64", item) for item in arguments)])
+    arguments = (e.script.layout.counter(*counter), spec.id, code, most)
+    e.b.call(_failure_function(e, spec), [e.frame], arguments)
 
 
 def _failure_function(e: Emitter, spec: EventSpec) -> str:
@@ -260,29 +261,29 @@ def _failure_function(e: Emitter, spec: EventSpec) -> str:
     program.failure_function = program.name("failed")
     parameters = ("*frame", "counter", "event", "code", "most")
     text, scope = e.module.function(program.failure_function, parameters, program.unit.span)
-    inner = Emitter(program, text, scope, program.unit.span, e.depth + 1, "%frame")
-    place = inner.b.offset(inner.b.offset(inner.base, e.module.late("counters")), "%counter")
-    before = inner.b.fetch("add", place, "1")
+    inner = Emitter(program, text, scope, program.unit.span, e.depth + 1, FRAME)
+    place = inner.b.offset(inner.b.offset(inner.base, e.module.late("counters")), number_parameter("counter"))
+    before = inner.b.fetch("add", place, 1)
     again, done = inner.b.block(), inner.b.block()
-    inner.b.branch(inner.b.icmp("ult", before, "%most"), again, done)
+    inner.b.branch(inner.b.icmp("ult", before, number_parameter("most")), again, done)
     inner.b.start(again)
 
-    def fill(pointer: Value) -> None:
-        inner.b.store("%event", pointer, 32)
-        inner.b.store("0", inner.b.offset(pointer, 4), 32)
-        inner.b.store("%code", inner.b.offset(pointer, spec.layout.offsets[0]), 32)
+    def fill(pointer: Ptr) -> None:
+        inner.b.store(number_parameter("event"), pointer, 32)
+        inner.b.store(0, inner.b.offset(pointer, 4), 32)
+        inner.b.store(number_parameter("code"), inner.b.offset(pointer, spec.layout.offsets[0]), 32)
 
     reserve(inner, spec.layout.fixed_size, fill)
     inner.b.jump(done)
     inner.b.start(done)
-    inner.b.ret("0")
+    inner.b.ret(0)
     return program.failure_function
 
 
-def first_ones(e: Emitter, before: Value, action: Callable[[], None], most: int = REPORTED) -> None:
+def first_ones(e: Emitter, before: Number, action: Callable[[], None], most: int = REPORTED) -> None:
     """Do something for the first failures of a CPU; the rest are counted, to spare the ring."""
     again, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ult", before, str(most)), again, done)
+    e.b.branch(e.b.icmp("ult", before, most), again, done)
     e.b.start(again)
     action()
     e.b.jump(done)

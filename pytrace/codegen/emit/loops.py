@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 
@@ -23,7 +24,7 @@ FOLLOWED = 1024
 MOST = 1 << 23
 """``BPF_MAX_LOOPS`` of the kernel."""
 
-Body = Callable[[Emitter, Value], None]
+Body = Callable[[Emitter, I64], None]
 
 
 def leave(e: Emitter) -> None:
@@ -32,36 +33,36 @@ def leave(e: Emitter) -> None:
     if loop.leave is not None:
         e.b.jump(loop.leave)
     else:
-        e.b.ret("1")
+        e.b.ret(1)
 
 
-Step = Callable[[Value, Callable[[], None]], None]
+Step = Callable[[I64, Callable[[], None]], None]
 
 
-def counted(e: Emitter, count: int | Value, step: Step, most: int | None = None) -> None:
+def counted(e: Emitter, count: Number, step: Step, most: int | None = None) -> None:
     """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
 
     *most* is the constant bound that the verifier sees when *count* is a register.
     """
     index = e.b.register()
-    e.b.store("0", index)
+    e.b.store(0, index)
     head, body, done = e.b.block(), e.b.block(), e.b.block()
     e.b.jump(head)
     e.b.start(head)
     at = e.b.load(index)
-    e.b.branch(e.b.icmp("ult", at, str(count)), body, done)
+    e.b.branch(e.b.icmp("ult", at, count), body, done)
     e.b.start(body)
     if most is not None:
         inside = e.b.block()
-        e.b.branch(e.b.icmp("ult", at, str(most)), inside, done)
+        e.b.branch(e.b.icmp("ult", at, most), inside, done)
         e.b.start(inside)
     step(at, lambda: e.b.jump(done))
-    e.b.store(e.b.add(at, "1"), index)
+    e.b.store(e.b.add(at, 1), index)
     e.b.jump(head)
     e.b.start(done)
 
 
-def run(e: Emitter, span: Span, count: Value, body: Body, *, told: nodes.For | nodes.While | None = None) -> None:
+def run(e: Emitter, span: Span, count: Number, body: Body, *, told: nodes.For | nodes.While | None = None) -> None:
     """Run *body* for index 0 … count - 1.
 
     The kernel refuses more than :data:`MOST` rounds, which is reported for the loop *told*; so is a ``while`` that has
@@ -72,12 +73,12 @@ def run(e: Emitter, span: Span, count: Value, body: Body, *, told: nodes.For | n
             e,
             span,
             ("index", "*frame"),
-            lambda inner: body(inner, "%index"),
+            lambda inner: body(inner, number_parameter("index")),
             lambda name, frame: _bpf_loop(e, count, name, frame, told),
         )
         return
 
-    def step(index: Value, leave: Callable[[], None]) -> None:
+    def step(index: I64, leave: Callable[[], None]) -> None:
         done, again = e.b.block(), e.b.block()
         e.loops.append(Loop(done, again))
         body(e, index)
@@ -91,17 +92,17 @@ def run(e: Emitter, span: Span, count: Value, body: Body, *, told: nodes.For | n
 
 
 def _bpf_loop(
-    e: Emitter, count: Value, callback: str, frame: Value, told: nodes.For | nodes.While | None
+    e: Emitter, count: Number, callback: str, frame: Ptr, told: nodes.For | nodes.While | None
 ) -> None:
     """Kernels since 6.8 cannot load a call whose count the verifier knows to be 0: they drop the callback only."""
     some, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ne", count, "0"), some, done)
+    e.b.branch(e.b.icmp("ne", count, 0), some, done)
     e.b.start(some)
     # Where the verifier inlines the helper, its error number is only 32 bits wide.
-    rounds = e.b.fit(e.b.helper("loop", count, f"@{callback}", frame, "0"), 32, signed=True)
+    rounds = e.b.fit(e.b.helper(helpers.LOOP, count, global_pointer(callback), frame, 0), 32, signed=True)
     if isinstance(told, nodes.While):
         # That many rounds mean that the kernel ended the loop.
-        rounds = e.b.select(e.b.icmp("eq", rounds, str(MOST)), str(-errno.E2BIG), rounds)
+        rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
     if told is not None:
         events.check_helper(e, told, "bpf_loop", rounds)
     e.b.jump(done)
@@ -113,7 +114,7 @@ def with_callback(
     span: Span,
     parameters: tuple[str, ...],
     body: Callable[[Emitter], None],
-    call: Callable[[str, Value], object],
+    call: Callable[[str, Ptr], object],
 ) -> None:
     """Make a function of what *body* emits; ``call(name, frame)`` emits the helper call that runs it.
 
@@ -122,7 +123,7 @@ def with_callback(
     program = e.program
     name = program.name("loop")
     text, scope = e.module.function(name, parameters, span)
-    inner = Emitter(program, text, scope, span, e.depth + 1, "%frame")
+    inner = Emitter(program, text, scope, span, e.depth + 1, FRAME)
     inner.loops.append(Loop(None, None))
     flag, returned = e.returned_flag, False
 
@@ -130,16 +131,16 @@ def with_callback(
         nonlocal returned
         returned = True
         e.keep_result(inner, value)
-        inner.b.store("1", inner.area(flag))
-        inner.b.ret("1")
+        inner.b.store(1, inner.area(flag))
+        inner.b.ret(1)
 
     inner.leave = leave_all
     inner.share_result(e)
     body(inner)
-    inner.b.ret("0")
+    inner.b.ret(0)
     returned = returned or inner.inner_returned
     if returned:
-        e.b.store("0", e.area(flag))
+        e.b.store(0, e.area(flag))
     call(name, e.frame)
     if returned:
         _leave_too(e, flag)
@@ -147,7 +148,7 @@ def with_callback(
 
 def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None:
     """Run *body* once, in a function of its own."""
-    with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [("ptr", frame)]))
+    with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [frame]))
 
 
 def _leave_too(e: Emitter, flag: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.codegen.ir.builder import INLINE_BYTES, Value
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import INLINE_BYTES
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import (
@@ -45,28 +47,33 @@ def inline(size: int, align: int) -> bool:
 # ---------------------------------------------------------------------------------------------- plain memory
 
 
-def zero(e: Emitter, pointer: Value, size: int, align: int = 8) -> None:
+def zero(e: Emitter, pointer: Ptr, size: int, align: int = 8) -> None:
     """Clear the program's memory."""
     if inline(size, align):
         e.b.clear(pointer, size, align)
     elif size:
-        e.b.helper("probe_read_kernel", pointer, str(size), e.b.address(e.module.zeros(size)))
+        e.b.helper(helpers.PROBE_READ_KERNEL, pointer, size, e.b.address(e.module.zeros(size)))
 
 
-def copy(e: Emitter, target: Value, source: Value, size: int, align: int = 8) -> None:
+def copy(e: Emitter, target: Ptr, source: Ptr, size: int, align: int = 8) -> None:
     """Copy within the program's memory."""
     if inline(size, align):
         e.b.copy(target, source, size, align)
     elif size:
-        e.b.helper("probe_read_kernel", target, str(size), e.b.address(source))
+        e.b.helper(helpers.PROBE_READ_KERNEL, target, size, e.b.address(source))
 
 
-def read_helper(space: AddressSpace, *, string: bool = False) -> str:
-    """Name of the helper that reads from a space, or, for NONE, from the one that the address itself tells."""
-    return f"probe_read{_WHERE.get(space, '_kernel')}{'_str' if string else ''}"
+def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHelper:
+    """The helper that reads from a space, or, for NONE, from the one that the address itself tells."""
+    of_bytes, of_strings = _READ.get(space, _READ[AddressSpace.KERNEL])
+    return of_strings if string else of_bytes
 
 
-_WHERE = {AddressSpace.USER: "_user", AddressSpace.NONE: ""}
+_READ = {
+    AddressSpace.KERNEL: (helpers.PROBE_READ_KERNEL, helpers.PROBE_READ_KERNEL_STR),
+    AddressSpace.USER: (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR),
+    AddressSpace.NONE: (helpers.PROBE_READ, helpers.PROBE_READ_STR),
+}
 _SEPARATE = frozenset({"x86_64", "aarch64"})
 """Machines whose addresses tell the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
 
@@ -84,12 +91,12 @@ def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
 
 
-def load(e: Emitter, pointer: Value, kind: Type, align: int = 8) -> Scalar:
+def load(e: Emitter, pointer: Ptr, kind: Type, align: int = 8) -> Scalar:
     """Load a scalar from the program's memory."""
     return Scalar(e.b.load(pointer, bits(kind), is_signed(kind), min(align, kind.size)), kind)
 
 
-def store(e: Emitter, pointer: Value, value: Value, kind: Type, align: int = 8) -> None:
+def store(e: Emitter, pointer: Ptr, value: Number, kind: Type, align: int = 8) -> None:
     """Store an ``i64`` as a scalar of *kind*."""
     e.b.store(value, pointer, bits(kind), min(align, kind.size))
 
@@ -97,19 +104,19 @@ def store(e: Emitter, pointer: Value, value: Value, kind: Type, align: int = 8) 
 # ---------------------------------------------------------------------------------------------- foreign memory
 
 
-def read(e: Emitter, pointer: Value, size: Value | int, address: Value, space: AddressSpace) -> Value:
+def read(e: Emitter, pointer: Ptr, size: Number | int, address: Number, space: AddressSpace) -> I64:
     """Read kernel or user memory; gives the helper's result. On a fault the kernel clears the target."""
-    return _reported(e, read_helper(resolve_space(e, space)), pointer, str(size), address)
+    return _reported(e, read_helper(resolve_space(e, space)), pointer, size, address)
 
 
-def _reported(e: Emitter, helper: str, *args: Value) -> Value:
+def _reported(e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number) -> I64:
     """Call a read helper; its failure is reported when all failures are wanted."""
-    got = e.b.helper(helper, *args)
-    e.script.lowering.check_read(e, f"bpf_{helper}", got)
+    got = e.b.helper(helper, pointer, size, address)
+    e.script.lowering.check_read(e, helper.symbol, got)
     return got
 
 
-def read_scalar(e: Emitter, address: Value, kind: Type, space: AddressSpace) -> Scalar:
+def read_scalar(e: Emitter, address: Number, kind: Type, space: AddressSpace) -> Scalar:
     """Read a scalar from kernel or user memory; 0 on a fault."""
     cell = e.cell
     read(e, cell, kind.size, address, space)
@@ -119,7 +126,7 @@ def read_scalar(e: Emitter, address: Value, kind: Type, space: AddressSpace) -> 
 # ---------------------------------------------------------------------------------------------- operands
 
 
-def number(e: Emitter, operand: Operand) -> Value:
+def number(e: Emitter, operand: Operand) -> Number:
     """The register of a scalar operand, wherever it lies."""
     match operand:
         case Scalar(direct=True):
@@ -137,7 +144,7 @@ def number(e: Emitter, operand: Operand) -> Value:
     raise InternalError(f"no register for {operand}")
 
 
-def truth(e: Emitter, operand: Operand) -> Value:
+def truth(e: Emitter, operand: Operand) -> I1:
     """``i1``: a scalar is not zero."""
     return e.b.truth(number(e, operand))
 
@@ -164,7 +171,7 @@ def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
     return Memory(pointer, kind)
 
 
-def write(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int = 8) -> None:
+def write(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int = 8) -> None:
     """Write *operand* as a value of *kind*, converted as the language says, padding zeroed."""
     if kind.scalar:
         _write_scalar(e, operand, pointer, kind, align)
@@ -178,14 +185,14 @@ def write(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int =
         _write_same(e, operand, pointer, kind, align)
 
 
-def _write_scalar(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int) -> None:
+def _write_scalar(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int) -> None:
     if isinstance(operand.type, Array):
         _write_same(e, operand, pointer, kind, align)
         return
     store(e, pointer, number(e, operand), kind, align)
 
 
-def _write_same(e: Emitter, operand: Operand, pointer: Value, kind: Type, align: int) -> None:
+def _write_same(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int) -> None:
     match operand:
         case Memory():
             copy(e, pointer, operand.pointer, kind.size, min(align, operand.align))
@@ -202,7 +209,7 @@ def _write_same(e: Emitter, operand: Operand, pointer: Value, kind: Type, align:
             raise InternalError(f"cannot write {operand} as {kind}")
 
 
-def _write_text(e: Emitter, operand: Operand, pointer: Value, kind: String | Buffer, align: int) -> None:
+def _write_text(e: Emitter, operand: Operand, pointer: Ptr, kind: String | Buffer, align: int) -> None:
     source = operand.type
     if source.size <= kind.size:
         _write_same(e, operand, pointer, source, align)
@@ -246,7 +253,7 @@ def natural(align: int, offset: int) -> int:
     return align
 
 
-def _write_members(e: Emitter, source: Operand, pointer: Value, kind: Type, align: int) -> None:
+def _write_members(e: Emitter, source: Operand, pointer: Ptr, kind: Type, align: int) -> None:
     members, offsets, _ = members_of(kind)
     if _has_gaps(kind):
         zero(e, pointer, kind.size, align)
@@ -283,7 +290,7 @@ def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:
     return Memory(pointer, kind)
 
 
-def fit(e: Emitter, value: Value, kind: Type) -> Value:
+def fit(e: Emitter, value: Number, kind: Type) -> Number:
     """An ``i64`` cut and extended to a scalar type."""
     if isinstance(kind, Bool):
         return e.b.number(e.b.truth(value))
@@ -299,7 +306,7 @@ def longest_string(e: Emitter) -> int:
 
 
 def read_string(
-    e: Emitter, pointer: Value, capacity: int, address: Value, space: AddressSpace, align: int = 8
+    e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace, align: int = 8
 ) -> None:
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
 
@@ -307,14 +314,14 @@ def read_string(
     """
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
-    got = _reported(e, read_helper(where, string=True), pointer, str(capacity), address)
+    got = _reported(e, read_helper(where, string=True), pointer, capacity, address)
     full, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", got, str(capacity)), full, done, likely=False)
+    e.b.branch(e.b.icmp("eq", got, capacity), full, done, likely=False)
     e.b.start(full)
     # The helper puts a NUL into the last byte; what is really there tells whether the string ends.
-    last = str(capacity - 1)
+    last = capacity - 1
     end = e.b.offset(pointer, last)
-    e.b.helper(read_helper(where), end, "1", e.b.add(address, last))
+    e.b.helper(read_helper(where), end, 1, e.b.add(address, last))
     if capacity >= longest_string(e):
         e.count_cut(e.b.truth(e.b.load(end, 8)))
     e.b.jump(done)
@@ -322,29 +329,29 @@ def read_string(
 
 
 def string_tail(
-    e: Emitter, pointer: Value, limit: int | Value, address: Value, space: AddressSpace, most: int
-) -> Value:
+    e: Emitter, pointer: Ptr, limit: Number, address: Number, space: AddressSpace, most: int
+) -> I64:
     """Read a string of at most *limit* bytes (constant bound *most*) without its NUL; gives its length."""
-    room = str(limit + 1) if isinstance(limit, int) else e.b.add(limit, "1")
+    room = limit + 1 if isinstance(limit, int) else e.b.add(limit, 1)
     got = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
     return text_length(e, got, most)
 
 
-def text_length(e: Emitter, got: Value, _most: int) -> Value:
+def text_length(e: Emitter, got: Number, _most: int) -> I64:
     """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
 
     The way with the widest range comes first, so that the verifier prunes the other one.
     """
     hidden = e.b.opaque(got)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("sgt", hidden, "0"), good, bad, likely=True)
+    e.b.branch(e.b.icmp("sgt", hidden, 0), good, bad, likely=True)
     e.b.start(good)
-    length = e.b.sub(hidden, "1")
+    length = e.b.sub(hidden, 1)
     e.b.jump(done)
     e.b.start(bad)
     e.b.jump(done)
     e.b.start(done)
-    return e.b.phi("i64", [(length, good), ("0", bad)])
+    return e.b.phi([(length, good), (0, bad)])
 
 
 def as_string(operand: Operand, capacity: int) -> Operand:

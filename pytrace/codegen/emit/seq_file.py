@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.values import NULL, Number
 from pytrace.core import formats
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Formatted
@@ -37,13 +38,13 @@ def write(e: Emitter, node: nodes.Expr) -> None:
         )
     format_ = formats.parse(spec.static_part(Formatted).format.encode("utf-8", "surrogateescape"))
     text = _format(format_, spec.location.line)
-    data = e.b.alloca(8 * len(arguments)) if arguments else "null"
+    data = e.b.alloca(8 * len(arguments)) if arguments else NULL
     with e.temporaries():
         for at, (item, conversion) in enumerate(zip(arguments, format_.conversions, strict=True)):
             e.b.store(_value(e, item, conversion.name == "s", spec.location.line), e.b.offset(data, 8 * at))
         state = e.b.load(e.context)
         file = e.b.load(e.b.pointer(state))
-        e.b.helper("seq_printf", file, e.module.constant(text), str(len(text)), data, str(8 * len(arguments)))
+        e.b.helper(helpers.SEQ_PRINTF, file, e.module.constant(text), len(text), data, 8 * len(arguments))
 
 
 def _format(format_: Format, line: int) -> bytes:
@@ -72,7 +73,7 @@ def _widen(conversion: Conversion) -> bytes:
     return (f"%{head}{name}" if name in "cs" else f"%{head}ll{name}").encode()
 
 
-def _value(e: Emitter, item: nodes.Expr, string: bool, line: int) -> Value:
+def _value(e: Emitter, item: nodes.Expr, string: bool, line: int) -> Number:
     operand = e.value(item)
     if operand.type.scalar and not string:
         return memory.number(e, operand)
@@ -84,6 +85,6 @@ def _value(e: Emitter, item: nodes.Expr, string: bool, line: int) -> Value:
     size = operand.type.capacity
     pointer = e.temporary(size + 8)
     # A string that fills its room has no end of its own.
-    e.b.store("0", e.b.offset(pointer, size), 64, align=1)
+    e.b.store(0, e.b.offset(pointer, size), 64, align=1)
     memory.write(e, operand, pointer, operand.type)
     return e.b.address(pointer)

@@ -1,20 +1,32 @@
 """LLVM IR as text: functions, blocks and a builder whose methods each append one instruction.
 
-A value is the text that names it (``%v7``, ``42``, ``@events``).  By convention every integer in a register is an
-``i64`` that is already extended as its type says, every truth value that a branch takes an ``i1``, and every address in
-the program's own memory a ``ptr``; so the type of an operand follows from the operation and need not be carried.
-Writing text costs a fraction of building an object for each instruction, and start-up time is a feature.
+Writing text costs a fraction of building an object for each instruction, and start-up time is a feature. The types of
+values are in :mod:`pytrace.codegen.ir.values`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.codegen.ir.helpers import HELPERS
+from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction
+from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
+from pytrace.codegen.ir.values import (
+    I1,
+    I64,
+    AtomicOperation,
+    Late,
+    LateInstruction,
+    Location,
+    Number,
+    Operation,
+    Predicate,
+    Ptr,
+)
 
-Value = str
+P = ParamSpec("P")
+R = TypeVar("R")
 
 INLINE_BYTES = 256
 """Memory up to this size is copied and cleared by inline moves, more by a helper call."""
@@ -25,46 +37,14 @@ AT_ONCE = 5
 _NATURAL = {8: 1, 16: 2, 32: 4, 64: 8}
 
 
-@dataclass(slots=True, eq=False)
-class Block:
-    """A basic block: its label and instructions, closed by a terminator."""
-
-    label: str
-    lines: list[str] = field(default_factory=list)
-    closed: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class FunctionText:
-    """One function. *head* is everything between ``define`` and the brace."""
-
-    name: str
-    head: str
-    blocks: list[Block] = field(default_factory=list)
-    allocas: list[str] = field(default_factory=list)
-    prologue: list[str] = field(default_factory=list)
-    stack: int = 0
-    """Bytes of allocas that stay in memory (objects whose address is taken)."""
-
-    def text(self) -> str:
-        """The definition."""
-        lines = [f"define {self.head} {{", "entry:", *self.allocas, *self.prologue]
-        lines.append(f"  br label %{self.blocks[0].label}")
-        for block in self.blocks:
-            lines.append(f"{block.label}:")
-            lines.extend(block.lines)
-        lines.append("}\n")
-        return "\n".join(lines)
-
-
 class Builder:
     """Appends instructions to the current block of one function."""
 
     def __init__(self, function: FunctionText) -> None:
         self.function = function
-        self.location = ""
+        self.location = Location("")
         self._numbers = 0
-        self._target: list[str] = []
+        self._target: list[Instruction] = []
         self._block: Block
         self.start(self.block())
 
@@ -103,214 +83,306 @@ class Builder:
         yield
         self._target, self._block.closed, self.location = target, closed, location
 
-    def label(self, name: str) -> None:
-        """Start a block inside the prologue."""
-        self._target.append(f"{name}:")
+    @contextmanager
+    def unlikely(self, condition: I1, what: str, *, when: bool) -> Iterator[None]:
+        """In the prologue: emit what is done where *condition* is *when*, after which the function returns 0.
 
-    def emit(self, text: str) -> None:
+        *what* names the place; it is used once in a function.
+        """
+        here, on = f"no_{what}", f"on_{what}"
+        ways = f"label %{here}, label %{on}, !prof !1" if when else f"label %{on}, label %{here}, !prof !0"
+        self._emit(f"br i1 {condition}, {ways}")
+        self._target.append(f"{here}:")
+        yield
+        self._emit("ret i64 0")
+        self._target.append(f"{on}:")
+
+    def _emit(self, text: str) -> None:
         """Append an instruction without result; dropped where nothing can be reached."""
         if not self._block.closed:
             self._target.append(f"  {text}{self.location}")
 
-    def define(self, text: str) -> Value:
+    def _define(self, text: str) -> str:
         """Append an instruction and name its result."""
-        name = self._name()
-        self.emit(f"{name} = {text}")
+        self._numbers += 1
+        name = f"%v{self._numbers}"
+        if not self._block.closed:
+            self._target.append(f"  {name} = {text}{self.location}")
         return name
+
+    _i1: Callable[[str], I1]
+    _i64: Callable[[str], I64]
+    _ptr: Callable[[str], Ptr]
+    if not TYPE_CHECKING:
+        # The name of a result is a value of its type: to tell mypy so costs an instruction nothing.
+        _i1 = _i64 = _ptr = _define
+
+    def _define_late(self, text: str, operand: Late) -> str:
+        """Append an instruction whose last operand is known later."""
+        name = self._name()
+        if not self._block.closed:
+            self._target.append(LateInstruction(f"  {name} = {text}", operand, self.location))
+        return name
+
+    def _extend(self, value: str, bits: int, signed: bool) -> I64:
+        """An integer of *bits* as an ``i64``."""
+        return self._i64(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
+
+    def _truncate(self, value: Number, bits: int) -> str:
+        """The low *bits* of an ``i64``, in a register of that width."""
+        return self._define(f"trunc i64 {value} to i{bits}")
 
     def jump(self, block: Block) -> None:
         """Continue at *block* (unless this place cannot be reached)."""
-        self.emit(f"br label %{block.label}")
+        self._emit(f"br label %{block.label}")
         self._block.closed = True
 
-    def branch(self, condition: Value, then: Block, other: Block, *, likely: bool | None = None) -> None:
+    def branch(self, condition: I1, then: Block, other: Block, *, likely: bool | None = None) -> None:
         """Two-way branch on an ``i1``; *likely* tells which way is laid out (and verified) first."""
         hint = "" if likely is None else f", !prof {'!0' if likely else '!1'}"
-        self.emit(f"br i1 {condition}, label %{then.label}, label %{other.label}{hint}")
+        self._emit(f"br i1 {condition}, label %{then.label}, label %{other.label}{hint}")
         self._block.closed = True
 
-    def ret(self, value: Value) -> None:
+    def ret(self, value: Number) -> None:
         """Leave the function."""
-        self.emit(f"ret i64 {value}")
+        self._emit(f"ret i64 {value}")
         self._block.closed = True
 
     # ------------------------------------------------------------------ integers
 
-    def op(self, name: str, left: Value, right: Value) -> Value:
+    def op(self, name: Operation, left: Number, right: Number) -> I64:
         """A two-operand integer instruction on ``i64``."""
-        return self.define(f"{name} i64 {left}, {right}")
+        return self._i64(f"{name} i64 {left}, {right}")
 
-    def add(self, left: Value, right: Value) -> Value:
+    def add(self, left: Number, right: Number) -> I64:
         """Sum."""
         return self.op("add", left, right)
 
-    def sub(self, left: Value, right: Value) -> Value:
+    def sub(self, left: Number, right: Number) -> I64:
         """Difference."""
         return self.op("sub", left, right)
 
-    def mul(self, left: Value, right: Value) -> Value:
+    def mul(self, left: Number, right: Number | Late) -> I64:
         """Product."""
+        if isinstance(right, Late):
+            return I64(self._define_late(f"mul i64 {left}, ", right))
         return self.op("mul", left, right)
 
-    def icmp(self, predicate: str, left: Value, right: Value) -> Value:
-        """Compare two ``i64``; gives an ``i1``."""
-        return self.define(f"icmp {predicate} i64 {left}, {right}")
+    def icmp(self, predicate: Predicate, left: Number, right: Number) -> I1:
+        """Compare two ``i64``."""
+        return self._i1(f"icmp {predicate} i64 {left}, {right}")
 
-    def is_null(self, pointer: Value) -> Value:
-        """Whether a ``ptr`` is null; gives an ``i1``."""
-        return self.define(f"icmp eq ptr {pointer}, null")
+    def is_null(self, pointer: Ptr) -> I1:
+        """Whether an address is null."""
+        return self._i1(f"icmp eq ptr {pointer}, null")
 
-    def there(self, pointer: Value) -> Value:
-        """1 when a ``ptr`` is not null, else 0, as an ``i64``.
+    def there(self, pointer: Ptr) -> I64:
+        """1 when an address is not null, else 0.
 
         LLVM does not see where the number comes from: two of these joined would else become one comparison of the
         pointers' ``|``, which the verifier refuses.
         """
-        return self.opaque(self.number(self.define(f"icmp ne ptr {pointer}, null")))
+        return self.opaque(self.number(self._i1(f"icmp ne ptr {pointer}, null")))
 
-    def truth(self, value: Value) -> Value:
-        """``i64`` to ``i1``: not zero."""
-        return self.icmp("ne", value, "0")
+    def truth(self, value: Number) -> I1:
+        """Whether an integer is not zero."""
+        return self.icmp("ne", value, 0)
 
-    def number(self, truth: Value) -> Value:
-        """``i1`` to ``i64``."""
-        return self.define(f"zext i1 {truth} to i64")
+    def number(self, truth: I1) -> I64:
+        """1 for true, 0 for false."""
+        return self._i64(f"zext i1 {truth} to i64")
 
-    def select(self, condition: Value, then: Value, other: Value, kind: str = "i64") -> Value:
-        """Choose by an ``i1``."""
-        return self.define(f"select i1 {condition}, {kind} {then}, {kind} {other}")
+    def both(self, left: I1, right: I1) -> I1:
+        """Whether two truth values are true."""
+        return self._i1(f"and i1 {left}, {right}")
 
-    def phi(self, kind: str, incoming: Sequence[tuple[Value, Block]]) -> Value:
-        """Join values that come from several blocks."""
-        ways = ", ".join(f"[ {value}, %{block.label} ]" for value, block in incoming)
-        return self.define(f"phi {kind} {ways}")
+    def either(self, left: I1, right: I1) -> I1:
+        """Whether one of two truth values is true."""
+        return self._i1(f"or i1 {left}, {right}")
 
-    def fit(self, value: Value, bits: int, signed: bool) -> Value:
-        """Cut an ``i64`` to *bits* and extend it again."""
-        if bits >= 64:
-            return value
-        cut = self.define(f"trunc i64 {value} to i{bits}")
-        return self.define(f"{'sext' if signed else 'zext'} i{bits} {cut} to i64")
+    def differ(self, left: I1, right: I1) -> I1:
+        """Whether one of two truth values is true and the other is not."""
+        return self._i1(f"xor i1 {left}, {right}")
 
-    def opaque(self, value: Value) -> Value:
+    def select(self, condition: I1, then: Number, other: Number) -> I64:
+        """One of two integers."""
+        return self._i64(f"select i1 {condition}, i64 {then}, i64 {other}")
+
+    def phi(self, incoming: Sequence[tuple[Number, Block]]) -> I64:
+        """Join integers that come from several blocks."""
+        return self._i64(f"phi i64 {_incoming(incoming)}")
+
+    def phi_pointer(self, incoming: Sequence[tuple[Ptr, Block]]) -> Ptr:
+        """Join addresses that come from several blocks."""
+        return self._ptr(f"phi ptr {_incoming(incoming)}")
+
+    def fit(self, value: Number, bits: int, signed: bool) -> Number:
+        """Truncate an ``i64`` to *bits* and extend it again."""
+        return value if bits >= 64 else self._extend(self._truncate(value, bits), bits, signed)
+
+    def swap_bytes(self, value: Number, bits: int) -> I64:
+        """The low 16, 32 or 64 *bits* of a number, with their bytes in reverse order."""
+        low = value if bits == 64 else self._truncate(value, bits)
+        swapped = self._define(f"call i{bits} @llvm.bswap.i{bits}(i{bits} {low})")
+        return I64(swapped) if bits == 64 else self._extend(swapped, bits, signed=False)
+
+    def leading_zeros(self, value: Number) -> I64:
+        """How many of the highest bits of a number other than zero are zero."""
+        return self._i64(f"call i64 @llvm.ctlz.i64(i64 {value}, i1 true)")
+
+    def opaque(self, value: Number) -> I64:
         """The same value, about which LLVM knows nothing: range checks on it stay in the code for the verifier.
 
         Empty assembler code, because LLVM looks through ``llvm.bpf.passthrough`` when it selects instructions, and
         then adds a small index to an aligned address by ``|``, which the verifier refuses.
         """
-        return self.define(f'call i64 asm sideeffect "", "=r,0"(i64 {value})')
+        return self._i64(f'call i64 asm sideeffect "", "=r,0"(i64 {value})')
 
-    def at_most(self, value: Value, limit: int) -> Value:
+    def at_most(self, value: Number, limit: int) -> I64:
         """The unsigned minimum, in a form that the verifier can follow."""
         hidden = self.opaque(value)
-        good = self.icmp("ule", hidden, str(limit))
-        return self.opaque(self.select(good, hidden, str(limit)))
+        good = self.icmp("ule", hidden, limit)
+        return self.opaque(self.select(good, hidden, limit))
 
-    def low_bits(self, value: Value, bits: int) -> Value:
+    def low_bits(self, value: Number, bits: int) -> Number:
         """The low *bits* of a number, the others zero."""
         if bits >= 64:
             return value
-        return self.op("lshr", self.op("shl", value, str(64 - bits)), str(64 - bits))
+        return self.op("lshr", self.op("shl", value, 64 - bits), 64 - bits)
 
     # ------------------------------------------------------------------ memory
 
-    def pointer(self, address: Value) -> Value:
-        """``i64`` to ``ptr``."""
-        return self.define(f"inttoptr i64 {address} to ptr")
+    def pointer(self, address: Number) -> Ptr:
+        """An integer as an address."""
+        return self._ptr(f"inttoptr i64 {address} to ptr")
 
-    def address(self, pointer: Value) -> Value:
-        """``ptr`` to ``i64``."""
-        return self.define(f"ptrtoint ptr {pointer} to i64")
+    def address(self, pointer: Ptr) -> I64:
+        """An address as an integer."""
+        return self._i64(f"ptrtoint ptr {pointer} to i64")
 
-    def offset(self, pointer: Value, distance: int | Value) -> Value:
+    def offset(self, pointer: Ptr, distance: Number | Late) -> Ptr:
         """*pointer* plus bytes."""
         if distance == 0:
             return pointer
-        return self.define(f"getelementptr i8, ptr {pointer}, i64 {distance}")
+        if isinstance(distance, Late):
+            return Ptr(self._define_late(f"getelementptr i8, ptr {pointer}, i64 ", distance))
+        return self._ptr(f"getelementptr i8, ptr {pointer}, i64 {distance}")
+
+    def unfolded(self, pointer: Ptr) -> Ptr:
+        """The same address, for loads at constant offsets, which LLVM leaves at these loads.
+
+        The verifier refuses addresses that are computed ahead from the context.
+        """
+        return self._ptr(f"call ptr @llvm.preserve.static.offset(ptr {pointer})")
 
     def load(
-        self, pointer: Value, bits: int = 64, signed: bool = False, align: int | None = None, *, again: bool = False
-    ) -> Value:
+        self, pointer: Ptr, bits: int = 64, signed: bool = False, align: int | None = None, *, again: bool = False
+    ) -> I64:
         """Load an integer of *bits* and extend it to ``i64``; *again* although it may be in a register already."""
         load = "load volatile" if again else "load"
-        got = self.define(f"{load} i{bits}, ptr {pointer}, align {align or _NATURAL[bits]}")
-        if bits == 64:
-            return got
-        return self.define(f"{'sext' if signed else 'zext'} i{bits} {got} to i64")
+        text = f"{load} i{bits}, ptr {pointer}, align {align or _NATURAL[bits]}"
+        return self._i64(text) if bits == 64 else self._extend(self._define(text), bits, signed)
 
-    def load_pointer(self, pointer: Value) -> Value:
-        """Load a ``ptr`` that the program stored."""
-        return self.define(f"load ptr, ptr {pointer}, align 8")
+    def load_pointer(self, pointer: Ptr) -> Ptr:
+        """Load an address that the program stored."""
+        return self._ptr(f"load ptr, ptr {pointer}, align 8")
 
-    def store(self, value: Value, pointer: Value, bits: int = 64, align: int | None = None) -> None:
+    def store(self, value: Number, pointer: Ptr, bits: int = 64, align: int | None = None) -> None:
         """Store the low *bits* of an ``i64``."""
-        if bits != 64:
-            value = self.define(f"trunc i64 {value} to i{bits}")
-        self.emit(f"store i{bits} {value}, ptr {pointer}, align {align or _NATURAL[bits]}")
+        low = value if bits == 64 else self._truncate(value, bits)
+        self._emit(f"store i{bits} {low}, ptr {pointer}, align {align or _NATURAL[bits]}")
 
-    def store_pointer(self, value: Value, pointer: Value) -> None:
-        """Store a ``ptr``."""
-        self.emit(f"store ptr {value}, ptr {pointer}, align 8")
+    def store_pointer(self, value: Ptr, pointer: Ptr) -> None:
+        """Store an address."""
+        self._emit(f"store ptr {value}, ptr {pointer}, align 8")
 
-    def atomic_add(self, pointer: Value, value: Value) -> None:
+    def through(self, value: Number, pointer: Ptr) -> I64:
+        """Store a number and load it again, which LLVM leaves as it is."""
+        self._emit(f"store volatile i64 {value}, ptr {pointer}, align 8")
+        return self.load(pointer, again=True)
+
+    def atomic_add(self, pointer: Ptr, value: Number) -> None:
         """Add to 64 bits of memory that other CPUs change too."""
-        self.define(f"atomicrmw add ptr {pointer}, i64 {value} monotonic")
+        self._define(f"atomicrmw add ptr {pointer}, i64 {value} monotonic")
 
-    def fetch(self, operation: str, pointer: Value, value: Value) -> Value:
-        """``add``, ``or``, ``and`` or ``xor`` atomically and give the old value."""
-        return self.define(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
+    def fetch(self, operation: AtomicOperation, pointer: Ptr, value: Number) -> I64:
+        """Change 64 bits atomically and give the old value."""
+        return self._i64(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
 
-    def fetch_bits(self, operation: str, pointer: Value, value: Value, bits: int, signed: bool) -> Value:
+    def fetch_bits(self, operation: AtomicOperation, pointer: Ptr, value: Number, bits: int, signed: bool) -> I64:
         """As :meth:`fetch`, in 32 or 64 bits."""
         if bits == 64:
             return self.fetch(operation, pointer, value)
-        cut = self.define(f"trunc i64 {value} to i{bits}")
-        old = self.define(f"atomicrmw {operation} ptr {pointer}, i{bits} {cut} seq_cst")
-        return self.define(f"{'sext' if signed else 'zext'} i{bits} {old} to i64")
+        low = self._truncate(value, bits)
+        return self._extend(self._define(f"atomicrmw {operation} ptr {pointer}, i{bits} {low} seq_cst"), bits, signed)
 
-    def exchange_if(self, pointer: Value, expected: Value, value: Value) -> Value:
+    def exchange_if(self, pointer: Ptr, expected: Number, value: Number) -> I64:
         """Store a 64-bit *value* atomically where *expected* is; gives what was there."""
-        got = self.define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
-        return self.define(f"extractvalue {{ i64, i1 }} {got}, 0")
+        got = self._define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
+        return self._i64(f"extractvalue {{ i64, i1 }} {got}, 0")
 
-    def alloca(self, size: int) -> Value:
+    def alloca(self, size: int) -> Ptr:
         """Stack memory that lives as long as the function."""
         name = self._name()
         self.function.allocas.append(f"  {name} = alloca [{max(size, 1)} x i8], align 8")
         self.function.stack += (size + 7) & ~7
-        return name
+        return Ptr(name)
 
-    def register(self) -> Value:
-        """An ``i64`` variable that LLVM turns into a register."""
+    def register(self) -> Ptr:
+        """Where an ``i64`` variable is, which LLVM turns into a register."""
         name = self._name()
         self.function.allocas.append(f"  {name} = alloca i64, align 8")
-        return name
+        return Ptr(name)
 
-    def clear(self, pointer: Value, size: int, align: int = 8) -> None:
+    def clear(self, pointer: Ptr, size: int, align: int = 8) -> None:
         """Zero a few bytes inline."""
         if size:
-            self.emit(f"call void @llvm.memset.p0.i64(ptr align {align} {pointer}, i8 0, i64 {size}, i1 false)")
+            self._emit(f"call void @llvm.memset.p0.i64(ptr align {align} {pointer}, i8 0, i64 {size}, i1 false)")
 
-    def copy(self, target: Value, source: Value, size: int, align: int = 8) -> None:
+    def copy(self, target: Ptr, source: Ptr, size: int, align: int = 8) -> None:
         """Copy a few bytes inline; both ends have the alignment.
 
         LLVM may load all of a copy before it stores any of it, and what registers do not hold would go to the stack.
         """
         step = AT_ONCE * align
         for at in range(0, size, step):
-            self.emit(
+            self._emit(
                 f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {self.offset(target, at)}, "
                 f"ptr align {align} {self.offset(source, at)}, i64 {min(step, size - at)}, i1 false)"
             )
 
     # ------------------------------------------------------------------ calls
 
-    def helper(self, name: str, *args: Value) -> Value:
-        """Call a BPF helper of :data:`~pytrace.codegen.ir.helpers.HELPERS`."""
-        row = HELPERS[name]
-        passed = ", ".join(f"{kind} {arg}" for kind, arg in zip(row.parameters, args, strict=True))
-        return self.define(f"call {row.result} inttoptr (i64 {row.number} to ptr)({passed})")
+    def helper(self, row: Helper[P, R], *args: P.args, **_none: P.kwargs) -> R:
+        """Call a BPF helper."""
+        passed = ", ".join([f"{kind} {value}" for kind, value in zip(row.parameters, args, strict=True)])
+        text = f"call {row.result} inttoptr (i64 {row.number} to ptr)({passed})"
+        if row.result != "void":
+            return row.value(self._define(text))
+        self._emit(text)
+        return row.value("")
 
-    def call(self, name: str, args: Sequence[tuple[str, Value]]) -> Value:
-        """Call a function of the module; gives an ``i64``."""
-        return self.define(f"call i64 @{name}({', '.join(f'{kind} {value}' for kind, value in args)})")
+    def trace_printk(self, text: Ptr, size: Number, values: Sequence[Number]) -> I64:
+        """Write a line with at most three values to the kernel's trace."""
+        return self.helper(TRACE_PRINTK[len(values)], text, size, *values)
+
+    def call(self, name: str, pointers: Sequence[Ptr] = (), numbers: Sequence[Number] = ()) -> I64:
+        """Call a function of the module, which takes addresses first, then integers."""
+        passed = [*(f"ptr {value}" for value in pointers), *(f"i64 {value}" for value in numbers)]
+        return self._i64(f"call i64 @{name}({', '.join(passed)})")
+
+    def kernel_number(self, name: str) -> I64:
+        """Call a function of the kernel that takes nothing and gives an ``int`` or less."""
+        return self._extend(self._define(f"call i32 @{name}()"), 32, signed=False)
+
+    def kernel_object(self, name: str, number: Number) -> Ptr:
+        """Call a function of the kernel that takes an ``int`` and gives an object, or null."""
+        return self._ptr(f"call ptr @{name}(i32 {self._truncate(number, 32)})")
+
+    def release(self, name: str, pointer: Ptr) -> None:
+        """Call a function of the kernel that takes an object back."""
+        self._emit(f"call void @{name}(ptr {pointer})")
+
+
+def _incoming(ways: Sequence[tuple[Number | Ptr, Block]]) -> str:
+    return ", ".join(f"[ {value}, %{block.label} ]" for value, block in ways)

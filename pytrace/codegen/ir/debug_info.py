@@ -7,6 +7,7 @@ when everything that they mention has a number.
 
 from __future__ import annotations
 
+from pytrace.codegen.ir.values import Location, Scope
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.source import Source, Span
 from pytrace.core.types import Bool, Enum, Int, Pointer, Struct, Type, Void
@@ -32,8 +33,8 @@ class DebugInfo:
         ]
         self._known: dict[str, str] = {}
         self._files: dict[Source | None, str] = {}
-        self._places: dict[tuple[str, Source, int], str] = {}
-        self._lines: dict[tuple[str, int, int], str] = {}
+        self._places: dict[tuple[str, Source, int], Scope] = {}
+        self._lines: dict[tuple[str, int, int], Location] = {}
         self._globals: list[str] = []
         self._global_list = self.reserve()
         self.unit = self.reserve()
@@ -119,7 +120,7 @@ class DebugInfo:
 
     # ------------------------------------------------------------------ functions
 
-    def function(self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool) -> str:
+    def function(self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool) -> Scope:
         """A function that returns an integer; *parameters* are names, ``*`` marks pointers, the rest are integers."""
         file = self.file(span.source if span is not None else self._main)
         line = span.first.line if span is not None else 1
@@ -144,7 +145,7 @@ class DebugInfo:
             )
             variables.append(variable)
         self.fill(retained, "!{" + ", ".join(variables) + "}")
-        return node
+        return Scope(node)
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> str:
         """Declaration of a function of the kernel, which libbpf finds in the kernel's BTF by name."""
@@ -209,7 +210,7 @@ class DebugInfo:
             "flags: DIFlagFwdDecl)"
         )
 
-    def location(self, scope: str, span: Span, source: Source) -> str:
+    def location(self, scope: Scope, span: Span, source: Source) -> Location:
         """The instruction suffix for a place in the script; *source* is the file of the function *scope*."""
         first = span.first
         if span.source is not source:
@@ -218,16 +219,16 @@ class DebugInfo:
         if key not in self._lines:
             node = self.reserve()
             self.fill(node, f"!DILocation(line: {first.line}, column: {min(first.column, 1023)}, scope: {scope})")
-            self._lines[key] = f", !dbg {node}"
+            self._lines[key] = Location(f", !dbg {node}")
         return self._lines[key]
 
-    def _place(self, scope: str, source: Source) -> str:
+    def _place(self, scope: Scope, source: Source) -> Scope:
         """A scope inside a function for code that comes from another file (a library macro)."""
         key = (scope, source, 0)
         if key not in self._places:
             node = self.reserve()
             self.fill(node, f"!DILexicalBlockFile(scope: {scope}, file: {self.file(source)}, discriminator: 0)")
-            self._places[key] = node
+            self._places[key] = Scope(node)
         return self._places[key]
 
     # ------------------------------------------------------------------ output

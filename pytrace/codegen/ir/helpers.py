@@ -1,70 +1,144 @@
-"""BPF helper functions: number and signature (``include/uapi/linux/bpf.h``)."""
+"""BPF helper functions: number and signature (``include/uapi/linux/bpf.h``).
+
+A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and gives one, which mypy holds at each call
+(:meth:`pytrace.codegen.ir.builder.Builder.helper`).
+"""
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar, overload
+
+from pytrace.codegen.ir.values import I64, Number, Ptr
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Taken_co = TypeVar("Taken_co", covariant=True)
+Given_co = TypeVar("Given_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Helper:
+class Kind(Generic[Taken_co, Given_co]):
+    """The type of a parameter or result: what a caller passes, and what it gets."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, text: str, value: Callable[[str], Given_co]) -> None:
+        self.text = text
+        self.value = value
+
+
+class Helper(Generic[P, R_co]):
     """One row. Sizes and flags are passed as ``i64`` whatever their C type: a BPF argument is a whole register."""
 
-    name: str
-    number: int
-    parameters: tuple[str, ...]
-    result: str = "i64"
+    __slots__ = ("name", "number", "parameters", "result", "value")
+
+    def __init__(self, name: str, number: int, parameters: tuple[str, ...], result: Kind[object, R_co]) -> None:
+        self.name = name
+        self.number = number
+        self.parameters = parameters
+        self.result = result.text
+        self.value = result.value
+        """The result as a value of its type."""
+
+    @property
+    def symbol(self) -> str:
+        """The helper's name in the kernel, and in messages."""
+        return f"bpf_{self.name}"
 
 
-_P, _I = "ptr", "i64"
+def _none(_register: str) -> None:
+    return None
 
-_ROWS: tuple[Helper, ...] = (
-    Helper("map_lookup_elem", 1, (_P, _P), _P),
-    Helper("map_update_elem", 2, (_P, _P, _P, _I)),
-    Helper("map_delete_elem", 3, (_P, _P)),
-    Helper("ktime_get_ns", 5, ()),
-    Helper("trace_printk_0", 6, (_P, _I)),
-    Helper("trace_printk_1", 6, (_P, _I, _I)),
-    Helper("trace_printk_2", 6, (_P, _I, _I, _I)),
-    Helper("trace_printk_3", 6, (_P, _I, _I, _I, _I)),
-    Helper("get_prandom_u32", 7, ()),
-    Helper("get_smp_processor_id", 8, ()),
-    Helper("get_current_pid_tgid", 14, ()),
-    Helper("get_current_uid_gid", 15, ()),
-    Helper("get_current_comm", 16, (_P, _I)),
-    Helper("perf_event_output", 25, (_P, _P, _I, _P, _I)),
-    Helper("get_current_task", 35, ()),
-    Helper("probe_write_user", 36, (_P, _P, _I)),
-    Helper("get_numa_node_id", 42, ()),
-    Helper("get_socket_cookie", 46, (_I,)),
-    Helper("override_return", 58, (_P, _I)),
-    Helper("get_stack", 67, (_P, _P, _I, _I)),
-    Helper("get_current_cgroup_id", 80, ()),
-    Helper("send_signal", 109, (_I,)),
-    Helper("probe_read", 4, (_P, _I, _I)),
-    Helper("probe_read_str", 45, (_P, _I, _I)),
-    Helper("probe_read_user", 112, (_P, _I, _I)),
-    Helper("probe_read_kernel", 113, (_P, _I, _I)),
-    Helper("probe_read_user_str", 114, (_P, _I, _I)),
-    Helper("probe_read_kernel_str", 115, (_P, _I, _I)),
-    Helper("send_signal_thread", 117, (_I,)),
-    Helper("jiffies64", 118, ()),
-    Helper("get_ns_current_pid_tgid", 120, (_I, _I, _P, _I)),
-    Helper("ktime_get_boot_ns", 125, ()),
-    Helper("seq_printf", 126, (_I, _P, _I, _P, _I)),
-    Helper("seq_write", 127, (_I, _P, _I)),
-    Helper("ringbuf_output", 130, (_P, _P, _I, _I)),
-    Helper("ringbuf_reserve", 131, (_P, _I, _I), _P),
-    Helper("ringbuf_submit", 132, (_P, _I), "void"),
-    Helper("ringbuf_discard", 133, (_P, _I), "void"),
-    Helper("d_path", 147, (_I, _P, _I)),
-    Helper("get_current_task_btf", 158, ()),
-    Helper("for_each_map_elem", 164, (_P, _P, _P, _I)),
-    Helper("get_func_ip", 173, (_P,)),
-    Helper("get_attach_cookie", 174, (_P,)),
-    Helper("task_pt_regs", 175, (_I,)),
-    Helper("loop", 181, (_I, _P, _P, _I)),
-    Helper("map_lookup_percpu_elem", 195, (_P, _P, _I), _P),
-    Helper("ktime_get_tai_ns", 208, ()),
-)  # fmt: skip
 
-HELPERS: dict[str, Helper] = {row.name: row for row in _ROWS}
+_P: Kind[Ptr, Ptr] = Kind("ptr", Ptr)
+_I: Kind[Number, I64] = Kind("i64", I64)
+_NOTHING: Kind[object, None] = Kind("void", _none)
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+
+T = Kind[A, object]
+HELPERS: dict[str, Helper[..., object]] = {}
+
+
+@overload
+def _row(name: str, number: int, result: Kind[object, R], /) -> Helper[[], R]: ...
+@overload
+def _row(name: str, number: int, result: Kind[object, R], a: T[A], /) -> Helper[[A], R]: ...
+@overload
+def _row(name: str, number: int, result: Kind[object, R], a: T[A], b: T[B], /) -> Helper[[A, B], R]: ...
+@overload
+def _row(name: str, number: int, result: Kind[object, R], a: T[A], b: T[B], c: T[C], /) -> Helper[[A, B, C], R]: ...
+@overload
+def _row(
+    name: str, number: int, result: Kind[object, R], a: T[A], b: T[B], c: T[C], d: T[D], /
+) -> Helper[[A, B, C, D], R]: ...
+@overload
+def _row(
+    name: str, number: int, result: Kind[object, R], a: T[A], b: T[B], c: T[C], d: T[D], e: T[E], /
+) -> Helper[[A, B, C, D, E], R]: ...
+def _row(name: str, number: int, result: Kind[object, R], /, *parameters: Kind[object, object]) -> Helper[..., R]:
+    row: Helper[..., R] = Helper(name, number, tuple(kind.text for kind in parameters), result)
+    HELPERS[name] = row
+    return row
+
+
+MAP_LOOKUP_ELEM = _row("map_lookup_elem", 1, _P, _P, _P)
+MAP_UPDATE_ELEM = _row("map_update_elem", 2, _I, _P, _P, _P, _I)
+MAP_DELETE_ELEM = _row("map_delete_elem", 3, _I, _P, _P)
+PROBE_READ = _row("probe_read", 4, _I, _P, _I, _I)
+KTIME_GET_NS = _row("ktime_get_ns", 5, _I)
+TRACE_PRINTK: tuple[Helper[..., I64], ...] = (
+    _row("trace_printk_0", 6, _I, _P, _I),
+    _row("trace_printk_1", 6, _I, _P, _I, _I),
+    _row("trace_printk_2", 6, _I, _P, _I, _I, _I),
+    _row("trace_printk_3", 6, _I, _P, _I, _I, _I, _I),
+)
+"""By the number of values after the format and its size (:meth:`~pytrace.codegen.ir.builder.Builder.trace_printk`)."""
+
+GET_PRANDOM_U32 = _row("get_prandom_u32", 7, _I)
+GET_SMP_PROCESSOR_ID = _row("get_smp_processor_id", 8, _I)
+GET_CURRENT_PID_TGID = _row("get_current_pid_tgid", 14, _I)
+GET_CURRENT_UID_GID = _row("get_current_uid_gid", 15, _I)
+GET_CURRENT_COMM = _row("get_current_comm", 16, _I, _P, _I)
+PERF_EVENT_OUTPUT = _row("perf_event_output", 25, _I, _P, _P, _I, _P, _I)
+GET_CURRENT_TASK = _row("get_current_task", 35, _I)
+PROBE_WRITE_USER = _row("probe_write_user", 36, _I, _P, _P, _I)
+GET_NUMA_NODE_ID = _row("get_numa_node_id", 42, _I)
+PROBE_READ_STR = _row("probe_read_str", 45, _I, _P, _I, _I)
+GET_SOCKET_COOKIE = _row("get_socket_cookie", 46, _I, _I)
+OVERRIDE_RETURN = _row("override_return", 58, _I, _P, _I)
+GET_STACK = _row("get_stack", 67, _I, _P, _P, _I, _I)
+GET_CURRENT_CGROUP_ID = _row("get_current_cgroup_id", 80, _I)
+SEND_SIGNAL = _row("send_signal", 109, _I, _I)
+PROBE_READ_USER = _row("probe_read_user", 112, _I, _P, _I, _I)
+PROBE_READ_KERNEL = _row("probe_read_kernel", 113, _I, _P, _I, _I)
+PROBE_READ_USER_STR = _row("probe_read_user_str", 114, _I, _P, _I, _I)
+PROBE_READ_KERNEL_STR = _row("probe_read_kernel_str", 115, _I, _P, _I, _I)
+SEND_SIGNAL_THREAD = _row("send_signal_thread", 117, _I, _I)
+JIFFIES64 = _row("jiffies64", 118, _I)
+GET_NS_CURRENT_PID_TGID = _row("get_ns_current_pid_tgid", 120, _I, _I, _I, _P, _I)
+KTIME_GET_BOOT_NS = _row("ktime_get_boot_ns", 125, _I)
+SEQ_PRINTF = _row("seq_printf", 126, _I, _I, _P, _I, _P, _I)
+SEQ_WRITE = _row("seq_write", 127, _I, _I, _P, _I)
+RINGBUF_OUTPUT = _row("ringbuf_output", 130, _I, _P, _P, _I, _I)
+RINGBUF_RESERVE = _row("ringbuf_reserve", 131, _P, _P, _I, _I)
+RINGBUF_SUBMIT = _row("ringbuf_submit", 132, _NOTHING, _P, _I)
+RINGBUF_DISCARD = _row("ringbuf_discard", 133, _NOTHING, _P, _I)
+D_PATH = _row("d_path", 147, _I, _I, _P, _I)
+GET_CURRENT_TASK_BTF = _row("get_current_task_btf", 158, _I)
+FOR_EACH_MAP_ELEM = _row("for_each_map_elem", 164, _I, _P, _P, _P, _I)
+GET_FUNC_IP = _row("get_func_ip", 173, _I, _P)
+GET_ATTACH_COOKIE = _row("get_attach_cookie", 174, _I, _P)
+TASK_PT_REGS = _row("task_pt_regs", 175, _I, _I)
+LOOP = _row("loop", 181, _I, _I, _P, _P, _I)
+MAP_LOOKUP_PERCPU_ELEM = _row("map_lookup_percpu_elem", 195, _P, _P, _P, _I)
+KTIME_GET_TAI_NS = _row("ktime_get_tai_ns", 208, _I)
+
+
+ReadHelper = Helper[[Ptr, Number, Number], I64]
+"""Reads so many bytes from an address to memory of the program."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.ir.builder import FunctionText
 from pytrace.codegen.ir.debug_info import DebugInfo
+from pytrace.codegen.ir.function_text import FunctionText
 from pytrace.codegen.ir.target import TRIPLE
+from pytrace.codegen.ir.values import Late, Ptr, Scope, global_pointer
 from pytrace.core.manifest import LOAD_TIME_SECTION, RING, MapType
 from pytrace.core.source import Source, Span
 from pytrace.core.types import Type
 
 PERCPU = "percpu"
 SHARED = "shared"
+LOAD_TIME = "load_time"
 PERCPU_SECTION = ".bss.percpu"
 SHARED_SECTION = ".bss.maps"
+
+_ZEROS, _CONSTANTS = "zeros", "constants"
 
 _LAYOUT = ("e" if TRIPLE == "bpfel" else "E") + "-m:e-p:64:64-i64:64-i128:128-n32:64-S128"
 
@@ -50,7 +54,7 @@ class Module:
         self._globals: list[str] = []
         self._constants: dict[bytes, int] = {}
         self._blob = bytearray(8)
-        self._late: dict[str, int] = {}
+        self._late: dict[str, Late] = {}
         self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
         self.load_time = bytearray()
@@ -66,7 +70,7 @@ class Module:
 
     def function(
         self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = ""
-    ) -> tuple[FunctionText, str]:
+    ) -> tuple[FunctionText, Scope]:
         """A new function and the debug scope of its instructions; *section* makes it global.
 
         *parameters* are names, pointers marked by ``*``.
@@ -92,7 +96,7 @@ class Module:
             f'@{symbol} = dso_local global {{ {fields} }} zeroinitializer, section ".maps", align 8, !dbg {info}'
         )
 
-    def constant(self, data: bytes) -> str:
+    def constant(self, data: bytes) -> Ptr:
         """Read-only bytes (8-byte aligned); equal ones are shared.
 
         All of them are one global, lest LLVM put some into a section of mergeable strings, which libbpf does
@@ -101,7 +105,7 @@ class Module:
         if data not in self._constants:
             self._constants[data] = len(self._blob)
             self._blob += data + bytes(-len(data) % 8)
-        return f"getelementptr (i8, ptr @constants, i64 {self._constants[data]})"
+        return global_pointer(_CONSTANTS, self._constants[data])
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> None:
         """Declare a function of the kernel (kfunc): ``int``, ``void`` and names of structs that pointers point to."""
@@ -123,18 +127,18 @@ class Module:
             listed = ", ".join("i64" for _ in parameters)
             self._kernel_functions[name] = f"declare !dbg {info} hidden i64 @{name}({listed})\n"
 
-    def zeros(self, size: int) -> str:
+    def zeros(self, size: int) -> Ptr:
         """Read-only zero bytes, at least *size* of them."""
         self._zeros = max(self._zeros, size)
-        return "@zeros"
+        return global_pointer(_ZEROS)
 
-    def late(self, name: str) -> str:
+    def late(self, name: str) -> Late:
         """An integer operand whose value :meth:`settle` gives at the end."""
-        return f"$LATE.{name}$"
+        return self._late.setdefault(name, Late(name))
 
     def settle(self, name: str, value: int) -> None:
         """Give the value of a late operand."""
-        self._late[name] = value
+        self.late(name).value = value
 
     # ------------------------------------------------------------------ output
 
@@ -150,18 +154,18 @@ class Module:
                 )
         if self._zeros:
             data.append(
-                f'@zeros = internal constant [{self._zeros} x i8] zeroinitializer, section ".rodata", align 8'
+                f'@{_ZEROS} = internal constant [{self._zeros} x i8] zeroinitializer, section ".rodata", align 8'
             )
         if self._constants:
             data.append(
-                f'@constants = internal constant [{len(self._blob)} x i8] {escaped(bytes(self._blob))}, '
+                f'@{_CONSTANTS} = internal constant [{len(self._blob)} x i8] {escaped(bytes(self._blob))}, '
                 'section ".rodata", align 8'
             )
         if self.load_time:
             # Initialised from outside: the optimiser must not take the initial values for the real ones.
-            info = self.debug.data("load_time", len(self.load_time))
+            info = self.debug.data(LOAD_TIME, len(self.load_time))
             data.append(
-                f"@load_time = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
+                f"@{LOAD_TIME} = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
                 f'{escaped(bytes(self.load_time))}, section "{LOAD_TIME_SECTION}", align 8, !dbg {info}'
             )
         kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
@@ -175,7 +179,4 @@ class Module:
             *self._kernel_functions.values(),
             self.debug.text(),
         ]
-        text = "\n".join(parts)
-        for name, value in self._late.items():
-            text = text.replace(f"$LATE.{name}$", str(value))
-        return text
+        return "\n".join(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.core.types import AddressSpace, Type
 
 
@@ -17,19 +17,19 @@ from pytrace.core.types import AddressSpace, Type
 class Scalar:
     """An integer, bool, enum or pointer in an ``i64``, extended as its type says."""
 
-    value: Value
+    value: Number
     type: Type
     direct: bool = False
     """A pointer that plain loads may follow (BTF-typed, or into the program's own memory)."""
-    pointer: Value = ""
-    """For ``ctx``: the same address as a ``ptr`` for loads from the context."""
+    pointer: Ptr | None = None
+    """For ``ctx``: the same address for loads from the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A value in the program's own memory (stack, scratch, map value, constant)."""
 
-    pointer: Value
+    pointer: Ptr
     type: Type
     align: int = 8
     context: bool = False
@@ -40,7 +40,7 @@ class Memory:
 class Remote:
     """A value in kernel or user memory that has not been read yet. *direct*: by plain loads at constant offsets."""
 
-    address: Value
+    address: Number
     type: Type
     space: AddressSpace
     direct: bool = False
@@ -63,8 +63,8 @@ class Made:
     """
 
     type: Type
-    write: Callable[[Value, int], None]
-    tail: Callable[[Value, int], Value] | None = None
+    write: Callable[[Ptr, int], None]
+    tail: Callable[[Ptr, int], Number] | None = None
 
 
 @dataclass(frozen=True, slots=True)

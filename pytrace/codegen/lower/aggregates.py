@@ -1,4 +1,4 @@
-"""Aggregations: updates on this CPU's copy, and reads that merge all CPUs."""
+"""Aggregations: what each does with a sample, on this CPU's copy of the value, and with the copies of all CPUs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.analysis.shared_variables import called_functions
-from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
-from pytrace.codegen.ir.module import PERCPU
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import I64, Number, Ptr, ordering
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.codegen.storage.scratch_memory import USER_AREA, area_name
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
 
 if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Script
+    from pytrace.codegen.emit.program import Script
     from pytrace.frontend.ast.typed_program import MapInfo
 
 ATTEMPTS = 8
@@ -38,24 +37,24 @@ class Row:
     the ``[value, second]`` registers *total*; *result* gives the merged value.
     """
 
-    update: Callable[[Emitter, Type, Value, Value], None]
-    first: Callable[[Emitter, Type, Value, Value], None]
-    merge: Callable[[Emitter, Type, tuple[Value, Value], Value], None] | None = None
-    result: Callable[[Emitter, Type, tuple[Value, Value]], Value] | None = None
+    update: Callable[[Emitter, Type, Ptr, Number], None]
+    first: Callable[[Emitter, Type, Ptr, Number], None]
+    merge: Callable[[Emitter, Type, tuple[Ptr, Ptr], Ptr], None] | None = None
+    result: Callable[[Emitter, Type, tuple[Ptr, Ptr]], I64] | None = None
 
 
 # ---------------------------------------------------------------------------------------------- the rows
 
 
-def _second(e: Emitter, place: Value) -> Value:
+def _second(e: Emitter, place: Ptr) -> Ptr:
     return e.b.offset(place, 8)
 
 
-def _add_to(e: Emitter, place: Value, by: Value) -> None:
+def _add_to(e: Emitter, place: Ptr, by: Number) -> None:
     e.b.store(e.b.add(e.b.load(place), by), place)
 
 
-def _add_sample(e: Emitter, place: Value, by: Value) -> None:
+def _add_sample(e: Emitter, place: Ptr, by: Number) -> None:
     """Add to this CPU's value: atomically where another program may come in between."""
     if e.contended:
         e.b.atomic_add(place, by)
@@ -63,39 +62,39 @@ def _add_sample(e: Emitter, place: Value, by: Value) -> None:
         _add_to(e, place, by)
 
 
-def _count_update(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
-    _add_sample(e, place, "1")
+def _count_update(e: Emitter, _kind: Type, place: Ptr, _n: Number) -> None:
+    _add_sample(e, place, 1)
 
 
-def _count_first(e: Emitter, _kind: Type, place: Value, _n: Value) -> None:
-    e.b.store("1", place)
+def _count_first(e: Emitter, _kind: Type, place: Ptr, _n: Number) -> None:
+    e.b.store(1, place)
 
 
-def _sum_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+def _sum_update(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
     _add_sample(e, place, n)
 
 
-def _sum_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+def _sum_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
     e.b.store(n, place)
 
 
-def _pair_update(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+def _pair_update(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
     _add_sample(e, place, n)
-    _add_sample(e, _second(e, place), "1")
+    _add_sample(e, _second(e, place), 1)
 
 
-def _pair_first(e: Emitter, _kind: Type, place: Value, n: Value) -> None:
+def _pair_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
     e.b.store(n, place)
-    e.b.store("1", _second(e, place))
+    e.b.store(1, _second(e, place))
 
 
-def _rank(e: Emitter, kind: Type, n: Value) -> Value:
+def _rank(e: Emitter, kind: Type, n: Number) -> I64:
     """A sample's rank, or the sample of a rank: see :class:`pytrace.core.types.Min`."""
     assert isinstance(kind, Min | Max)
-    return e.b.op("xor", n, str(kind.mask))
+    return e.b.op("xor", n, kind.mask)
 
 
-def _extreme_update(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _extreme_update(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
     rank = _rank(e, kind, n)
     if e.contended:
         _raise_to(e, place, rank)
@@ -106,10 +105,10 @@ def _extreme_update(e: Emitter, kind: Type, place: Value, n: Value) -> None:
         e.b.store(rank, place)
         e.b.jump(done)
         e.b.start(done)
-    e.b.store("1", _second(e, place))
+    e.b.store(1, _second(e, place))
 
 
-def _raise_to(e: Emitter, place: Value, rank: Value) -> None:
+def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
     """Take the greater of two, where other programs may do so at the same moment.
 
     An attempt fails when another program has come in between, and it then has raised the value.
@@ -129,42 +128,42 @@ def _raise_to(e: Emitter, place: Value, rank: Value) -> None:
     e.b.start(done)
 
 
-def _extreme_first(e: Emitter, kind: Type, place: Value, n: Value) -> None:
+def _extreme_first(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
     _pair_first(e, kind, place, _rank(e, kind, n))
 
 
-def _sum_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+def _sum_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) -> None:
     _add_to(e, total[0], e.b.load(place))
 
 
-def _pair_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+def _pair_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) -> None:
     _add_to(e, total[0], e.b.load(place))
     _add_to(e, total[1], e.b.load(_second(e, place)))
 
 
-def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Value, Value], place: Value) -> None:
+def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) -> None:
     rank, best = e.b.load(place), e.b.load(total[0])
     e.b.store(e.b.select(e.b.icmp("ugt", rank, best), rank, best), total[0])
     e.b.store(e.b.op("or", e.b.load(total[1]), e.b.load(_second(e, place))), total[1])
 
 
-def _extreme_result(e: Emitter, kind: Type, total: tuple[Value, Value]) -> Value:
-    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), "0"), "0", _rank(e, kind, e.b.load(total[0])))
+def _extreme_result(e: Emitter, kind: Type, total: tuple[Ptr, Ptr]) -> I64:
+    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), 0), 0, _rank(e, kind, e.b.load(total[0])))
 
 
-def _plain_result(e: Emitter, _kind: Type, total: tuple[Value, Value]) -> Value:
+def _plain_result(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr]) -> I64:
     return e.b.load(total[0])
 
 
-def _average(e: Emitter, kind: Type, total: tuple[Value, Value]) -> Value:
+def _average(e: Emitter, kind: Type, total: tuple[Ptr, Ptr]) -> I64:
     value, count = e.b.load(total[0]), e.b.load(total[1])
-    divisor = e.b.select(e.b.icmp("eq", count, "0"), "1", count)
+    divisor = e.b.select(e.b.icmp("eq", count, 0), 1, count)
     assert isinstance(kind, Avg)
     if not kind.signed:
         return e.b.op("udiv", value, divisor)
-    negative = e.b.icmp("slt", value, "0")
-    size = e.b.op("udiv", e.b.select(negative, e.b.sub("0", value), value), divisor)
-    return e.b.select(negative, e.b.sub("0", size), size)
+    negative = e.b.icmp("slt", value, 0)
+    size = e.b.op("udiv", e.b.select(negative, e.b.sub(0, value), value), divisor)
+    return e.b.select(negative, e.b.sub(0, size), size)
 
 
 ROWS: dict[type[Type], Row] = {
@@ -182,38 +181,37 @@ ROWS: dict[type[Type], Row] = {
 # ---------------------------------------------------------------------------------------------- buckets
 
 
-def log2_bucket(e: Emitter, kind: Hist, n: Value, signed: bool) -> Value:
+def log2_bucket(e: Emitter, kind: Hist, n: Number, signed: bool) -> I64:
     """Bucket number of a value in a log2 histogram."""
     width = 1 << kind.bits
-    zeros = e.b.define(f"call i64 @llvm.ctlz.i64(i64 {e.b.op('or', n, '1')}, i1 true)")
-    power = e.b.sub(str(63 - kind.bits), zeros)
-    low = e.b.op("and", e.b.op("lshr", n, e.b.op("and", power, "63")), str(width - 1))
-    high = e.b.op("shl", e.b.add(power, "1"), str(kind.bits))
-    large = e.b.add(e.b.op("or", high, low), "1")
-    small = e.b.icmp("ult", n, str(width))
-    bucket = e.b.select(small, e.b.add(n, "1"), large)
+    zeros = e.b.leading_zeros(e.b.op("or", n, 1))
+    power = e.b.sub(63 - kind.bits, zeros)
+    low = e.b.op("and", e.b.op("lshr", n, e.b.op("and", power, 63)), width - 1)
+    high = e.b.op("shl", e.b.add(power, 1), kind.bits)
+    large = e.b.add(e.b.op("or", high, low), 1)
+    small = e.b.icmp("ult", n, width)
+    bucket = e.b.select(small, e.b.add(n, 1), large)
     if signed:
-        bucket = e.b.select(e.b.icmp("slt", n, "0"), "0", bucket)
+        bucket = e.b.select(e.b.icmp("slt", n, 0), 0, bucket)
     return bucket
 
 
-def linear_bucket(e: Emitter, kind: LHist, n: Value, signed: bool) -> Value:
+def linear_bucket(e: Emitter, kind: LHist, n: Number, signed: bool) -> I64:
     """Bucket number of a value in a linear histogram."""
-    prefix = "s" if signed else "u"
-    inside = e.b.add(e.b.op("udiv", e.b.sub(n, str(kind.low)), str(kind.step)), "1")
-    above = str((kind.high - kind.low) // kind.step + 1)
-    bucket = e.b.select(e.b.icmp(prefix + "gt", n, str(kind.high)), above, inside)
-    return e.b.select(e.b.icmp(prefix + "lt", n, str(kind.low)), "0", bucket)
+    inside = e.b.add(e.b.op("udiv", e.b.sub(n, kind.low), kind.step), 1)
+    above = (kind.high - kind.low) // kind.step + 1
+    bucket = e.b.select(e.b.icmp(ordering("gt", signed=signed), n, kind.high), above, inside)
+    return e.b.select(e.b.icmp(ordering("lt", signed=signed), n, kind.low), 0, bucket)
 
 
-def _series_bucket(e: Emitter, kind: TSeries) -> tuple[Value, Value, Value]:
+def _series_bucket(e: Emitter, kind: TSeries) -> tuple[I64, I64, I64]:
     """Ring position, epoch mark and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
-    now = e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.wall)))
-    number = e.b.op("udiv", now, str(kind.interval))
-    return e.b.op("urem", number, str(kind.count)), e.b.add(number, "1"), now
+    now = e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.wall)))
+    number = e.b.op("udiv", now, kind.interval)
+    return e.b.op("urem", number, kind.count), e.b.add(number, 1), now
 
 
-def _series_update(e: Emitter, kind: TSeries, place: Value, n: Value, epoch: Value, now: Value) -> None:
+def _series_update(e: Emitter, kind: TSeries, place: Ptr, n: Number, epoch: Number, now: Number) -> None:
     """One interval: ``epoch, value, meta``; another epoch's interval starts afresh."""
     value, meta = e.b.offset(place, 8), e.b.offset(place, 16)
     fresh = e.b.icmp("ne", e.b.load(place), epoch)
@@ -225,29 +223,29 @@ def _series_update(e: Emitter, kind: TSeries, place: Value, n: Value, epoch: Val
     e.b.start(start)
     e.b.store(epoch, place)
     e.b.store(n, value)
-    e.b.store(now if not kind.reduce else "1", meta)
+    e.b.store(now if not kind.reduce else 1, meta)
     e.b.jump(done)
     e.b.start(done)
 
 
-def _series_last(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, now: Value) -> None:
+def _series_last(e: Emitter, _kind: TSeries, value: Ptr, meta: Ptr, n: Number, now: Number) -> None:
     e.b.store(n, value)
     e.b.store(now, meta)
 
 
-def _series_add(e: Emitter, _kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
+def _series_add(e: Emitter, _kind: TSeries, value: Ptr, meta: Ptr, n: Number, _now: Number) -> None:
     _add_sample(e, value, n)
-    _add_sample(e, meta, "1")
+    _add_sample(e, meta, 1)
 
 
-def _series_extreme(e: Emitter, kind: TSeries, value: Value, meta: Value, n: Value, _now: Value) -> None:
+def _series_extreme(e: Emitter, kind: TSeries, value: Ptr, meta: Ptr, n: Number, _now: Number) -> None:
     old = e.b.load(value)
-    predicate = ("s" if kind.signed else "u") + ("lt" if kind.reduce == "min" else "gt")
+    predicate = ordering("lt" if kind.reduce == "min" else "gt", signed=kind.signed)
     e.b.store(e.b.select(e.b.icmp(predicate, n, old), n, old), value)
-    _add_to(e, meta, "1")
+    _add_to(e, meta, 1)
 
 
-_SERIES: dict[str, Callable[[Emitter, TSeries, Value, Value, Value, Value], None]] = {
+_SERIES: dict[str, Callable[[Emitter, TSeries, Ptr, Ptr, Number, Number], None]] = {
     "": _series_last,
     "sum": _series_add,
     "avg": _series_add,
@@ -285,7 +283,8 @@ def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) 
     """``@m = count()`` and its like."""
     info, keys = map_access.info_of(e, target)
     e.contended = contended(e.script, info)
-    sample, signed = "0", True
+    sample: Number = 0
+    signed = True
     if isinstance(call, nodes.Call) and call.args:
         argument = call.args[0]
         if not isinstance(argument, nodes.Expr):
@@ -305,7 +304,7 @@ def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) 
         _assign_value(e, target, info, keys, sample)
 
 
-def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Value) -> None:
+def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Number) -> None:
     row = ROWS[type(info.value)]
     if info.key is None:
         map_access.mark_written(e, info)
@@ -314,12 +313,12 @@ def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes
     _update_keyed(e, node, info, map_access.key_pointer(e, info, keys), info.value.size, sample)
 
 
-def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Value, size: int, sample: Value) -> None:
+def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Ptr, size: int, sample: Number) -> None:
     """One look-up and an addition in place; the update helper only for a key that is not there yet."""
     row = ROWS[type(info.value)]
     place = map_access.lookup(e, info, key)
 
-    def change(found: Value) -> None:
+    def change(found: Ptr) -> None:
         row.update(e, info.value, found, sample)
 
     def insert() -> None:
@@ -331,38 +330,38 @@ def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Value, size:
     map_access.when_found(e, place, lambda: change(place), insert)
 
 
-def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Value) -> Value:
+def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Number) -> Ptr:
     if info.key is None:
         raise InternalError("no key")
     return with_bucket(e, info, map_access.key_operand(e, info.key, keys), bucket)
 
 
-def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Value) -> Value:
+def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Number) -> Ptr:
     """The BPF key of one bucket: the key, padded to 8 bytes, and the bucket number."""
     if info.key is None:
         raise InternalError("no key")
     room = map_access.padded_key(info)
     pointer = e.temporary(room + map_access.BUCKET)
     if room != info.key.size:
-        e.b.store("0", e.b.offset(pointer, room - 8))
+        e.b.store(0, e.b.offset(pointer, room - 8))
     memory.write(e, operand, pointer, info.key)
     e.b.store(bucket, e.b.offset(pointer, room))
     return pointer
 
 
-def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Value) -> None:
+def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Number) -> None:
     if not isinstance(info.value, Hist | LHist):
         raise InternalError("no buckets")
     if info.key is None:
         map_access.mark_written(e, info)
         bounded = e.b.at_most(bucket, info.value.buckets - 1)
-        place = e.b.offset(map_access.slot_value(e, info), e.b.op("shl", bounded, "3"))
-        _count_update(e, info.value, place, "1")
+        place = e.b.offset(map_access.slot_value(e, info), e.b.op("shl", bounded, 3))
+        _count_update(e, info.value, place, 1)
         return
-    _update_keyed(e, node, info, _bucket_key(e, info, keys, bucket), 8, "1")
+    _update_keyed(e, node, info, _bucket_key(e, info, keys, bucket), 8, 1)
 
 
-def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Value) -> None:
+def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Number) -> None:
     kind = info.value
     if not isinstance(kind, TSeries):
         raise InternalError("no time series")
@@ -370,106 +369,20 @@ def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[node
     if info.key is None:
         map_access.mark_written(e, info)
         bounded = e.b.at_most(at, kind.count - 1)
-        place = e.b.offset(map_access.slot_value(e, info), e.b.mul(bounded, "24"))
+        place = e.b.offset(map_access.slot_value(e, info), e.b.mul(bounded, 24))
         _series_update(e, kind, place, sample, epoch, now)
         return
     key = _bucket_key(e, info, keys, at)
     place = map_access.lookup(e, info, key)
 
-    def change(found: Value) -> None:
+    def change(found: Ptr) -> None:
         _series_update(e, kind, found, sample, epoch, now)
 
     def insert() -> None:
         with e.temporaries():
             first = e.temporary(24)
-            for offset, value in enumerate((epoch, sample, now if not kind.reduce else "1")):
+            for offset, value in enumerate((epoch, sample, now if not kind.reduce else 1)):
                 e.b.store(value, e.b.offset(first, 8 * offset))
             map_access.insert(e, node, info, key, first, change)
 
     map_access.when_found(e, place, lambda: change(place), insert)
-
-
-# ---------------------------------------------------------------------------------------------- reading
-
-
-def read(e: Emitter, info: MapInfo, key: Value | None, kind: Type) -> Operand:
-    """The value merged over all CPUs: an integer, or one copy of stats."""
-    row = ROWS[type(info.value)]
-    if row.merge is None or row.result is None:
-        raise InternalError(f"{info.value} cannot be read")
-    total = (e.b.register(), e.b.register())
-    for register in total:
-        e.b.store("0", register)
-    each_cpu(e, info, key, lambda place: row.merge and row.merge(e, info.value, total, place))
-    if isinstance(kind, Stats):
-        pointer = e.temporary(16)
-        e.b.store(e.b.load(total[0]), pointer)
-        e.b.store(e.b.load(total[1]), e.b.offset(pointer, 8))
-        return Memory(pointer, kind)
-    return Scalar(row.result(e, info.value, total), kind)
-
-
-def each_cpu(e: Emitter, info: MapInfo, key: Value | None, visit: Callable[[Value], None]) -> None:
-    """Run code for each CPU's value (that of a missing key is skipped)."""
-    now = map_access.generation(e, info) if key is None else "0"
-
-    def one(cpu: Value, _leave: Callable[[], None]) -> None:
-        if key is None:
-            start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
-            visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + SLOT_FLAG), now))
-            return
-        place = e.b.helper("map_lookup_percpu_elem", map_access.map_symbol(e, info), key, cpu)
-        there, skip = e.b.block(), e.b.block()
-        e.b.branch(e.b.is_null(place), skip, there, likely=False)
-        e.b.start(there)
-        visit(place)
-        e.b.jump(skip)
-        e.b.start(skip)
-
-    loops.counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
-
-
-def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> Value:
-    """Remove all buckets of a key; gives an ``i1``, true when there was one."""
-    def one(inner: Emitter, key: Value, place: Value) -> None:
-        got = inner.b.helper("map_delete_elem", map_access.map_symbol(inner, info), key)
-        gone = inner.b.number(inner.b.icmp("eq", got, "0"))
-        inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
-
-    return _over_buckets(e, node, info, operand, one)
-
-
-def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> Value:
-    """Whether a key has a bucket, as an ``i1``."""
-    def one(inner: Emitter, key: Value, place: Value) -> None:
-        found = inner.b.helper("map_lookup_elem", map_access.map_symbol(inner, info), key)
-        there, on = inner.b.block(), inner.b.block()
-        inner.b.branch(inner.b.is_null(found), on, there)
-        inner.b.start(there)
-        inner.b.store("1", place)
-        loops.leave(inner)
-        inner.b.start(on)
-
-    return _over_buckets(e, node, info, operand, one)
-
-
-def _over_buckets(
-    e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Value, Value], None]
-) -> Value:
-    """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
-    kind = info.value
-    if not isinstance(kind, Hist | LHist | TSeries):
-        raise InternalError("no buckets")
-    count = kind.count if isinstance(kind, TSeries) else kind.buckets
-    room = map_access.padded_key(info)
-    kept, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
-    memory.copy(e, e.area(kept), with_bucket(e, info, operand, "0"), room + map_access.BUCKET)
-    e.b.store("0", e.area(result))
-
-    def one(inner: Emitter, index: Value) -> None:
-        key, place = inner.area(kept), inner.area(result)
-        inner.b.store(index, inner.b.offset(key, room))
-        visit(inner, key, place)
-
-    loops.run(e, node.span, str(count), one)
-    return e.b.truth(e.b.load(e.area(result)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.emitter import Emitter, Program
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import FRAME, Number
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
@@ -49,7 +50,7 @@ def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operan
     for info, operand in zip(target.parameters, placed, strict=True):
         memory.write(e, operand, e.variable_pointer(info), info.type)
     name = e.program.functions[target]
-    got = e.b.call(name, [("ptr", e.frame)])
+    got = e.b.call(name, [e.frame])
     if isinstance(target.result, Void):
         return Nothing(VOID)
     if target.result.scalar:
@@ -66,14 +67,14 @@ def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Op
         _register(e, operand, kind) for operand, (_, kind) in zip(operands, target.parameters, strict=True)
     ]
     e.module.imported_function(target.name, tuple(kind for _, kind in target.parameters), target.result)
-    got = e.b.call(target.name, [("i64", value) for value in values])
+    got = e.b.call(target.name, numbers=values)
     if isinstance(target.result, Void):
         return Nothing(VOID)
     # C leaves the upper bits of a narrow result as they are.
     return Scalar(memory.fit(e, got, target.result), target.result)
 
 
-def _register(e: Emitter, operand: Operand, kind: Type) -> Value:
+def _register(e: Emitter, operand: Operand, kind: Type) -> Number:
     if isinstance(operand, Scalar) and operand.direct:
         return operand.value
     if isinstance(operand, Remote) and not operand.type.scalar:
@@ -89,7 +90,7 @@ def generate(program: Program, target: FunctionInfo) -> None:
     name = f"{program.unit.symbol}__{target.symbol}"
     program.functions[target] = name
     text, scope = module.function(name, ("*frame",), target.span)
-    e = Emitter(program, text, scope, target.span, 1, "%frame")
+    e = Emitter(program, text, scope, target.span, 1, FRAME)
     for parameter in target.parameters:
         # They are in use from the start, so the function's temporaries must not lie where they do.
         e.variable(parameter)
@@ -99,12 +100,12 @@ def generate(program: Program, target: FunctionInfo) -> None:
 
     def leave(value: Operand | None) -> None:
         if value is None or isinstance(result, Void):
-            e.b.ret("0")
+            e.b.ret(0)
         elif result.scalar:
             e.b.ret(memory.number(e, memory.convert(e, value, result)))
         else:
             memory.write(e, value, e.area(program.results[target]), result)
-            e.b.ret("0")
+            e.b.ret(0)
 
     e.leave = leave
     e.result_type = result

@@ -11,8 +11,9 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.builder import Block, Value
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
+from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
@@ -45,7 +46,7 @@ def constant(e: Emitter, value: int | bool | bytes, kind: Type) -> Operand:
     number = int(value)
     if number >= 1 << 63:
         number -= 1 << 64
-    return Scalar(str(number), kind)
+    return Scalar(number, kind)
 
 
 def _literal(e: Emitter, node: nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) -> Operand:
@@ -69,16 +70,16 @@ def _unary(e: Emitter, node: nodes.Unary) -> Operand:
 
 
 def _not(e: Emitter, node: nodes.Unary) -> Operand:
-    zero = e.b.icmp("eq", e.number(node.operand), "0")
+    zero = e.b.icmp("eq", e.number(node.operand), 0)
     return Scalar(e.b.number(zero), e.type(node))
 
 
 def _negate(e: Emitter, node: nodes.Unary) -> Operand:
-    return Scalar(e.b.sub("0", e.number(node.operand)), e.type(node))
+    return Scalar(e.b.sub(0, e.number(node.operand)), e.type(node))
 
 
 def _invert(e: Emitter, node: nodes.Unary) -> Operand:
-    return Scalar(e.b.op("xor", e.number(node.operand), "-1"), e.type(node))
+    return Scalar(e.b.op("xor", e.number(node.operand), -1), e.type(node))
 
 
 def _follow(e: Emitter, node: nodes.Unary) -> Operand:
@@ -102,7 +103,7 @@ def _address_of(e: Emitter, node: nodes.Unary) -> Operand:
 def _step(e: Emitter, node: nodes.Unary) -> Operand:
     kind = e.type(node)
     amount = kind.target.size or 1 if isinstance(kind, Pointer) else 1
-    by = str(amount if node.operator == "++" else -amount)
+    by = amount if node.operator == "++" else -amount
     if isinstance(node.operand, nodes.MapRef | nodes.MapIndex):
         return maps.step(e, node.operand, by, kind, node.postfix)
     old = e.number(node.operand)
@@ -163,7 +164,7 @@ def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
 def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
     """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
     kind, done = e.type(node), e.b.block()
-    ways: list[tuple[Value, Block]] = []
+    ways: list[tuple[Number, Block]] = []
 
     def meet(value: nodes.Expr) -> None:
         ways.append((memory.number(e, memory.convert(e, e.value(value), kind)), e.b.current))
@@ -181,12 +182,12 @@ def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
         link = link.other
     meet(link.other if isinstance(link, nodes.Ternary) else link)
     e.b.start(done)
-    return Scalar(e.b.phi("i64", ways), kind)
+    return Scalar(e.b.phi(ways), kind)
 
 
 def choose(
     e: Emitter,
-    condition: str,
+    condition: I1,
     then: Callable[[], Operand | None],
     other: Callable[[], Operand | None],
     kind: Type,
@@ -195,7 +196,7 @@ def choose(
     first, second, done = e.b.block(), e.b.block(), e.b.block()
     target = None if kind.scalar or isinstance(kind, Void) else e.temporary(kind.size)
     e.b.branch(condition, first, second)
-    ways: list[tuple[Value, Block]] = []
+    ways: list[tuple[Number, Block]] = []
     for block, branch in ((first, then), (second, other)):
         e.b.start(block)
         got = branch()
@@ -211,7 +212,7 @@ def choose(
         return Memory(target, kind)
     if not kind.scalar:
         return Nothing(VOID)
-    return Scalar(e.b.phi("i64", ways) if ways else "0", kind)
+    return Scalar(e.b.phi(ways) if ways else 0, kind)
 
 
 def _if(e: Emitter, node: nodes.If) -> Operand:
@@ -239,7 +240,7 @@ def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
     none = e.reserve(8)
     done = e.b.block()
     for group in chain.groups:
-        e.b.store("0", e.area(none))
+        e.b.store(0, e.area(none))
         loops.in_function(e, node.span, partial(_arms, arms=group, none=none))
         further = e.b.block()
         e.b.branch(e.b.truth(e.b.load(e.area(none))), further, done)
@@ -261,7 +262,7 @@ def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
         e.run_block(arm.then)
         e.b.jump(done)
         e.b.start(other)
-    e.b.store("1", e.area(none))
+    e.b.store(1, e.area(none))
     e.b.jump(done)
     e.b.start(done)
 
@@ -298,7 +299,7 @@ def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
     return memory.convert(e, operand, kind)
 
 
-def _array_address(e: Emitter, operand: Operand) -> Value:
+def _array_address(e: Emitter, operand: Operand) -> Number:
     """The address of an array, as a number to compute with."""
     if isinstance(operand, Remote):
         return e.launder(operand.address) if operand.direct else operand.address

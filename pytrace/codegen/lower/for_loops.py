@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.lower import aggregates, map_access
+from pytrace.codegen.ir.values import I64, global_pointer, pointer_parameter
+from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, Tuple
 from pytrace.frontend.ast import nodes
@@ -32,7 +33,7 @@ def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
     e.b.branch(e.b.icmp("slt", start, stop), some, over)
     e.b.start(some)
 
-    def body(inner: Emitter, index: Value) -> None:
+    def body(inner: Emitter, index: I64) -> None:
         value = inner.b.add(inner.b.load(inner.area(kept)), index)
         _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
         _body(inner, node.body)
@@ -57,7 +58,7 @@ def _body(e: Emitter, block: nodes.Block) -> None:
 def while_true(e: Emitter, node: nodes.While) -> None:
     """``while``: a counted loop without a count of its own, left when the condition fails."""
 
-    def body(inner: Emitter, _index: Value) -> None:
+    def body(inner: Emitter, _index: I64) -> None:
         go, stop = inner.b.block(), inner.b.block()
         with inner.temporaries():
             inner.b.branch(memory.truth(inner, inner.value(node.condition)), go, stop)
@@ -66,7 +67,7 @@ def while_true(e: Emitter, node: nodes.While) -> None:
         inner.b.start(go)
         _body(inner, node.body)
 
-    loops.run(e, node.span, str(loops.MOST), body, told=node)
+    loops.run(e, node.span, loops.MOST, body, told=node)
 
 
 # ---------------------------------------------------------------------------------------------- maps
@@ -87,11 +88,11 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
         pointer = inner.variable_pointer(variable)
         key_place, value_place = inner.b.offset(pointer, pair.offsets[0]), inner.b.offset(pointer, pair.offsets[1])
         memory.zero(inner, pointer, pair.size)
-        memory.write(inner, Memory("%key", key_type), key_place, pair.members[0])
+        memory.write(inner, Memory(pointer_parameter("key"), key_type), key_place, pair.members[0])
         with inner.temporaries():
-            value: Operand = Memory("%value", info.value)
+            value: Operand = Memory(pointer_parameter("value"), info.value)
             if info.value.aggregate:
-                value = aggregates.read(inner, info, "%key", pair.members[1])
+                value = aggregate_reading.read(inner, info, pointer_parameter("key"), pair.members[1])
             memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
         _body(inner, node.body)
 
@@ -100,5 +101,7 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
         node.span,
         ("*map", "*key", "*value", "*frame"),
         body,
-        lambda name, frame: e.b.helper("for_each_map_elem", map_access.map_symbol(e, info), f"@{name}", frame, "0"),
+        lambda name, frame: e.b.helper(
+            helpers.FOR_EACH_MAP_ELEM, map_access.map_symbol(e, info), global_pointer(name), frame, 0
+        ),
     )

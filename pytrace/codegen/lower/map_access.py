@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.builder import Builder, Value
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
+from pytrace.codegen.ir.values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
 
-NOEXIST = "1"
+NOEXIST = 1
 """``BPF_NOEXIST``: the update fails when the key is there."""
 
 BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
@@ -88,7 +90,7 @@ def info_of(e: Emitter, node: nodes.Expr) -> tuple[MapInfo, tuple[nodes.Expr, ..
     return e.checked.maps[name], keys
 
 
-def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Value:
+def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Ptr:
     """The key in memory, padded; valid until the end of the statement."""
     if info.key is None:
         raise InternalError(f"{info.name} has no key")
@@ -103,55 +105,52 @@ def key_operand(e: Emitter, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
     return Parts(Tuple(tuple(item.type for item in members)), members)
 
 
-def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Value:
+def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Ptr:
     """The key in memory of its own; what lies padded in memory already is used where it is."""
     if isinstance(operand, Memory) and operand.type == kind and room == kind.size:
         return operand.pointer
     pointer = e.temporary(max(room, 1))
     if kind.size == 0:
-        e.b.store("0", pointer, 8)
+        e.b.store(0, pointer, 8)
         return pointer
     memory.write(e, operand, pointer, kind)
     return pointer
 
 
-def map_symbol(e: Emitter, info: MapInfo) -> Value:
+def map_symbol(e: Emitter, info: MapInfo) -> Ptr:
     """The map as a helper argument: itself, or the one of two that is in use now."""
-    outer = f"@{symbol(info.name)}"
+    outer = global_pointer(symbol(info.name))
     if info.name not in e.script.layout.generations:
         return outer
     found = e.current_maps.get(info.name)
     if found is None:
         with e.b.at_prologue():
-            found = e.b.helper("map_lookup_elem", outer, e.module.constant(bytes(4)))
-            absent, there = f"no_{symbol(info.name)}", f"on_{symbol(info.name)}"
-            e.b.emit(f"br i1 {e.b.is_null(found)}, label %{absent}, label %{there}, !prof !1")
+            found = e.b.helper(helpers.MAP_LOOKUP_ELEM, outer, e.module.constant(bytes(4)))
             # The array is never empty; only the verifier does not know.
-            e.b.label(absent)
-            e.b.emit("ret i64 0")
-            e.b.label(there)
+            with e.b.unlikely(e.b.is_null(found), symbol(info.name), when=True):
+                pass
         e.current_maps[info.name] = found
     return found
 
 
-def generation(e: Emitter, info: MapInfo) -> Value:
+def generation(e: Emitter, info: MapInfo) -> Number:
     """Offset of the copy of an unkeyed map that is in use now."""
     size = e.script.layout.generation(info)
     if not size:
-        return "0"
-    bit = e.b.op("and", e.b.load(e.b.offset(f"@{SHARED}", e.script.layout.selectors[info.name])), "1")
-    return e.b.opaque(e.b.mul(e.b.opaque(bit), str(size)))
+        return 0
+    bit = e.b.op("and", e.b.load(e.b.offset(global_pointer(SHARED), e.script.layout.selectors[info.name])), 1)
+    return e.b.opaque(e.b.mul(e.b.opaque(bit), size))
 
 
-def lookup(e: Emitter, info: MapInfo, key: Value) -> Value:
+def lookup(e: Emitter, info: MapInfo, key: Ptr) -> Ptr:
     """Pointer to the value of a key, or null.
 
     The kernel puts its own instructions in the place of each call, and moves all that follows every time: a long
     program calls the helper in one function for each map.
     """
     if e.program.plan.long and info.name not in e.script.layout.generations:
-        return e.b.pointer(e.b.call(_lookup_function(e, info), [("ptr", key)]))
-    return e.b.helper("map_lookup_elem", map_symbol(e, info), key)
+        return e.b.pointer(e.b.call(_lookup_function(e, info), [key]))
+    return e.b.helper(helpers.MAP_LOOKUP_ELEM, map_symbol(e, info), key)
 
 
 def _lookup_function(e: Emitter, info: MapInfo) -> str:
@@ -162,11 +161,11 @@ def _lookup_function(e: Emitter, info: MapInfo) -> str:
         text, scope = e.module.function(name, ("*key",), program.unit.span)
         b = Builder(text)
         b.location = e.module.debug.location(scope, program.unit.span, program.unit.span.source)
-        b.ret(b.address(b.helper("map_lookup_elem", f"@{symbol(info.name)}", "%key")))
+        b.ret(b.address(b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(symbol(info.name)), pointer_parameter("key"))))
     return name
 
 
-def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: Callable[[], None]) -> None:
+def when_found(e: Emitter, pointer: Ptr, found: Callable[[], None], missing: Callable[[], None]) -> None:
     """Go one of two ways by a look-up's result; the common one is laid out first."""
     there, absent, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), absent, there, likely=False)
@@ -180,48 +179,48 @@ def when_found(e: Emitter, pointer: Value, found: Callable[[], None], missing: C
 # ---------------------------------------------------------------------------------------------- slots
 
 
-def slot(e: Emitter, info: MapInfo) -> Value:
+def slot(e: Emitter, info: MapInfo) -> Ptr:
     """The slot of an unkeyed map (this CPU's copy of an aggregate): written flag, then the value."""
     offset = e.script.layout.slots[info.name]
-    start = e.b.offset(e.base if info.value.aggregate else f"@{SHARED}", offset)
+    start = e.b.offset(e.base if info.value.aggregate else global_pointer(SHARED), offset)
     now = generation(e, info)
-    return start if now == "0" else e.b.offset(start, now)
+    return start if now == 0 else e.b.offset(start, now)
 
 
-def slot_value(e: Emitter, info: MapInfo) -> Value:
+def slot_value(e: Emitter, info: MapInfo) -> Ptr:
     """Where the value of an unkeyed map lies."""
     return e.b.offset(slot(e, info), SLOT_FLAG)
 
 
 def mark_written(e: Emitter, info: MapInfo) -> None:
     """Set the written flag."""
-    e.b.store("1", slot(e, info))
+    e.b.store(1, slot(e, info))
 
 
 # ---------------------------------------------------------------------------------------------- elements
 
 
-def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Value) -> Operand:
+def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr) -> Operand:
     """The value of a key; zero when it is missing, which is reported on request only."""
     pointer = lookup(e, info, key)
     there, missing, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), missing, there, likely=False)
     e.b.start(there)
-    got = memory.load(e, pointer, info.value).value if info.value.scalar else ""
+    got: Number = memory.load(e, pointer, info.value).value if info.value.scalar else 0
     e.b.jump(done)
     e.b.start(missing)
     if e.script.options.checks > 1:
-        events.failed_call(e, node, "bpf_map_lookup_elem", "0", info.name)
+        events.failed_call(e, node, "bpf_map_lookup_elem", 0, info.name)
     missing_end = e.b.current
     e.b.jump(done)
     e.b.start(done)
     if info.value.scalar:
-        return Scalar(e.b.phi("i64", [(got, there), ("0", missing_end)]), info.value)
+        return Scalar(e.b.phi([(got, there), (0, missing_end)]), info.value)
     zeros = e.module.zeros(info.value.size)
-    return Memory(e.b.phi("ptr", [(pointer, there), (zeros, missing_end)]), info.value)
+    return Memory(e.b.phi_pointer([(pointer, there), (zeros, missing_end)]), info.value)
 
 
-def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, operand: Operand) -> None:
+def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, operand: Operand) -> None:
     """Store the value of a key: scalars in place when the key is there, which spares the element's replacement."""
     if not info.value.scalar:
         whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
@@ -240,7 +239,7 @@ def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, operand: 
     )
 
 
-def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, value: Value) -> None:
+def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Number) -> None:
     with e.temporaries():
         pointer = e.temporary(8)
         memory.store(e, pointer, value, info.value)
@@ -248,14 +247,14 @@ def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, value: Valu
 
 
 def insert(
-    e: Emitter, node: nodes.Node, info: MapInfo, key: Value, first: Value, present: Callable[[Value], None]
+    e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, first: Ptr, present: Callable[[Ptr], None]
 ) -> None:
     """Insert the value at *first*; when another program was faster, ``present(place)`` changes what that one stored."""
-    got = e.b.helper("map_update_elem", map_symbol(e, info), key, first, NOEXIST)
+    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key, first, NOEXIST)
     failed, raced, full, done = (e.b.block() for _ in range(4))
-    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
-    e.b.branch(e.b.icmp("eq", got, str(-errno.EEXIST)), raced, full)
+    e.b.branch(e.b.icmp("eq", got, -errno.EEXIST), raced, full)
     e.b.start(raced)
     place = lookup(e, info, key)
     again = e.b.block()
@@ -269,18 +268,18 @@ def insert(
     e.b.start(done)
 
 
-def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Value, value: Value) -> None:
+def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Ptr) -> None:
     """Insert or replace; a failure is counted for the map and reported."""
-    got = e.b.helper("map_update_elem", map_symbol(e, info), key, value, "0")
+    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key, value, 0)
     failed, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
     _dropped(e, node, info, got)
     e.b.jump(done)
     e.b.start(done)
 
 
-def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, got: Value) -> None:
+def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, got: Number) -> None:
     """Count an update that the kernel refused with the code *got*; a CPU's first one for the map is reported."""
     counter = ("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
@@ -289,9 +288,9 @@ def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, got: Value) -> None:
         e.counter(*counter)
 
 
-def length(e: Emitter, info: MapInfo) -> Value:
+def length(e: Emitter, info: MapInfo) -> I64:
     """Number of entries."""
     if info.key is None:
         return e.b.load(slot(e, info))
     callback = e.script.counting_callback()
-    return e.b.helper("for_each_map_elem", map_symbol(e, info), callback, "null", "0")
+    return e.b.helper(helpers.FOR_EACH_MAP_ELEM, map_symbol(e, info), callback, NULL, 0)

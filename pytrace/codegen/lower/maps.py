@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.lower import aggregates, map_access
+from pytrace.codegen.ir.values import I1, I64, AtomicOperation, Number, Ptr, global_pointer
+from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Bool, Int, Type
 from pytrace.frontend.ast import nodes
@@ -22,14 +23,14 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
     info, keys = map_access.info_of(e, node)
     if info.value.aggregate:
         key = map_access.key_pointer(e, info, keys) if info.key is not None else None
-        return aggregates.read(e, info, key, e.type(node))
+        return aggregate_reading.read(e, info, key, e.type(node))
     if info.key is None:
         pointer = map_access.slot_value(e, info)
         return memory.load(e, pointer, info.value) if info.value.scalar else Memory(pointer, info.value)
     return map_access.read_key(e, node, info, map_access.key_pointer(e, info, keys))
 
 
-def address(e: Emitter, node: nodes.Expr) -> Value:
+def address(e: Emitter, node: nodes.Expr) -> Ptr:
     """``&@m`` and ``&@m[k]``: where the value lies, null when the key is missing."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
@@ -48,7 +49,7 @@ def assign(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
     map_access.store_key(e, node, info, map_access.key_pointer(e, info, keys), operand)
 
 
-def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Value], Operand]) -> None:
+def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Number], Operand]) -> None:
     """Replace the integer of a key by what *new* makes of it; the key is evaluated once."""
     info, keys = map_access.info_of(e, node)
     key = map_access.key_pointer(e, info, keys)
@@ -56,7 +57,7 @@ def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Value], Operand])
     map_access.store_key(e, node, info, key, new(old))
 
 
-ATOMIC = {"+": "add", "|": "or", "&": "and", "^": "xor"}
+ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "xor"}
 """Operators that BPF has as one step on memory; ``-`` adds the negative number."""
 
 
@@ -65,18 +66,18 @@ def atomic(kind: Type) -> bool:
     return kind.size in (4, 8)
 
 
-def step(e: Emitter, node: nodes.Expr, by: Value, kind: Type, postfix: bool) -> Operand:
+def step(e: Emitter, node: nodes.Expr, by: Number, kind: Type, postfix: bool) -> Operand:
     """``++`` and ``--``: atomic, so that no CPU's step is lost."""
     old = change(e, node, "+", by, kind)
     new = old if postfix else memory.fit(e, e.b.add(old, by), kind)
     return Scalar(new, kind)
 
 
-def change(e: Emitter, node: nodes.Expr, operator: str, by: Value, kind: Type) -> Value:
+def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) -> Number:
     """Change a map's integer by an operator of :data:`ATOMIC`; gives the old value."""
     info, keys = map_access.info_of(e, node)
 
-    def in_place(place: Value) -> Value:
+    def in_place(place: Ptr) -> Number:
         return _change_in_place(e, place, operator, by, kind)
 
     if info.key is None:
@@ -85,13 +86,13 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Value, kind: Type) -
     key = map_access.key_pointer(e, info, keys)
     place = map_access.lookup(e, info, key)
     result = e.b.register()
-    e.b.store("0", result)
+    e.b.store(0, result)
 
     def insert_first() -> None:
         """A missing key counts as 0."""
         with e.temporaries():
             first = e.temporary(8)
-            memory.store(e, first, memory.fit(e, "0" if operator == "&" else by, info.value), info.value)
+            memory.store(e, first, memory.fit(e, 0 if operator == "&" else by, info.value), info.value)
             map_access.insert(e, node, info, key, first, lambda found: e.b.store(in_place(found), result))
 
     map_access.when_found(
@@ -103,7 +104,7 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Value, kind: Type) -
     return e.b.load(result)
 
 
-def _change_in_place(e: Emitter, place: Value, operator: str, by: Value, kind: Type) -> Value:
+def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, kind: Type) -> Number:
     if atomic(kind):
         return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * kind.size, memory.is_signed(kind))
     # Less than 4 bytes; and no addition keeps a bool a bool.
@@ -112,40 +113,39 @@ def _change_in_place(e: Emitter, place: Value, operator: str, by: Value, kind: T
     return old
 
 
-def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> Value:
+def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
     """Remove an entry; gives an ``i1``, true when it was there."""
     if info.key is None:
         return _reset_slot(e, info)
     operand = map_access.key_operand(e, info.key, keys)
     if map_access.bucketed(info.value):
-        there = aggregates.delete_buckets(e, node, info, operand)
-        _check_deleted(e, node, info, e.b.select(there, "0", str(-errno.ENOENT)))
+        there = aggregate_reading.delete_buckets(e, node, info, operand)
+        _check_deleted(e, node, info, e.b.select(there, 0, -errno.ENOENT))
         return there
-    got = e.b.helper(
-        "map_delete_elem", map_access.map_symbol(e, info), map_access.key_of(e, info.key, operand, info.key.size)
-    )
+    which, key = map_access.map_symbol(e, info), map_access.key_of(e, info.key, operand, info.key.size)
+    got = e.b.helper(helpers.MAP_DELETE_ELEM, which, key)
     _check_deleted(e, node, info, got)
-    return e.b.icmp("eq", got, "0")
+    return e.b.icmp("eq", got, 0)
 
 
-def _check_deleted(e: Emitter, node: nodes.Node, info: MapInfo, code: Value) -> None:
+def _check_deleted(e: Emitter, node: nodes.Node, info: MapInfo, code: Number) -> None:
     """Report a missing key where the script does not look at the result; once for each place."""
     if node in e.checked.discarded:
         events.check_helper(e, node, "bpf_map_delete_elem", code, map_name=info.name, most=1)
 
 
-def _reset_slot(e: Emitter, info: MapInfo) -> Value:
+def _reset_slot(e: Emitter, info: MapInfo) -> I1:
     if not info.value.aggregate:
         place = map_access.slot(e, info)
         was = e.b.truth(e.b.load(place))
         memory.zero(e, place, SLOT_FLAG + info.value.size)
         return was
     result = e.b.register()
-    e.b.store("0", result)
+    e.b.store(0, result)
     now = map_access.generation(e, info)
 
-    def one(cpu: Value, _leave: Callable[[], None]) -> None:
-        start = e.b.offset(f"@{PERCPU}", e.b.mul(cpu, e.module.late("stride")))
+    def one(cpu: I64, _leave: Callable[[], None]) -> None:
+        start = e.b.offset(global_pointer(PERCPU), e.b.mul(cpu, e.module.late("stride")))
         place = e.b.offset(e.b.offset(start, e.script.layout.slots[info.name]), now)
         e.b.store(e.b.op("or", e.b.load(result), e.b.load(place)), result)
         memory.zero(e, place, SLOT_FLAG + info.value.size)
@@ -154,12 +154,12 @@ def _reset_slot(e: Emitter, info: MapInfo) -> Value:
     return e.b.truth(e.b.load(result))
 
 
-def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> Value:
+def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
     """``i1``: the key is there (an unkeyed map: it has been written)."""
     if info.key is None:
         return e.b.truth(e.b.load(map_access.slot(e, info)))
     if map_access.bucketed(info.value):
-        return aggregates.has_buckets(e, node, info, map_access.key_operand(e, info.key, keys))
+        return aggregate_reading.has_buckets(e, node, info, map_access.key_operand(e, info.key, keys))
     pointer = map_access.lookup(e, info, map_access.key_pointer(e, info, keys))
     return e.b.truth(e.b.there(pointer))
 

@@ -7,8 +7,9 @@ from pytrace.codegen.emit import contexts, events, memory
 from pytrace.codegen.emit.contexts import text_view
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.provenance import origin
-from pytrace.codegen.ir.builder import Block, Value
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.operands import Memory, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import Number
 from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
@@ -25,7 +26,7 @@ def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
     return at_address(e, _address(e, operand), kind, pointer.space, _direct(operand, pointer))
 
 
-def _address(e: Emitter, operand: Operand) -> Value:
+def _address(e: Emitter, operand: Operand) -> Number:
     """A pointer to be followed: the register itself while plain loads may follow it."""
     return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
 
@@ -35,7 +36,7 @@ def _direct(operand: Operand, _pointer: Pointer) -> bool:
     return isinstance(operand, Scalar) and operand.direct
 
 
-def at_address(e: Emitter, address: Value, kind: Type, space: AddressSpace, direct: bool) -> Operand:
+def at_address(e: Emitter, address: Number, kind: Type, space: AddressSpace, direct: bool) -> Operand:
     """A value that lies at an address."""
     if space is AddressSpace.BPF and direct:
         pointer = e.b.pointer(address)
@@ -88,11 +89,11 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     return Remote(address, pointer.target, where, direct)
 
 
-def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Value) -> Operand:
+def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Number) -> Operand:
     if path.bit_size:
         return _bitfield(e, base, path, kind)
     if isinstance(base, Remote):
-        address = e.b.add(base.address, distance) if distance != "0" else base.address
+        address = e.b.add(base.address, distance) if distance != 0 else base.address
         remote = Remote(address, path.type, base.space, base.direct)
         return _scalar_at(e, remote) if path.type.scalar else remote
     whole = e.place(base)
@@ -114,30 +115,30 @@ def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand
     shift = path.bit_offset % 8
     size = (shift + path.bit_size + 7) // 8
     first = _bytes(e, base, start, min(size, 8))
-    value = e.b.op("lshr", first, str(shift)) if shift else first
+    value = e.b.op("lshr", first, shift) if shift else first
     if size > 8:
         rest = _bytes(e, base, start + 8, 1)
-        value = e.b.op("or", value, e.b.op("shl", rest, str(64 - shift)))
+        value = e.b.op("or", value, e.b.op("shl", rest, 64 - shift))
     signed = memory.is_signed(kind) and path.bit_size == memory.bits(kind)
     return Scalar(e.b.fit(value, path.bit_size, True) if signed else e.b.low_bits(value, path.bit_size), kind)
 
 
-def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Value:
+def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
     """*size* bytes as an unsigned number, least significant first."""
     if isinstance(base, Remote):
         cell = e.cell
-        e.b.store("0", cell)
-        memory.read(e, cell, size, e.b.add(base.address, str(offset)), base.space)
+        e.b.store(0, cell)
+        memory.read(e, cell, size, e.b.add(base.address, offset), base.space)
         return e.b.load(cell)
     whole = e.place(base)
-    value = "0"
+    value: Number = 0
     for at in range(size):
         byte = e.b.load(e.b.offset(whole.pointer, offset + at), 8)
-        value = e.b.op("or", value, e.b.op("shl", byte, str(8 * at)))
+        value = e.b.op("or", value, e.b.op("shl", byte, 8 * at))
     return value
 
 
-def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Value:
+def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
     """Address of a struct, or of what a pointer points to, in a register whose type the verifier knows.
 
     Helpers that take typed pointers ask for that. Pointers of iterators may be null: then code goes on at *missing*.
@@ -186,10 +187,10 @@ def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
     return item.place if isinstance(item.place, Slot) and not item.type.trusted else None
 
 
-def _not_null(e: Emitter, address: Value, missing: Block) -> Value:
+def _not_null(e: Emitter, address: Number, missing: Block) -> Number:
     """*address*, after a check for null."""
     there = e.b.block()
-    e.b.branch(e.b.icmp("eq", address, "0"), missing, there)
+    e.b.branch(e.b.icmp("eq", address, 0), missing, there)
     e.b.start(there)
     return address
 
@@ -207,7 +208,7 @@ def index(e: Emitter, node: nodes.Index) -> Operand:
     if isinstance(base_type, Array | String):
         element = base_type.element if isinstance(base_type, Array) else kind
         if known is not None:
-            return text_view(_element(e, base, element, str(int(known) * element.size)), kind)
+            return text_view(_element(e, base, element, int(known) * element.size), kind)
         return _checked_element(e, node, base, base_type, element)
     if known is None:
         raise InternalError("tuple index is not constant")
@@ -217,21 +218,20 @@ def index(e: Emitter, node: nodes.Index) -> Operand:
 def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, kind: Type) -> Operand:
     base = e.value(node.base)
     start = memory.number(e, base)
-    by = e.b.mul(e.number(node.index), str(target_size(pointer)))
+    by = e.b.mul(e.number(node.index), target_size(pointer))
     space = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else pointer.space
     return text_view(at_address(e, e.b.add(start, by), kind, space, direct=False), kind)
 
 
-def _element(e: Emitter, base: Operand, element: Type, distance: Value) -> Operand:
+def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Operand:
     if isinstance(base, Remote):
         # The verifier lets BTF pointers be read at constant offsets only.
-        direct = base.direct and distance.isdigit()
+        direct = base.direct and isinstance(distance, int) and distance >= 0
         remote = Remote(e.b.add(base.address, distance), element, base.space, direct)
         return _scalar_at(e, remote) if element.scalar else remote
     whole = e.place(base)
-    offset = int(distance) if distance.isdigit() else None
-    align = memory.natural(whole.align, offset) if offset is not None else min(whole.align, element.align)
-    pointer = e.b.offset(whole.pointer, distance if offset is None else offset)
+    align = memory.natural(whole.align, distance) if isinstance(distance, int) else min(whole.align, element.align)
+    pointer = e.b.offset(whole.pointer, distance)
     return memory.load(e, pointer, element, align) if element.scalar else Memory(pointer, element, align)
 
 
@@ -242,9 +242,9 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, 
     place = base if isinstance(base, Remote) else _addressable(e, base)
     target = e.temporary(element.size)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ult", at, str(count)), good, bad, likely=True)
+    e.b.branch(e.b.icmp("ult", at, count), good, bad, likely=True)
     e.b.start(good)
-    distance = e.b.mul(at, str(element.size)) if element.size != 1 else at
+    distance = e.b.mul(at, element.size) if element.size != 1 else at
     memory.write(e, _element(e, place, element, distance), target, element)
     e.b.jump(done)
     e.b.start(bad)

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pytrace.codegen.emit import comparison, events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Operation, Order, ordering
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Pointer, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
 
-_PLAIN = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
-_ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_PLAIN: dict[str, Operation] = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
+_ORDER: dict[str, Order] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 def binary(e: Emitter, node: nodes.Binary) -> Operand:
@@ -25,13 +25,13 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
     if node.operator in ("==", "!="):
         equal = comparison.equal(e, *in_order(e, (node.left, node.right)))
         if node.operator == "!=":
-            equal = e.b.define(f"xor i1 {equal}, true")
+            equal = e.b.differ(equal, TRUE)
         return Scalar(e.b.number(equal), BOOL)
     left = e.number(node.left)
     right = e.number(node.right)
     signed = e.checked.fact(node, Signedness).signed
     if node.operator in _ORDER:
-        predicate = ("s" if signed else "u") + _ORDER[node.operator]
+        predicate = ordering(_ORDER[node.operator], signed=signed)
         return Scalar(e.b.number(e.b.icmp(predicate, left, right)), BOOL)
     left, right = _scale(e, e.type(node.left), left, right, e.type(node.right))
     result = arithmetic(e, node, node.operator, left, right, signed)
@@ -41,7 +41,7 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
     return Scalar(result, e.type(node))
 
 
-def _scale(e: Emitter, left_type: Type, left: Value, right: Value, right_type: Type) -> tuple[Value, Value]:
+def _scale(e: Emitter, left_type: Type, left: Number, right: Number, right_type: Type) -> tuple[Number, Number]:
     """Pointer arithmetic counts in elements."""
     if isinstance(left_type, Pointer) and not isinstance(right_type, Pointer):
         right = scaled(e, right, left_type)
@@ -50,10 +50,10 @@ def _scale(e: Emitter, left_type: Type, left: Value, right: Value, right_type: T
     return left, right
 
 
-def scaled(e: Emitter, count: Value, pointer: Pointer) -> Value:
+def scaled(e: Emitter, count: Number, pointer: Pointer) -> Number:
     """*count* elements in bytes."""
     size = target_size(pointer)
-    return count if size == 1 else e.b.mul(count, str(size))
+    return count if size == 1 else e.b.mul(count, size)
 
 
 def target_size(pointer: Pointer) -> int:
@@ -65,7 +65,7 @@ def _logical(e: Emitter, node: nodes.Binary) -> Operand:
     other, done = e.b.block(), e.b.block()
     left = memory.truth(e, e.value(node.left))
     start = e.b.current
-    decided = "0" if node.operator == "&&" else "1"
+    decided = 0 if node.operator == "&&" else 1
     if node.operator == "&&":
         e.b.branch(left, other, done)
     else:
@@ -75,10 +75,10 @@ def _logical(e: Emitter, node: nodes.Binary) -> Operand:
     end = e.b.current
     e.b.jump(done)
     e.b.start(done)
-    return Scalar(e.b.phi("i64", [(decided, start), (right, end)]), BOOL)
+    return Scalar(e.b.phi([(decided, start), (right, end)]), BOOL)
 
 
-def arithmetic(e: Emitter, node: nodes.Node, operator: str, left: Value, right: Value, signed: bool) -> Value:
+def arithmetic(e: Emitter, node: nodes.Node, operator: str, left: Number, right: Number, signed: bool) -> I64:
     """A 64-bit operation (``+ - * / % & | ^ << >>``); *node* is where a division by zero is reported."""
     if operator in _PLAIN:
         return e.b.op(_PLAIN[operator], left, right)
@@ -88,23 +88,23 @@ def arithmetic(e: Emitter, node: nodes.Node, operator: str, left: Value, right: 
     return emit(e, node, left, right, signed)
 
 
-def _shift_left(e: Emitter, _node: nodes.Node, left: Value, right: Value, _signed: bool) -> Value:
-    return e.b.op("shl", left, e.b.op("and", right, "63"))
+def _shift_left(e: Emitter, _node: nodes.Node, left: Number, right: Number, _signed: bool) -> I64:
+    return e.b.op("shl", left, e.b.op("and", right, 63))
 
 
-def _shift_right(e: Emitter, _node: nodes.Node, left: Value, right: Value, signed: bool) -> Value:
-    return e.b.op("ashr" if signed else "lshr", left, e.b.op("and", right, "63"))
+def _shift_right(e: Emitter, _node: nodes.Node, left: Number, right: Number, signed: bool) -> I64:
+    return e.b.op("ashr" if signed else "lshr", left, e.b.op("and", right, 63))
 
 
-def _divide(e: Emitter, node: nodes.Node, left: Value, right: Value, signed: bool) -> Value:
+def _divide(e: Emitter, node: nodes.Node, left: Number, right: Number, signed: bool) -> I64:
     return _guarded(e, node, right, lambda: _quotient(e, left, right, signed))
 
 
-def _modulo(e: Emitter, node: nodes.Node, left: Value, right: Value, signed: bool) -> Value:
+def _modulo(e: Emitter, node: nodes.Node, left: Number, right: Number, signed: bool) -> I64:
     return _guarded(e, node, right, lambda: _remainder(e, left, right, signed))
 
 
-_SPECIAL: dict[str, Callable[[Emitter, nodes.Node, Value, Value, bool], Value]] = {
+_SPECIAL: dict[str, Callable[[Emitter, nodes.Node, Number, Number, bool], I64]] = {
     "<<": _shift_left,
     ">>": _shift_right,
     "/": _divide,
@@ -112,36 +112,36 @@ _SPECIAL: dict[str, Callable[[Emitter, nodes.Node, Value, Value, bool], Value]] 
 }
 
 
-def _magnitude(e: Emitter, value: Value) -> tuple[Value, Value]:
-    negative = e.b.icmp("slt", value, "0")
-    return negative, e.b.select(negative, e.b.sub("0", value), value)
+def _magnitude(e: Emitter, value: Number) -> tuple[I1, I64]:
+    negative = e.b.icmp("slt", value, 0)
+    return negative, e.b.select(negative, e.b.sub(0, value), value)
 
 
-def _quotient(e: Emitter, left: Value, right: Value, signed: bool) -> Value:
+def _quotient(e: Emitter, left: Number, right: Number, signed: bool) -> I64:
     # The v3 instruction set has no signed division.
     if not signed:
         return e.b.op("udiv", left, right)
     left_negative, left_size = _magnitude(e, left)
     right_negative, right_size = _magnitude(e, right)
     size = e.b.op("udiv", left_size, right_size)
-    differ = e.b.define(f"xor i1 {left_negative}, {right_negative}")
-    return e.b.select(differ, e.b.sub("0", size), size)
+    differ = e.b.differ(left_negative, right_negative)
+    return e.b.select(differ, e.b.sub(0, size), size)
 
 
-def _remainder(e: Emitter, left: Value, right: Value, signed: bool) -> Value:
+def _remainder(e: Emitter, left: Number, right: Number, signed: bool) -> I64:
     if not signed:
         return e.b.op("urem", left, right)
     negative, size = _magnitude(e, left)
     rest = e.b.op("urem", size, _magnitude(e, right)[1])
-    return e.b.select(negative, e.b.sub("0", rest), rest)
+    return e.b.select(negative, e.b.sub(0, rest), rest)
 
 
-def _guarded(e: Emitter, node: nodes.Node, divisor: Value, divide: Callable[[], Value]) -> Value:
+def _guarded(e: Emitter, node: nodes.Node, divisor: Number, divide: Callable[[], I64]) -> I64:
     """Division by zero is reported and gives 1."""
-    if divisor.lstrip("-").isdigit() and int(divisor):
+    if isinstance(divisor, int) and divisor:
         return divide()
     zero, good, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", divisor, "0"), zero, good, likely=False)
+    e.b.branch(e.b.icmp("eq", divisor, 0), zero, good, likely=False)
     e.b.start(zero)
     events.report(e, node, "division_by_zero")
     zero_end = e.b.current
@@ -151,4 +151,4 @@ def _guarded(e: Emitter, node: nodes.Node, divisor: Value, divide: Callable[[], 
     good_end = e.b.current
     e.b.jump(done)
     e.b.start(done)
-    return e.b.phi("i64", [("1", zero_end), (value, good_end)])
+    return e.b.phi([(1, zero_end), (value, good_end)])

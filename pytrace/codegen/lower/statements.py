@@ -8,8 +8,8 @@ from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.analysis.aliasing import overlaps
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
-from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.ir.values import Number
 from pytrace.codegen.lower import aggregates, for_loops, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
@@ -75,7 +75,7 @@ def _let(e: Emitter, node: nodes.Let) -> None:
     if node.value is not None:
         store_variable(e, node.variable, e.value(node.value))
     elif info.type.scalar:
-        store_variable(e, node.variable, Scalar("0", info.type))
+        store_variable(e, node.variable, Scalar(0, info.type))
     else:
         memory.zero(e, e.variable_pointer(info), info.type.size)
 
@@ -90,13 +90,13 @@ def _assign(e: Emitter, node: nodes.Assign) -> None:
     if isinstance(kind, Pointer) and operator in "+-":
         by = operators.scaled(e, by, kind)
     if isinstance(target, nodes.MapRef | nodes.MapIndex) and maps.atomic(kind):
-        step, change = ("+", e.b.sub("0", by)) if operator == "-" else (operator, by)
+        step, change = ("+", e.b.sub(0, by)) if operator == "-" else (operator, by)
         if step in maps.ATOMIC:
             maps.change(e, target, step, change, kind)
             return
     signed = e.checked.fact(node, Signedness).signed
 
-    def new(old: Value) -> Scalar:
+    def new(old: Number) -> Scalar:
         return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), kind), kind)
 
     if isinstance(target, nodes.MapIndex):
@@ -148,7 +148,7 @@ def _store(e: Emitter, target: nodes.Expr, operand: Operand) -> None:
 def _unroll(e: Emitter, node: nodes.Unroll) -> None:
     rounds = int(e.checked.constants[node.count])
     if node in e.program.plan.loops:
-        loops.run(e, node.span, str(rounds), lambda inner, _index: _body(inner, node.body))
+        loops.run(e, node.span, rounds, lambda inner, _index: _body(inner, node.body))
         return
     done = e.b.block()
     for _ in range(rounds):
@@ -175,7 +175,7 @@ def _continue(e: Emitter, _node: nodes.Continue) -> None:
     if loop.again is not None:
         e.b.jump(loop.again)
     else:
-        e.b.ret("0")
+        e.b.ret(0)
 
 
 def _return(e: Emitter, node: nodes.Return) -> None:

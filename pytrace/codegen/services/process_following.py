@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
-from pytrace.codegen.emit.emitter import Emitter, Program, Script
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Program, Script
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
+from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
@@ -52,18 +54,18 @@ def declare(module: Module) -> None:
     module.map(MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
 
 
-def check(e: Emitter) -> Value:
+def check(e: Emitter) -> I1:
     """``i1``: the current process is the one of ``-p`` or ``-c``, or descends from it."""
     itself = e.b.icmp("eq", process_ids(e, "tracer")[0], e.b.load(e.session(SESSION.root)))
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)
     e.b.store(process_ids(e, "init")[0], e.cell, 32)
-    found = e.b.number(e.b.is_null(e.b.helper("map_lookup_elem", f"@{MAP}", e.cell)))
+    found = e.b.number(e.b.is_null(e.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(MAP), e.cell)))
     last = e.b.current
     e.b.jump(done)
     e.b.start(done)
-    return e.b.icmp("eq", e.b.phi("i64", [("0", first), (found, last)]), "0")
+    return e.b.icmp("eq", e.b.phi([(0, first), (found, last)]), 0)
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
@@ -86,16 +88,16 @@ def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter,
         script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
     target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
     # 0 would keep the event from other users of the tracepoint.
-    return _service(script, f"follow_{event}", target, "1", lambda e: change(e, number.offset))
+    return _service(script, f"follow_{event}", target, 1, lambda e: change(e, number.offset))
 
 
 def _lister(script: Script) -> ProgramSpec:
     target = Target("iter:task", 0, IteratorTarget("task"))
-    return _service(script, "follow_tasks", target, "0", _list)
+    return _service(script, "follow_tasks", target, 0, _list)
 
 
 def _service(
-    script: Script, symbol: str, target: Target, result: str, write: Callable[[Emitter], None]
+    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None]
 ) -> ProgramSpec:
     """A program that is not the script's: *write* emits its body."""
     kind = known_kind(target.probe.partition(":")[0])
@@ -126,13 +128,13 @@ def _list(e: Emitter) -> None:
     e.b.start(first)
     parent = _member(e, _member(e, task, task_field(e, "real_parent"), UINT64), task_field(e, "tgid"), INT32)
     data = e.b.alloca(ROW)
-    for at, value in enumerate((process, parent, _number_here(e, task), "0")):
+    for at, value in enumerate((process, parent, _number_here(e, task), 0)):
         e.b.store(value, e.b.offset(data, 4 * at), 32)
     file = e.b.load(e.b.pointer(e.b.load(e.context)))
-    e.b.helper("seq_write", file, data, str(ROW))
+    e.b.helper(helpers.SEQ_WRITE, file, data, ROW)
 
 
-def _number_here(e: Emitter, task: Value) -> Value:
+def _number_here(e: Emitter, task: Number) -> Number:
     """Process number of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
     struct = e.script.kernel.struct("struct", "pid")
     numbers = None if struct is None else struct.find("numbers")
@@ -141,16 +143,16 @@ def _number_here(e: Emitter, task: Value) -> Value:
         raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
     if e.script.ahead is not None:
         e.script.ahead.rely_on_size(upid)
-    own = _member(e, e.b.helper("get_current_task"), task_field(e, "thread_pid"), UINT64)
+    own = _member(e, e.b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread_pid"), UINT64)
     level = _member(e, own, load_time_values.struct_offset(e, struct, "level"), UINT32)
     pid = _member(e, task, task_field(e, "thread_pid"), UINT64)
-    place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), e.b.mul(level, str(upid.size)))
+    place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), e.b.mul(level, upid.size))
     return _member(e, place, load_time_values.struct_offset(e, upid, "nr"), INT32)
 
 
-def _member(e: Emitter, address: Value, offset: Value, kind: Type) -> Value:
+def _member(e: Emitter, address: Number, offset: Number, kind: Type) -> Number:
     """A member of a kernel object; 0 when it cannot be read, which is nobody's failure to report."""
-    e.b.helper("probe_read_kernel", e.cell, str(kind.size), e.b.add(address, offset))
+    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, kind.size, e.b.add(address, offset))
     return memory.load(e, e.cell, kind).value
 
 
@@ -165,8 +167,8 @@ def _add(e: Emitter, offset: int) -> None:
     # Threads come along: their numbers are those of no process.
     e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
     value = e.b.alloca(8)
-    e.b.store("1", value)
-    failed = e.b.helper("map_update_elem", f"@{MAP}", e.cell, value, "0")
+    e.b.store(1, value)
+    failed = e.b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(MAP), e.cell, value, 0)
     e.b.branch(e.b.truth(failed), full, e.exit, likely=False)
     e.b.start(full)
     e.counter(*UNFOLLOWED)
@@ -174,4 +176,4 @@ def _add(e: Emitter, offset: int) -> None:
 
 def _remove(e: Emitter, offset: int) -> None:
     e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
-    e.b.helper("map_delete_elem", f"@{MAP}", e.cell)
+    e.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(MAP), e.cell)

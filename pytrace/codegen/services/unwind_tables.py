@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.ir.builder import Block, Builder, Value
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.manifest import MapType
 from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.core.unwind_format import RANGE_SIZE
@@ -58,35 +61,36 @@ def _rule_function(module: Module) -> None:
     """``unwind_rule(address, space)``: the low half of the row that holds at a user address; 0 without one."""
     text, _ = module.function(RULE_FUNCTION, ("address", "space"), None)
     b = Builder(text)
+    address, space = number_parameter("address"), number_parameter("space")
     key = b.alloca(8)
     none = b.block()
-    first, count = _halves(b, "%space")
-    at = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), "%address"))
+    first, count = _halves(b, space)
+    at = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), address))
     entry = _entry(b, key, RANGES, at, none)
     inside = b.block()
-    b.branch(b.icmp("ult", "%address", b.load(b.offset(entry, 8))), inside, none)
+    b.branch(b.icmp("ult", address, b.load(b.offset(entry, 8))), inside, none)
     b.start(inside)
-    place = b.sub("%address", b.load(b.offset(entry, 16)))
+    place = b.sub(address, b.load(b.offset(entry, 16)))
     first, count = _halves(b, b.load(b.offset(entry, 24)))
     at = _search(
-        b, key, ROWS, _ROW_STEPS, first, count, lambda entry: b.icmp("ule", b.op("lshr", b.load(entry), "32"), place)
+        b, key, ROWS, _ROW_STEPS, first, count, lambda entry: b.icmp("ule", b.op("lshr", b.load(entry), 32), place)
     )
     row = b.load(_entry(b, key, ROWS, at, none))
-    b.ret(b.op("and", row, str(0xFFFFFFFF)))
+    b.ret(b.op("and", row, 0xFFFFFFFF))
     b.start(none)
-    b.ret("0")
+    b.ret(0)
 
 
-def _halves(b: Builder, value: Value) -> tuple[Value, Value]:
-    return b.op("and", value, str(0xFFFFFFFF)), b.op("lshr", value, "32")
+def _halves(b: Builder, value: Number) -> tuple[I64, I64]:
+    return b.op("and", value, 0xFFFFFFFF), b.op("lshr", value, 32)
 
 
-def _lookup(b: Builder, key: Value, symbol: str, index: Value) -> Value:
+def _lookup(b: Builder, key: Ptr, symbol: str, index: I64) -> Ptr:
     b.store(index, key, 32)
-    return b.helper("map_lookup_elem", f"@{symbol}", key)
+    return b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(symbol), key)
 
 
-def _entry(b: Builder, key: Value, symbol: str, index: Value, none: Block) -> Value:
+def _entry(b: Builder, key: Ptr, symbol: str, index: I64, none: Block) -> Ptr:
     """Entry *index* of an array; continues at *none* when there is none (an index of -1)."""
     entry = _lookup(b, key, symbol, index)
     there = b.block()
@@ -96,8 +100,8 @@ def _entry(b: Builder, key: Value, symbol: str, index: Value, none: Block) -> Va
 
 
 def _search(
-    b: Builder, key: Value, symbol: str, steps: int, first: Value, count: Value, before: Callable[[Value], Value]
-) -> Value:
+    b: Builder, key: Ptr, symbol: str, steps: int, first: Number, count: Number, before: Callable[[Ptr], I1]
+) -> I64:
     """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
 
     Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here
@@ -106,7 +110,7 @@ def _search(
     found, step = b.register(), b.register()
     end = b.add(first, count)
     b.store(first, found)
-    b.store(str(1 << steps - 1), step)
+    b.store(1 << steps - 1, step)
     head, try_it, look, compare, take, again, done = (b.block() for _ in range(7))
     b.jump(head)
     b.start(head)
@@ -115,7 +119,7 @@ def _search(
     ahead = b.add(b.load(found), b.load(step))
     b.branch(b.icmp("ule", ahead, end), look, again)
     b.start(look)
-    entry = _lookup(b, key, symbol, b.sub(ahead, "1"))
+    entry = _lookup(b, key, symbol, b.sub(ahead, 1))
     b.branch(b.is_null(entry), again, compare)
     b.start(compare)
     b.branch(before(entry), take, again)
@@ -123,8 +127,8 @@ def _search(
     b.store(ahead, found)
     b.jump(again)
     b.start(again)
-    b.store(b.op("lshr", b.load(step), "1"), step)
+    b.store(b.op("lshr", b.load(step), 1), step)
     b.jump(head)
     b.start(done)
     last = b.load(found)
-    return b.select(b.icmp("eq", last, first), "-1", b.sub(last, "1"))
+    return b.select(b.icmp("eq", last, first), -1, b.sub(last, 1))

@@ -12,8 +12,10 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, loops, memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Block, Value
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.unwind_tables import RULE_FUNCTION, SPACES, TOLD, declare
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack
@@ -21,7 +23,7 @@ from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 
-_NEW = "1"
+_NEW = 1
 """``BPF_NOEXIST``: only an update of what is not there succeeds."""
 _NO_STACK, _NO_TABLES = -14, -61
 """``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
@@ -59,22 +61,22 @@ def stack(e: Emitter, node: nodes.Call | nodes.Identifier, kind: Stack) -> Opera
     done = e.b.block()
     _start(e, node, target, state, done)
     site = e.script.layout.site(_SITE, location(node.span))
-    loops.run(e, node.span, str(kind.limit), lambda inner, index: _Frame(inner, kind, out, state, site).emit(index))
+    loops.run(e, node.span, kind.limit, lambda inner, index: _Frame(inner, kind, out, state, site).emit(index))
     e.b.store(e.b.load(e.area(state + _COUNT)), e.area(out), 32)
     e.b.jump(done)
     e.b.start(done)
     return Memory(e.area(out), kind)
 
 
-def _fail(e: Emitter, target: Value, code: int, done: Block) -> None:
-    e.b.store(str(code), target, 32)
+def _fail(e: Emitter, target: Ptr, code: int, done: Block) -> None:
+    e.b.store(code, target, 32)
     e.b.jump(done)
 
 
-def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Value, state: int, done: Block) -> None:
+def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: int, done: Block) -> None:
     """Find ranges and registers, or leave for *done* with an error in the stack."""
     b = e.b
-    task = b.helper("get_current_task")
+    task = b.helper(helpers.GET_CURRENT_TASK)
     user, kernel_thread = b.block(), b.block()
     b.branch(b.truth(_read_kernel(e, b.add(task, task_field(e, "mm")))), user, kernel_thread)
     b.start(kernel_thread)
@@ -89,17 +91,17 @@ def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Value, state
     _fail(e, target, _NO_TABLES, done)
     b.start(known)
     b.store(b.load(space), e.area(state + _SPACE))
-    b.store("0", e.area(state + _COUNT))
-    b.store("1", e.area(state + _EXACT))
+    b.store(0, e.area(state + _COUNT))
+    b.store(1, e.area(state + _EXACT))
     _registers(e, state)
 
 
-def _find_space(e: Emitter, space: Value, pid: Value) -> Value:
+def _find_space(e: Emitter, space: Ptr, pid: Number) -> I1:
     """``i1``: a process is known; then *space* is where its ranges are."""
     b = e.b
-    b.store("0", space)
+    b.store(0, space)
     b.store(pid, e.cell, 32)
-    found = b.helper("map_lookup_elem", f"@{SPACES}", e.cell)
+    found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(SPACES), e.cell)
     there, done = b.block(), b.block()
     b.branch(b.is_null(found), done, there, likely=False)
     b.start(there)
@@ -109,7 +111,7 @@ def _find_space(e: Emitter, space: Value, pid: Value) -> Value:
     return b.truth(b.load(space))
 
 
-def _find_parents_space(e: Emitter, task: Value, space: Value, found: Block) -> None:
+def _find_parents_space(e: Emitter, task: Number, space: Ptr, found: Block) -> None:
     """Continue at *found* when the process is so young a child of a known one that the session has not seen it yet.
 
     Until it executes a program it has its parent's mappings, and its memory names the same opened program file.
@@ -125,7 +127,7 @@ def _find_parents_space(e: Emitter, task: Value, space: Value, found: Block) -> 
     same, other = b.block(), b.block()
     b.branch(b.icmp("eq", *files), same, other)
     b.start(same)
-    number = b.op("and", _read_kernel(e, b.add(parent, task_field(e, "tgid"))), str(0xFFFFFFFF))
+    number = b.op("and", _read_kernel(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
     b.branch(_find_space(e, space, number), found, other)
     b.start(other)
 
@@ -135,7 +137,7 @@ def _tell(e: Emitter, node: nodes.Call | nodes.Identifier) -> None:
     b = e.b
     e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
     b.store(process_ids(e, "tracer")[0], e.cell, 32)
-    failed = b.helper("map_update_elem", f"@{TOLD}", e.cell, e.cell, _NEW)
+    failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(TOLD), e.cell, e.cell, _NEW)
     new, done = b.block(), b.block()
     b.branch(b.truth(failed), done, new)
     b.start(new)
@@ -144,9 +146,9 @@ def _tell(e: Emitter, node: nodes.Call | nodes.Identifier) -> None:
     b.start(done)
 
 
-def _read_kernel(e: Emitter, address: Value) -> Value:
+def _read_kernel(e: Emitter, address: Number) -> I64:
     """A word of the kernel's memory; 0 when it cannot be read."""
-    e.b.helper("probe_read_kernel", e.cell, "8", address)
+    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, 8, address)
     return e.b.load(e.cell)
 
 
@@ -159,20 +161,20 @@ def _registers(e: Emitter, state: int) -> None:
     entered, done = b.block(), b.block()
     if row.program_type == "perf_event":
         own = b.block()
-        level = b.op("and", contexts.register(e, "cs"), str(_USER_MODE))
-        b.branch(b.icmp("eq", level, str(_USER_MODE)), own, entered)
+        level = b.op("and", contexts.register(e, "cs"), _USER_MODE)
+        b.branch(b.icmp("eq", level, _USER_MODE), own, entered)
         b.start(own)
         _store_registers(e, state, lambda name: contexts.register(e, name))
         b.jump(done)
         b.start(entered)
-    saved = b.pointer(b.helper("task_pt_regs", b.helper("get_current_task_btf")))
+    saved = b.pointer(b.helper(helpers.TASK_PT_REGS, b.helper(helpers.GET_CURRENT_TASK_BTF)))
     table = contexts.registers(e)
     _store_registers(e, state, lambda name: b.load(b.offset(saved, table.offset(name))))
     b.jump(done)
     b.start(done)
 
 
-def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> None:
+def _store_registers(e: Emitter, state: int, read: Callable[[str], I64]) -> None:
     for name, offset in (("ip", _IP), ("sp", _SP), ("bp", _BP)):
         e.b.store(read(name), e.area(state + offset))
 
@@ -184,10 +186,10 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], Value]) -> No
 class _Members:
     """Offsets in the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
 
-    first: Value
-    stack: Value
-    original: Value
-    next: Value
+    first: Number
+    stack: Number
+    original: Number
+    next: Number
 
 
 def _members(e: Emitter) -> _Members | None:
@@ -214,62 +216,62 @@ class _Frame:
     state: int
     site: int
 
-    def emit(self, index: Value) -> None:
+    def emit(self, index: I64) -> None:
         """The body of the loop."""
         e, b = self.e, self.e.b
         place = b.at_most(index, self.kind.limit - 1)
         ip = self._load(_IP)
-        b.store(ip, b.offset(e.area(self.out + self.kind.header), b.op("shl", place, "3")))
-        self._store(_COUNT, b.add(place, "1"))
+        b.store(ip, b.offset(e.area(self.out + self.kind.header), b.op("shl", place, 3)))
+        self._store(_COUNT, b.add(place, 1))
         rule = self._rule(place, ip)
-        base = b.op("and", rule, "15")
-        self._leave_if(b.icmp("eq", base, str(Rule.LAST.value)))
-        self._cut_if(b.icmp("eq", base, str(Rule.NONE.value)))
+        base = b.op("and", rule, 15)
+        self._leave_if(b.icmp("eq", base, Rule.LAST.value))
+        self._cut_if(b.icmp("eq", base, Rule.NONE.value))
         signal, plain = b.block(), b.block()
-        b.branch(b.icmp("eq", base, str(Rule.SIGNAL.value)), signal, plain, likely=False)
+        b.branch(b.icmp("eq", base, Rule.SIGNAL.value), signal, plain, likely=False)
         b.start(signal)
         self._signal_frame()
-        b.ret("0")
+        b.ret(0)
         b.start(plain)
         self._plain_frame(rule, base, ip)
 
-    def _rule(self, place: Value, ip: Value) -> Value:
+    def _rule(self, place: Number, ip: Number) -> I64:
         """The rule at an address; where there is none, perhaps a return address that a uretprobe has replaced."""
         b = self.e.b
         found = b.register()
-        b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), "1")), found)
+        b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), 1)), found)
         members = _members(self.e)
         if members is None:
             return b.load(found)
         unknown, replaced, done = b.block(), b.block(), b.block()
-        b.branch(b.icmp("eq", b.op("or", b.load(found), self._load(_EXACT)), "0"), unknown, done, likely=False)
+        b.branch(b.icmp("eq", b.op("or", b.load(found), self._load(_EXACT)), 0), unknown, done, likely=False)
         b.start(unknown)
         original = self._original(members)
         b.branch(b.truth(original), replaced, done)
         b.start(replaced)
-        b.store(original, b.offset(self.e.area(self.out + self.kind.header), b.op("shl", place, "3")))
-        b.store(self._find(b.sub(original, "1")), found)
+        b.store(original, b.offset(self.e.area(self.out + self.kind.header), b.op("shl", place, 3)))
+        b.store(self._find(b.sub(original, 1)), found)
         b.jump(done)
         b.start(done)
         return b.load(found)
 
-    def _find(self, address: Value) -> Value:
-        return self.e.b.call(RULE_FUNCTION, [("i64", address), ("i64", self._load(_SPACE))])
+    def _find(self, address: Number) -> I64:
+        return self.e.b.call(RULE_FUNCTION, numbers=[address, self._load(_SPACE)])
 
-    def _original(self, members: _Members) -> Value:
+    def _original(self, members: _Members) -> I64:
         """The return address that belongs to the frame which has just been left; 0 when no uretprobe holds it.
 
         The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
         """
         e, b = self.e, self.e.b
         original, instance = b.register(), b.register()
-        b.store("0", original)
-        task = b.helper("get_current_task")
+        b.store(0, original)
+        task = b.helper(helpers.GET_CURRENT_TASK)
         utask = _read_kernel(e, b.add(task, task_field(e, "utask")))
         b.store(_read_kernel(e, b.add(utask, members.first)), instance)
-        place = b.sub(self._load(_SP), "8")
+        place = b.sub(self._load(_SP), 8)
 
-        def step(_index: Value, leave: Callable[[], None]) -> None:
+        def step(_index: I64, leave: Callable[[], None]) -> None:
             at = b.load(instance)
             end, there, here, other = (b.block() for _ in range(4))
             b.branch(b.truth(at), there, end)
@@ -287,20 +289,20 @@ class _Frame:
         loops.counted(e, _RETURN_PROBES, step)
         return b.load(original)
 
-    def _load(self, offset: int) -> Value:
+    def _load(self, offset: int) -> I64:
         return self.e.b.load(self.e.area(self.state + offset))
 
-    def _store(self, offset: int, value: Value) -> None:
+    def _store(self, offset: int, value: Number) -> None:
         self.e.b.store(value, self.e.area(self.state + offset))
 
-    def _leave_if(self, condition: Value) -> None:
+    def _leave_if(self, condition: I1) -> None:
         leave, on = self.e.b.block(), self.e.b.block()
         self.e.b.branch(condition, leave, on, likely=False)
         self.e.b.start(leave)
         loops.leave(self.e)
         self.e.b.start(on)
 
-    def _cut_if(self, condition: Value) -> None:
+    def _cut_if(self, condition: I1) -> None:
         """Leave with the frames found so far, and count that there should have been more."""
         cut, on = self.e.b.block(), self.e.b.block()
         self.e.b.branch(condition, cut, on, likely=False)
@@ -309,45 +311,45 @@ class _Frame:
         loops.leave(self.e)
         self.e.b.start(on)
 
-    def _read(self, address: Value) -> Value:
+    def _read(self, address: Number) -> I64:
         """A word of the user's memory; without it the stack is truncated."""
-        failed = self.e.b.helper("probe_read_user", self.e.cell, "8", address)
+        failed = self.e.b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, address)
         self._cut_if(self.e.b.truth(failed))
         return self.e.b.load(self.e.cell)
 
     def _signal_frame(self) -> None:
         sp = self._load(_SP)
         for register, offset in ((_BP, _SIGNAL_RBP), (_IP, _SIGNAL_RIP), (_SP, _SIGNAL_RSP)):
-            self._store(register, self._read(self.e.b.add(sp, str(offset))))
-        self._store(_EXACT, "1")
+            self._store(register, self._read(self.e.b.add(sp, offset)))
+        self._store(_EXACT, 1)
 
-    def _plain_frame(self, rule: Value, base: Value, ip: Value) -> None:
+    def _plain_frame(self, rule: Number, base: Number, ip: Number) -> None:
         b = self.e.b
         cfa = self._frame_address(rule, base, ip)
         # The stack grows down: what does not go up would go round for ever.
         self._cut_if(b.icmp("ule", cfa, self._load(_SP)))
-        caller = self._read(b.sub(cfa, "8"))
-        self._caller_rbp(b.op("and", b.op("lshr", rule, "4"), "255"), cfa)
+        caller = self._read(b.sub(cfa, 8))
+        self._caller_rbp(b.op("and", b.op("lshr", rule, 4), 255), cfa)
         self._store(_SP, cfa)
         self._store(_IP, caller)
-        self._store(_EXACT, "0")
-        self._leave_if(b.icmp("eq", caller, "0"))
+        self._store(_EXACT, 0)
+        self._leave_if(b.icmp("eq", caller, 0))
 
-    def _frame_address(self, rule: Value, base: Value, ip: Value) -> Value:
+    def _frame_address(self, rule: Number, base: Number, ip: Number) -> I64:
         """The canonical frame address by the rule."""
         b, sp = self.e.b, self._load(_SP)
-        distance = b.op("ashr", b.op("shl", rule, "32"), "44")
+        distance = b.op("ashr", b.op("shl", rule, 32), 44)
         by_bp, in_memory = (
-            b.define(f"or i1 {b.icmp('eq', base, str(one))}, {b.icmp('eq', base, str(other))}")
+            b.either(b.icmp("eq", base, one.value), b.icmp("eq", base, other.value))
             for one, other in ((Rule.RBP, Rule.AT_RBP), (Rule.AT_RBP, Rule.AT_RSP))
         )
         found = b.register()
-        b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, "3")), found)
+        b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, 3)), found)
         plt, other, at, done = (b.block() for _ in range(4))
-        b.branch(b.icmp("eq", base, str(Rule.PLT.value)), plt, other, likely=False)
+        b.branch(b.icmp("eq", base, Rule.PLT.value), plt, other, likely=False)
         b.start(plt)
-        pushed = b.number(b.icmp("uge", b.op("and", ip, "15"), distance))
-        b.store(b.add(b.add(sp, "8"), b.op("shl", pushed, "3")), found)
+        pushed = b.number(b.icmp("uge", b.op("and", ip, 15), distance))
+        b.store(b.add(b.add(sp, 8), b.op("shl", pushed, 3)), found)
         b.jump(done)
         b.start(other)
         b.branch(in_memory, at, done, likely=False)
@@ -357,13 +359,13 @@ class _Frame:
         b.start(done)
         return b.load(found)
 
-    def _caller_rbp(self, rule: Value, cfa: Value) -> None:
+    def _caller_rbp(self, rule: Number, cfa: Number) -> None:
         b = self.e.b
         saved, done = b.block(), b.block()
         b.branch(b.truth(rule), saved, done)
         b.start(saved)
-        at_rbp = b.icmp("eq", rule, str(WHERE_RBP_POINTS))
-        place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, "3")))
+        at_rbp = b.icmp("eq", rule, WHERE_RBP_POINTS)
+        place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, 3)))
         self._store(_BP, self._read(place))
         b.jump(done)
         b.start(done)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pytrace.codegen.emit import contexts
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
+from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
@@ -49,23 +50,23 @@ def _func(e: Emitter, node: Node) -> Operand:
     return Scalar(address, UINT64) if kind.scalar else word(e, address, kind)
 
 
-def word(e: Emitter, value: Value, kind: Type) -> Operand:
+def word(e: Emitter, value: Number, kind: Type) -> Operand:
     """Eight bytes."""
 
-    def write(pointer: Value, _align: int) -> None:
+    def write(pointer: Ptr, _align: int) -> None:
         e.b.store(value, pointer)
 
     return Made(kind, write)
 
 
-def user_symbol(e: Emitter, address: Value, kind: USym) -> Operand:
+def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
     """Address and process id."""
     tgid, _ = process_ids(e, "tracer")
 
-    def write(pointer: Value, _align: int) -> None:
+    def write(pointer: Ptr, _align: int) -> None:
         e.b.store(address, pointer)
         e.b.store(tgid, e.b.offset(pointer, 8), 32)
-        e.b.store("0", e.b.offset(pointer, 12), 32)
+        e.b.store(0, e.b.offset(pointer, 12), 32)
 
     return Made(kind, write)
 
@@ -75,9 +76,9 @@ def _probe(e: Emitter, node: Node) -> Operand:
     kind = e.type(node)
     names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
     table = b"".join(name[: kind.size].ljust(kind.size, b"\0") for name in names)
-    cookie = e.b.opaque(e.b.helper("get_attach_cookie", e.raw_context))
+    cookie = e.b.opaque(e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context))
     index = e.b.at_most(cookie, len(names) - 1)
-    place = e.b.offset(e.module.constant(table), e.b.mul(index, str(kind.size)))
+    place = e.b.offset(e.module.constant(table), e.b.mul(index, kind.size))
     return Memory(place, kind, 8 if kind.size % 8 == 0 else 1)
 
 
@@ -85,9 +86,9 @@ def _usermode(e: Emitter, _node: Node) -> Operand:
     """The privilege level is in the low bits of the code segment register; probes of the tracer run by its own call."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):
-        level = e.b.op("and", contexts.register(e, "cs"), "3")
-        return Scalar(e.b.number(e.b.icmp("eq", level, "3")), BOOL)
-    return Scalar("1" if unit.kind.special else "0", BOOL)
+        level = e.b.op("and", contexts.register(e, "cs"), 3)
+        return Scalar(e.b.number(e.b.icmp("eq", level, 3)), BOOL)
+    return Scalar(1 if unit.kind.special else 0, BOOL)
 
 
 EMIT: dict[str, Emission] = {

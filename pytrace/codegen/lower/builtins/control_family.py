@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
@@ -18,16 +19,16 @@ WRITE_MOST = 4096
 
 
 def _override(e: Emitter, node: nodes.Call) -> Operand:
-    e.b.helper("override_return", e.raw_context, argument(e, node))
+    e.b.helper(helpers.OVERRIDE_RETURN, e.raw_context, argument(e, node))
     return Nothing(VOID)
 
 
-def _signal(helper: str) -> Emission:
+def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
     def emit(e: Emitter, node: nodes.Call) -> Operand:
         known = e.checked.fact(node, SignalNumber).number
-        number = str(known) if known is not None else argument(e, node)
+        number = known if known is not None else argument(e, node)
         got = e.b.helper(helper, number)
-        events.check_helper(e, node, f"bpf_{helper}", got)
+        events.check_helper(e, node, helper.symbol, got)
         return Nothing(VOID)
 
     return emit
@@ -48,24 +49,24 @@ def _write_user(e: Emitter, node: nodes.Call) -> Operand:
             length = e.b.at_most(argument(e, node, 2), kind.size)
             copy = e.scratch(kind.size)
             memory.write(e, e.value(source), copy, kind)
-        got = e.b.helper("probe_write_user", e.b.pointer(target), copy, length)
+        got = e.b.helper(helpers.PROBE_WRITE_USER, e.b.pointer(target), copy, length)
     events.check_helper(e, node, "bpf_probe_write_user", got)
-    return Scalar(e.b.number(e.b.icmp("eq", got, "0")), BOOL)
+    return Scalar(e.b.number(e.b.icmp("eq", got, 0)), BOOL)
 
 
-def _copied(e: Emitter, node: nodes.Call, kind: Type, length: Value) -> Value:
+def _copied(e: Emitter, node: nodes.Call, kind: Type, length: Number) -> Ptr:
     """What the address that is the second argument points to, in scratch memory."""
     space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
     read = memory.read_helper(AddressSpace.KERNEL if space is AddressSpace.BPF else space)
     address = argument(e, node, 1)
     copy = e.scratch(WRITE_MOST)
-    events.check_helper(e, node, f"bpf_{read}", e.b.helper(read, copy, length, address))
+    events.check_helper(e, node, read.symbol, e.b.helper(read, copy, length, address))
     return copy
 
 
 EMIT: dict[str, Emission] = {
     "override": _override,
-    "signal": _signal("send_signal"),
-    "signal_thread": _signal("send_signal_thread"),
+    "signal": _signal(helpers.SEND_SIGNAL),
+    "signal_thread": _signal(helpers.SEND_SIGNAL_THREAD),
     "write_user": _write_user,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.lower import aggregates, map_access, maps
+from pytrace.codegen.lower import aggregate_reading, map_access, maps
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
@@ -42,7 +42,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
     def store() -> None:
         if info.value.aggregate:
             kind = e.checked.variables[target].type
-            store_variable(e, target, aggregates.read(e, info, key, kind))
+            store_variable(e, target, aggregate_reading.read(e, info, key, kind))
         elif info.value.scalar:
             store_variable(e, target, memory.load(e, place, info.value))
         else:
@@ -61,7 +61,7 @@ def _len(e: Emitter, node: nodes.Call) -> Operand:
     # A stack starts with its number of frames, or a negative error number.
     whole = e.place(e.value(node.args[0]))
     count = e.b.load(whole.pointer, 32, signed=True)
-    return Scalar(e.b.select(e.b.icmp("slt", count, "0"), "0", count), INT64)
+    return Scalar(e.b.select(e.b.icmp("slt", count, 0), 0, count), INT64)
 
 
 EMIT: dict[str, Emission] = {"delete": _delete, "find": _find, "has_key": _has_key, "len": _len}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import Ptr
 from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.context_family import word
 from pytrace.codegen.lower.builtins.families import Emission
@@ -27,7 +28,7 @@ def _bytes_of(e: Emitter, node: nodes.Expr) -> Operand:
     return operand
 
 
-def _put(e: Emitter, operand: Operand, pointer: Value, size: int) -> None:
+def _put(e: Emitter, operand: Operand, pointer: Ptr, size: int) -> None:
     if isinstance(operand, Remote):
         memory.read(e, pointer, size, operand.address, operand.space)
     elif isinstance(operand, Scalar):
@@ -58,9 +59,9 @@ def _ntop(e: Emitter, node: nodes.Call) -> Operand:
     # An array has no more bytes than it says, whatever the family; where a pointer points, there are all.
     size = 16 if isinstance(e.type(given.address), Pointer) else min(16, source.type.size)
     known = given.family
-    family = str(known) if known is not None else argument(e, node, 0)
+    family = known if known is not None else argument(e, node, 0)
 
-    def write(pointer: Value, _align: int) -> None:
+    def write(pointer: Ptr, _align: int) -> None:
         memory.zero(e, pointer, Inet().size, 4)
         e.b.store(family, pointer, 32)
         place = e.b.offset(pointer, 4)
@@ -68,7 +69,7 @@ def _ntop(e: Emitter, node: nodes.Call) -> Operand:
             _put(e, source, place, 4 if known == AF_INET or isinstance(source, Scalar) else size)
             return
         short, long, done = e.b.block(), e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", family, str(AF_INET)), short, long)
+        e.b.branch(e.b.icmp("eq", family, AF_INET), short, long)
         for block, length in ((short, 4), (long, size)):
             e.b.start(block)
             _put(e, source, place, length)
@@ -84,8 +85,8 @@ def _socket_cookie(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(socket, nodes.Expr):
         raise InternalError("socket_cookie takes a socket")
     result, missing = e.b.register(), e.b.block()
-    e.b.store("0", result)
-    e.b.store(e.b.helper("get_socket_cookie", members.typed_address(e, socket, missing)), result)
+    e.b.store(0, result)
+    e.b.store(e.b.helper(helpers.GET_SOCKET_COOKIE, members.typed_address(e, socket, missing)), result)
     e.b.jump(missing)
     e.b.start(missing)
     return Scalar(e.b.load(result), UINT64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
@@ -21,10 +22,10 @@ PACKET_MOST = 65535
 def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     """In a flood there may be no room for the event: the session looks at a word of its own as well."""
     codes = [e.number(item) for item in e.checked.event_arguments.get(node, ())]
-    status = e.b.op("and", codes[0], "255") if codes else "0"
+    status = e.b.op("and", codes[0], 255) if codes else 0
     word = e.session(SESSION.exit)
     operands = [Scalar(code, kind) for code, kind in zip(codes, e.checked.events[node].args, strict=True)]
-    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, "1"), word))
+    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1), word))
     e.leave(None)
     return Nothing(VOID)
 
@@ -46,31 +47,31 @@ def _join(e: Emitter, node: nodes.Call) -> Operand:
         memory.zero(e, pointer, layout.fixed_size)
         done = e.b.block()
         count, filled = e.b.register(), e.b.register()
-        e.b.store("0", count)
-        e.b.store("0", filled)
+        e.b.store(0, count)
+        e.b.store(0, filled)
         for at in range(len(layout.args) - 1):
             found = e.b.block()
-            item = memory.read_scalar(e, e.b.add(start, str(8 * at)), Pointer(VOID), space).value
-            e.b.branch(e.b.icmp("eq", item, "0"), done, found)
+            item = memory.read_scalar(e, e.b.add(start, 8 * at), Pointer(VOID), space).value
+            e.b.branch(e.b.icmp("eq", item, 0), done, found)
             e.b.start(found)
             place = e.b.offset(pointer, layout.offsets[at + 1])
             if tails:
                 _join_tail(e, item, place, e.b.offset(pointer, layout.fixed_size), filled, text.capacity, space)
             else:
                 memory.read_string(e, place, text.capacity, item, space, 1)
-            e.b.store(str(at + 1), count)
-        more = memory.read_scalar(e, e.b.add(start, str(8 * (len(layout.args) - 1))), Pointer(VOID), space).value
-        e.counter("unjoined", e.program.index, e.b.number(e.b.icmp("ne", more, "0")))
+            e.b.store(at + 1, count)
+        more = memory.read_scalar(e, e.b.add(start, 8 * (len(layout.args) - 1)), Pointer(VOID), space).value
+        e.counter("unjoined", e.program.index, e.b.number(e.b.icmp("ne", more, 0)))
         e.b.jump(done)
         e.b.start(done)
         e.b.store(e.b.load(count), e.b.offset(pointer, layout.offsets[0]), 32)
         events.header(e, spec, pointer, e.b.load(filled))
-        events.output(e, pointer, e.b.add(e.b.load(filled), str(layout.fixed_size)))
+        events.output(e, pointer, e.b.add(e.b.load(filled), layout.fixed_size))
     return Nothing(VOID)
 
 
 def _join_tail(
-    e: Emitter, item: Value, place: Value, start: Value, filled: Value, capacity: int, space: AddressSpace
+    e: Emitter, item: Number, place: Ptr, start: Ptr, filled: Ptr, capacity: int, space: AddressSpace
 ) -> None:
     at = e.b.load(filled)
     length = memory.string_tail(e, e.b.offset(start, at), capacity, item, space, capacity)
@@ -91,7 +92,7 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
     capacity = min(layout.tail_capacity, PACKET_MOST)
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + events.SLACK)
-        e.b.store(e.b.helper("ktime_get_boot_ns"), e.b.offset(pointer, layout.offsets[0]))
+        e.b.store(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.offset(pointer, layout.offsets[0]))
         e.b.store(length, e.b.offset(pointer, layout.offsets[1]), 32)
         size = e.b.at_most(length, capacity)
         target = e.b.offset(pointer, layout.fixed_size)
@@ -99,9 +100,9 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
         events.check_helper(e, node, "bpf_probe_read_kernel", got, level=2)
         e.b.store(size, e.b.offset(pointer, layout.offsets[2]), 32)
         events.header(e, spec, pointer, size)
-        events.output(e, pointer, e.b.add(size, str(layout.fixed_size)))
+        events.output(e, pointer, e.b.add(size, layout.fixed_size))
     # What finds no room is counted as lost; the script is not told.
-    return Scalar("0", INT64)
+    return Scalar(0, INT64)
 
 
 def _debugf(e: Emitter, node: nodes.Call) -> Operand:
@@ -113,7 +114,7 @@ def _debugf(e: Emitter, node: nodes.Call) -> Operand:
         operand = e.value(item)
         scalar = operand.type.scalar
         arguments.append(memory.number(e, operand) if scalar else e.b.address(e.place(operand).pointer))
-    got = e.b.helper(f"trace_printk_{len(arguments)}", e.module.constant(text), str(len(text)), *arguments)
+    got = e.b.trace_printk(e.module.constant(text), len(text), arguments)
     events.check_helper(e, node, "bpf_trace_printk", got)
     return Nothing(VOID)
 

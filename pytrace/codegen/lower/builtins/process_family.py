@@ -5,8 +5,9 @@ from __future__ import annotations
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import network_namespace, process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
@@ -28,16 +29,16 @@ def _tid(e: Emitter, node: Node) -> Operand:
 
 
 def _uid(e: Emitter, node: Node) -> Operand:
-    both = e.b.helper("get_current_uid_gid")
-    return Scalar(e.b.op("and", both, str(0xFFFFFFFF)), e.type(node))
+    both = e.b.helper(helpers.GET_CURRENT_UID_GID)
+    return Scalar(e.b.op("and", both, 0xFFFFFFFF), e.type(node))
 
 
 def _gid(e: Emitter, node: Node) -> Operand:
-    return Scalar(e.b.op("lshr", e.b.helper("get_current_uid_gid"), "32"), e.type(node))
+    return Scalar(e.b.op("lshr", e.b.helper(helpers.GET_CURRENT_UID_GID), 32), e.type(node))
 
 
 def _username(e: Emitter, node: Node) -> Operand:
-    uid = e.b.op("and", e.b.helper("get_current_uid_gid"), str(0xFFFFFFFF))
+    uid = e.b.op("and", e.b.helper(helpers.GET_CURRENT_UID_GID), 0xFFFFFFFF)
     return Made(e.type(node), lambda pointer, _align: e.b.store(uid, pointer))
 
 
@@ -50,10 +51,10 @@ def _comm(e: Emitter, node: Node) -> Operand:
     if isinstance(node, nodes.Call) and node.args:
         return _comm_of(e, node)
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         # Kernels before 6.3 leave what is after the NUL as it was (strscpy), and keys must not differ there.
         memory.zero(e, pointer, COMM, align)
-        got = e.b.helper("get_current_comm", pointer, str(COMM))
+        got = e.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
         events.check_helper(e, node, "bpf_get_current_comm", got)
 
     return Made(e.type(node), write)
@@ -67,20 +68,19 @@ def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
         raise InternalError("comm takes a process id")
     number = e.number(argument)
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         memory.zero(e, pointer, kind.size, align)
         if e.script.ahead is not None:
             e.script.ahead.rely("kfunc", "bpf_task_from_pid", 1)
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
         e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
-        cut = e.b.define(f"trunc i64 {number} to i32")
-        task = e.b.define(f"call ptr @bpf_task_from_pid(i32 {cut})")
+        task = e.b.kernel_object("bpf_task_from_pid", number)
         there, done = e.b.block(), e.b.block()
         e.b.branch(e.b.is_null(task), done, there)
         e.b.start(there)
         address = e.b.add(e.b.address(task), task_field(e, "comm"))
-        e.b.helper("probe_read_kernel", pointer, str(COMM), address)
-        e.b.emit(f"call void @bpf_task_release(ptr {task})")
+        e.b.helper(helpers.PROBE_READ_KERNEL, pointer, COMM, address)
+        e.b.release("bpf_task_release", task)
         e.b.jump(done)
         e.b.start(done)
 
@@ -91,7 +91,7 @@ def _cpu(e: Emitter, node: Node) -> Operand:
     return Scalar(e.cpu, e.type(node))
 
 
-def _plain(helper: str) -> Emission:
+def _plain(helper: helpers.Helper[[], I64]) -> Emission:
     def emit(e: Emitter, node: Node) -> Operand:
         return Scalar(memory.fit(e, e.b.helper(helper), e.type(node)), e.type(node))
 
@@ -101,8 +101,8 @@ def _plain(helper: str) -> Emission:
 def _curtask(e: Emitter, node: Node) -> Operand:
     kind = e.type(node)
     if isinstance(kind, Pointer) and kind.trusted:
-        return Scalar(e.b.helper("get_current_task_btf"), kind, direct=True)
-    return Scalar(e.b.helper("get_current_task"), kind)
+        return Scalar(e.b.helper(helpers.GET_CURRENT_TASK_BTF), kind, direct=True)
+    return Scalar(e.b.helper(helpers.GET_CURRENT_TASK), kind)
 
 
 def _cpid(e: Emitter, node: Node) -> Operand:
@@ -115,13 +115,13 @@ def _cpid(e: Emitter, node: Node) -> Operand:
 # ---------------------------------------------------------------------------------------------- other tasks
 
 
-def _task(e: Emitter, node: Node) -> Value:
+def _task(e: Emitter, node: Node) -> Number:
     if isinstance(node, nodes.Call) and node.args and isinstance(node.args[0], nodes.Expr):
         return e.number(node.args[0])
-    return e.b.helper("get_current_task")
+    return e.b.helper(helpers.GET_CURRENT_TASK)
 
 
-def _related(e: Emitter, node: Node, link: str) -> Value:
+def _related(e: Emitter, node: Node, link: str) -> Number:
     address = e.b.add(_task(e, node), task_field(e, link))
     return memory.read_scalar(e, address, UINT64, AddressSpace.KERNEL).value
 
@@ -146,18 +146,18 @@ def _cgroup_path(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(node.args[0], nodes.Expr):
         raise InternalError("cgroup_path takes an id")
     number = e.number(node.args[0])
-    name = str(e.checked.fact(node, CgroupFilter).string)
+    name = e.checked.fact(node, CgroupFilter).string
 
-    def write(pointer: Value, _align: int) -> None:
+    def write(pointer: Ptr, _align: int) -> None:
         e.b.store(number, pointer)
         e.b.store(name, e.b.offset(pointer, 8), 32)
-        e.b.store("0", e.b.offset(pointer, 12), 32)
+        e.b.store(0, e.b.offset(pointer, 12), 32)
 
     return Made(CgroupPath(), write)
 
 
 EMIT: dict[str, Emission] = {
-    "cgroup": _plain("get_current_cgroup_id"),
+    "cgroup": _plain(helpers.GET_CURRENT_CGROUP_ID),
     "cgroup_path": _cgroup_path,
     "comm": _comm,
     "cpid": _cpid,
@@ -167,11 +167,11 @@ EMIT: dict[str, Emission] = {
     "leader_comm": _related_comm("group_leader"),
     "leader_tid": _related_number("group_leader", "pid"),
     "netns": _netns,
-    "numaid": _plain("get_numa_node_id"),
+    "numaid": _plain(helpers.GET_NUMA_NODE_ID),
     "pcomm": _related_comm("real_parent"),
     "pid": _pid,
     "ppid": _related_number("real_parent", "tgid"),
-    "rand": _plain("get_prandom_u32"),
+    "rand": _plain(helpers.GET_PRANDOM_U32),
     "tid": _tid,
     "uid": _uid,
     "username": _username,

@@ -7,8 +7,9 @@ from __future__ import annotations
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand
+from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import user_unwinding
 from pytrace.core.diagnostics import InternalError
@@ -29,25 +30,25 @@ def _stack(e: Emitter, node: Node) -> Operand:
     flags = (USER_STACK if kind.user else 0) | (USER_BUILD_ID if kind.mode is StackMode.BUILD_ID else 0)
     room = kind.limit * kind.frame_size
     context = e.raw_context
-    tgid = process_ids(e, "tracer")[0] if kind.user else "0"
+    tgid = process_ids(e, "tracer")[0] if kind.user else 0
 
-    def write(pointer: Value, _align: int) -> None:
+    def write(pointer: Ptr, _align: int) -> None:
         # The kernel leaves what is after the last frame as it was, and keys must not differ there.
         memory.zero(e, pointer, kind.size)
-        got = e.b.helper("get_stack", context, e.b.offset(pointer, kind.header), str(room), str(flags))
+        got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, kind.header), room, flags)
         _check(e, node, kind, got)
-        frames = e.b.op("udiv", got, str(kind.frame_size))
-        count = e.b.select(e.b.icmp("slt", got, "0"), got, frames)
+        frames = e.b.op("udiv", got, kind.frame_size)
+        count = e.b.select(e.b.icmp("slt", got, 0), got, frames)
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 
     return Made(kind, write)
 
 
-def _check(e: Emitter, node: Node, kind: Stack, got: Value) -> None:
+def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
     """Count and report a stack that could not be walked; its negative error number takes the place of frames."""
     failed, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", got, "0"), failed, done, likely=False)
+    e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
     site = e.script.layout.site("bpf_get_stack", location(node.span))
     before = e.counter("user_stack" if kind.user else "kernel_stack", site)

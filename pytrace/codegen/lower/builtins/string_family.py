@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from pytrace.codegen.emit import comparison, events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir import name_tables
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers, name_tables
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import I64, TRUE, Number, Ptr
 from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.string_search import search
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
@@ -20,12 +21,6 @@ from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength
 FOLLOWED = 1024
 """Bytes that a loop in the program itself goes over: the verifier follows each round."""
 
-NEEDLE_FOLLOWED = 64
-"""The same for needles: the verifier follows each round several times, and scripts search often."""
-
-NEEDLE_INLINE = 32
-"""Needles up to this size are compared without an inner loop."""
-
 
 def _expr(node: nodes.Call, index: int) -> nodes.Expr:
     item = node.args[index]
@@ -34,7 +29,7 @@ def _expr(node: nodes.Call, index: int) -> nodes.Expr:
     return item
 
 
-def source_of(e: Emitter, operand: Operand) -> tuple[Value, AddressSpace]:
+def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
     """Address and space of text that an argument stands for: a pointer's target, an integer's, or the text itself."""
     kind = operand.type
     if isinstance(kind, Pointer):
@@ -59,16 +54,16 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
     if len(node.args) > 1 and not e.checked.fact(node, StringLength).whole:
         return _str_of_length(e, node, kind, address, space)
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         memory.read_string(e, pointer, kind.capacity, address, space, align)
 
-    def tail(pointer: Value, limit: int) -> Value:
+    def tail(pointer: Ptr, limit: int) -> I64:
         return memory.string_tail(e, pointer, min(limit, kind.capacity), address, space, min(limit, kind.capacity))
 
     return Made(kind, write, tail)
 
 
-def _str_of_length(e: Emitter, node: nodes.Call, kind: String, address: Value, space: AddressSpace) -> Operand:
+def _str_of_length(e: Emitter, node: nodes.Call, kind: String, address: Number, space: AddressSpace) -> Operand:
     """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut.
 
     It does where more was asked for than a string holds.
@@ -76,20 +71,20 @@ def _str_of_length(e: Emitter, node: nodes.Call, kind: String, address: Value, s
     wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
     helper = memory.read_helper(memory.resolve_space(e, space), string=True)
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         whole, part, done = e.b.block(), e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", wanted, str(kind.capacity)), whole, part, likely=False)
+        e.b.branch(e.b.icmp("eq", wanted, kind.capacity), whole, part, likely=False)
         e.b.start(whole)
         memory.read_string(e, pointer, kind.capacity, address, space, align)
         e.b.jump(done)
         e.b.start(part)
         memory.zero(e, pointer, kind.capacity, align)
-        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, "1"), kind.capacity), address)
+        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, 1), kind.capacity), address)
         e.b.jump(done)
         e.b.start(done)
 
-    def tail(pointer: Value, limit: int) -> Value:
-        room = e.b.at_most(e.b.add(wanted, "1"), min(limit, kind.capacity) + 1)
+    def tail(pointer: Ptr, limit: int) -> I64:
+        room = e.b.at_most(e.b.add(wanted, 1), min(limit, kind.capacity) + 1)
         return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
 
     return Made(kind, write, tail)
@@ -102,28 +97,29 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
     operand = e.value(_expr(node, 0))
     if isinstance(operand.type, Buffer):
         whole = e.place(operand)
-        address, space = e.b.opaque(e.b.address(e.b.offset(whole.pointer, Buffer.header))), AddressSpace.KERNEL
+        address: Number = e.b.opaque(e.b.address(e.b.offset(whole.pointer, Buffer.header)))
+        space = AddressSpace.KERNEL
     else:
         address, space = source_of(e, operand)
     known = e.checked.find_fact(node, BufferLength)
     if known is not None:
-        length: Value = str(min(known.length, kind.capacity))
+        length: Number = min(known.length, kind.capacity)
     else:
         wanted = e.number(_expr(node, 1))
         length = e.b.at_most(wanted, kind.capacity)
-        e.count_cut(e.b.icmp("ugt", wanted, str(kind.capacity)))
+        e.count_cut(e.b.icmp("ugt", wanted, kind.capacity))
     helper = memory.read_helper(memory.resolve_space(e, space))
 
-    def copy(pointer: Value) -> None:
+    def copy(pointer: Ptr) -> None:
         got = e.b.helper(helper, pointer, length, address)
-        events.check_helper(e, node, f"bpf_{helper}", got, level=2)
+        events.check_helper(e, node, helper.symbol, got, level=2)
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         memory.zero(e, pointer, kind.size, min(4, align))
         e.b.store(length, pointer, 32)
         copy(e.b.offset(pointer, Buffer.header))
 
-    def tail(pointer: Value, _limit: int) -> Value:
+    def tail(pointer: Ptr, _limit: int) -> Number:
         copy(pointer)
         return length
 
@@ -134,11 +130,11 @@ def _path(e: Emitter, node: nodes.Call) -> Operand:
     """``bpf_d_path``, which takes a typed pointer and programs on the kernel's list only."""
     kind = e.type(node)
 
-    def write(pointer: Value, align: int) -> None:
+    def write(pointer: Ptr, align: int) -> None:
         done = e.b.block()
         memory.zero(e, pointer, kind.size, align)
         address = members.typed_address(e, _expr(node, 0), done)
-        got = e.b.helper("d_path", address, pointer, str(kind.size))
+        got = e.b.helper(helpers.D_PATH, address, pointer, kind.size)
         events.check_helper(e, node, "bpf_d_path", got)
         e.b.jump(done)
         e.b.start(done)
@@ -182,7 +178,7 @@ def _strlen(e: Emitter, node: nodes.Call) -> Operand:
 def _strcap(e: Emitter, node: nodes.Call) -> Operand:
     kind = e.type(_expr(node, 0))
     capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
-    return Scalar(str(capacity), UINT64)
+    return Scalar(capacity, UINT64)
 
 
 def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
@@ -196,7 +192,7 @@ def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
             length = len(text) + 1
     size = min(length, left.type.size, right.type.size)
     equal = comparison.bytes_equal(e, left, right, size)
-    return Scalar(e.b.number(e.b.define(f"xor i1 {equal}, true")), e.type(node))
+    return Scalar(e.b.number(e.b.differ(equal, TRUE)), e.type(node))
 
 
 def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
@@ -204,11 +200,11 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
     compared = e.checked.fact(node, ComparedLength)
     size = compared.length
     sides = [_raw(e, _expr(node, at), size) for at in (0, 1)]
-    count = str(size) if compared.constant else e.b.at_most(e.number(_expr(node, 2)), size)
+    count = size if compared.constant else e.b.at_most(e.number(_expr(node, 2)), size)
     result = e.b.register()
-    e.b.store("0", result)
+    e.b.store(0, result)
 
-    def step(index: Value, leave: Callable[[], None]) -> None:
+    def step(index: I64, leave: Callable[[], None]) -> None:
         one, other = (e.b.load(e.b.offset(side.pointer, index), 8) for side in sides)
         differ, same = e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("ne", one, other), differ, same)
@@ -223,15 +219,15 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
     return _memcmp_long(e, node, sides, size, count)
 
 
-def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, count: Value) -> Operand:
+def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, count: Number) -> Operand:
     """More bytes than the verifier follows one by one: both sides go to scratch memory, where a callback sees them."""
     places = [e.reserve(size + 8) for _ in sides]
     for side, place in zip(sides, places, strict=True):
         memory.copy(e, e.area(place), side.pointer, size, side.align)
     kept = e.reserve(8)
-    e.b.store("0", e.area(kept))
+    e.b.store(0, e.area(kept))
 
-    def body(inner: Emitter, index: Value) -> None:
+    def body(inner: Emitter, index: I64) -> None:
         at = inner.b.at_most(index, size - 1)
         one, other = (inner.b.load(inner.b.offset(inner.area(place), at), 8) for place in places)
         differ, same = inner.b.block(), inner.b.block()
@@ -261,124 +257,10 @@ def _raw(e: Emitter, node: nodes.Expr, size: int) -> Memory:
     return Memory(pointer, String(max(1, size)))
 
 
-def _search(e: Emitter, node: nodes.Call) -> Value:
-    """Position of the needle in the haystack, or -1.
-
-    Both texts are copied to scratch memory, where the loop's callback finds them; the outer loop goes over the places,
-    the inner comparison stops at the first difference.
-    """
+def _search(e: Emitter, node: nodes.Call) -> Number:
     hay, needle = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
-    room, wanted = hay.type.size, needle.type.size
-    hay_at, needle_at = e.reserve(room + wanted + 8), e.reserve(wanted + 8)
-    memory.zero(e, e.area(hay_at), ((room + wanted + 8) + 7) & ~7)
-    memory.copy(e, e.area(hay_at), hay.pointer, room, hay.align)
-    memory.zero(e, e.area(needle_at), (wanted + 8 + 7) & ~7)
-    memory.copy(e, e.area(needle_at), needle.pointer, wanted, needle.align)
-    found = e.reserve(8)
-    e.b.store("-1", e.area(found))
     constant = e.checked.constants.get(_expr(node, 1))
-    if isinstance(constant, bytes):
-        # A haystack that fills its place has no NUL.
-        count = str(max(0, room + 1 - len(constant)))
-    else:
-        count = str(room)
-
-    def body(inner: Emitter, index: Value) -> None:
-        at = inner.b.at_most(index, room - 1)
-        start = inner.b.offset(inner.area(hay_at), at)
-
-        def hit() -> None:
-            _hit(inner, inner.area(found), at)
-
-        if wanted <= NEEDLE_FOLLOWED:
-            _match(inner, start, inner.area(needle_at), constant, wanted, hit)
-        else:
-            _match_long(inner, node, (hay_at, needle_at), at, (room, wanted), hit)
-        _end_of_text(inner, start)
-
-    loops.run(e, node.span, count, body)
-    if not isinstance(constant, bytes) or constant:
-        return e.b.load(e.area(found))
-    return "0"
-
-
-def _hit(e: Emitter, place: Value, at: Value) -> None:
-    e.b.store(at, place)
-    loops.leave(e)
-
-
-def _end_of_text(e: Emitter, start: Value) -> None:
-    """Behind the haystack's NUL there is nothing to find."""
-    over, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", e.b.load(start, 8), "0"), over, on)
-    e.b.start(over)
-    loops.leave(e)
-    e.b.start(on)
-
-
-def _match(
-    e: Emitter, start: Value, needle: Value, constant: int | bool | bytes | None, wanted: int, hit: Callable[[], None]
-) -> None:
-    """Run *hit* when the needle lies at *start*."""
-    differ = e.b.block()
-    if isinstance(constant, bytes) and len(constant) <= NEEDLE_INLINE:
-        for offset, byte in enumerate(constant):
-            same = e.b.block()
-            got = e.b.load(e.b.offset(start, offset), 8)
-            e.b.branch(e.b.icmp("eq", got, str(byte)), same, differ)
-            e.b.start(same)
-        hit()
-    else:
-        matched = e.b.block()
-
-        def step(index: Value, _leave: Callable[[], None]) -> None:
-            want = e.b.load(e.b.offset(needle, index), 8)
-            more, same = e.b.block(), e.b.block()
-            e.b.branch(e.b.icmp("eq", want, "0"), matched, more)
-            e.b.start(more)
-            e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
-            e.b.start(same)
-
-        loops.counted(e, wanted, step)
-        e.b.jump(matched)
-        e.b.start(matched)
-        hit()
-    e.b.jump(differ)
-    e.b.start(differ)
-
-
-def _match_long(
-    e: Emitter, node: nodes.Call, texts: tuple[int, int], at: Value, sizes: tuple[int, int], hit: Callable[[], None]
-) -> None:
-    """Like :func:`_match`, with a loop of its own over the needle."""
-    room, wanted = sizes
-    begin, differs = e.reserve(8), e.reserve(8)
-    e.b.store(at, e.area(begin))
-    e.b.store("0", e.area(differs))
-
-    def body(inner: Emitter, index: Value) -> None:
-        step = inner.b.at_most(index, wanted - 1)
-        place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
-        want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
-        over, more, wrong, same = (inner.b.block() for _ in range(4))
-        inner.b.branch(inner.b.icmp("eq", want, "0"), over, more)
-        inner.b.start(over)
-        loops.leave(inner)
-        inner.b.start(more)
-        got = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
-        inner.b.branch(inner.b.icmp("eq", want, got), same, wrong)
-        inner.b.start(wrong)
-        inner.b.store("1", inner.area(differs))
-        loops.leave(inner)
-        inner.b.start(same)
-
-    loops.run(e, node.span, str(wanted), body)
-    found, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), "0"), found, on)
-    e.b.start(found)
-    hit()
-    e.b.jump(on)
-    e.b.start(on)
+    return search(e, node, hay, needle, constant if isinstance(constant, bytes) else None)
 
 
 def _strstr(e: Emitter, node: nodes.Call) -> Operand:
@@ -386,7 +268,7 @@ def _strstr(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _strcontains(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(e.b.number(e.b.icmp("sge", _search(e, node), "0")), BOOL)
+    return Scalar(e.b.number(e.b.icmp("sge", _search(e, node), 0)), BOOL)
 
 
 def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
@@ -399,7 +281,7 @@ def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
     behind = e.b.offset(pointer, length)
     more = memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
     if kind.size >= memory.longest_string(e):
-        e.count_cut(e.b.icmp("uge", e.b.add(length, more), str(kind.size)))
+        e.count_cut(e.b.icmp("uge", e.b.add(length, more), kind.size))
     return Memory(pointer, kind)
 
 
@@ -412,9 +294,7 @@ def _bswap(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(kind, Int) or kind.width == 1:
         return Scalar(memory.fit(e, value, kind), kind)
     width = 8 * kind.width
-    cut = value if width == 64 else e.b.define(f"trunc i64 {value} to i{width}")
-    swapped = e.b.define(f"call i{width} @llvm.bswap.i{width}(i{width} {cut})")
-    return Scalar(swapped if width == 64 else e.b.define(f"zext i{width} {swapped} to i64"), kind)
+    return Scalar(e.b.swap_bytes(value, width), kind)
 
 
 def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
@@ -425,10 +305,10 @@ def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -
         rows = table(e)
         number = argument(e, node)
         if absolute:
-            number = e.b.select(e.b.icmp("slt", number, "0"), e.b.sub("0", number), number)
+            number = e.b.select(e.b.icmp("slt", number, 0), e.b.sub(0, number), number)
         data = b"".join(row[: kind.size - 1].ljust(kind.size, b"\0") for row in rows)
         index = e.b.at_most(number, len(rows) - 1)
-        place = e.b.offset(e.module.constant(data), e.b.mul(index, str(kind.size)))
+        place = e.b.offset(e.module.constant(data), e.b.mul(index, kind.size))
         return Memory(place, kind)
 
     return emit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
 from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.ir.values import Number, signed_constant
 from pytrace.codegen.lower.builtins.context_family import user_symbol, word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError
@@ -18,7 +18,7 @@ from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName
 MAX_ERRNO = 4095
 
 
-def argument(e: Emitter, node: nodes.Call, index: int = 0) -> Value:
+def argument(e: Emitter, node: nodes.Call, index: int = 0) -> Number:
     """A scalar argument."""
     item = node.args[index]
     if not isinstance(item, nodes.Expr):
@@ -44,7 +44,7 @@ def _same(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _is_err(e: Emitter, node: nodes.Call) -> Operand:
-    low = e.b.icmp("ugt", argument(e, node), str(-MAX_ERRNO - 1))
+    low = e.b.icmp("ugt", argument(e, node), -MAX_ERRNO - 1)
     return Scalar(e.b.number(low), BOOL)
 
 
@@ -63,16 +63,11 @@ def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
     hidden = e.b.opaque(cpu)
     inside = e.b.icmp("ult", hidden, limit)
     start = load_time_values.integer(e, "kaddr", ("__per_cpu_offset",), table)
-    place = e.b.add(start, e.b.op("shl", hidden, "3"))
+    place = e.b.add(start, e.b.op("shl", hidden, 3))
     distance = memory.read_scalar(e, place, UINT64, AddressSpace.KERNEL).value
     variable = load_time_values.integer(e, "kaddr", (symbol.symbol,), symbol.address)
     address = e.b.add(variable, distance)
-    return Scalar(e.b.select(inside, address, "0"), UINT64)
-
-
-def signed(address: int) -> Value:
-    """An unsigned 64-bit constant as IR text."""
-    return str(address - (1 << 64) if address >= 1 << 63 else address)
+    return Scalar(e.b.select(inside, address, 0), UINT64)
 
 
 def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
@@ -86,8 +81,8 @@ def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
     place = e.script.kernel.user_address_at(path, offset)
     if place is None:
         raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")
-    moved = e.b.sub(contexts.function_address(e), signed(place))
-    return Scalar(e.b.add(signed(symbol.address), moved), e.type(node))
+    moved = e.b.sub(contexts.function_address(e), signed_constant(place))
+    return Scalar(e.b.add(signed_constant(symbol.address), moved), e.type(node))
 
 
 EMIT: dict[str, Emission] = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.builder import Value
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Scalar
+from pytrace.codegen.ir.values import Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
@@ -14,23 +15,27 @@ from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
 
 Node = nodes.Call | nodes.Identifier
 
-_CLOCKS = {"boot": "ktime_get_boot_ns", "monotonic": "ktime_get_ns", "tai": "ktime_get_tai_ns"}
+_CLOCKS = {
+    "boot": helpers.KTIME_GET_BOOT_NS,
+    "monotonic": helpers.KTIME_GET_NS,
+    "tai": helpers.KTIME_GET_TAI_NS,
+}
 
 
 def _nsecs(e: Emitter, node: Node) -> Operand:
     clock = e.checked.fact(node, Clock).name
     if clock == "sw_tai":
         # The session writes how far the atomic clock is ahead of the boot clock.
-        return Scalar(e.b.add(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.tai))), UINT64)
+        return Scalar(e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.tai))), UINT64)
     return Scalar(e.b.helper(_CLOCKS[clock]), UINT64)
 
 
 def _elapsed(e: Emitter, _node: Node) -> Operand:
-    return Scalar(e.b.sub(e.b.helper("ktime_get_boot_ns"), e.b.load(e.session(SESSION.start))), UINT64)
+    return Scalar(e.b.sub(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.start))), UINT64)
 
 
 def _jiffies(e: Emitter, _node: Node) -> Operand:
-    return Scalar(e.b.helper("jiffies64"), UINT64)
+    return Scalar(e.b.helper(helpers.JIFFIES64), UINT64)
 
 
 def _strftime(e: Emitter, node: nodes.Call) -> Operand:
@@ -39,10 +44,10 @@ def _strftime(e: Emitter, node: nodes.Call) -> Operand:
         raise InternalError("strftime takes a time")
     when = e.number(node.args[1])
 
-    def write(pointer: Value, _align: int) -> None:
+    def write(pointer: Ptr, _align: int) -> None:
         e.b.store(when, pointer)
-        e.b.store(str(format_.string), e.b.offset(pointer, 8), 32)
-        e.b.store(str(format_.clock), e.b.offset(pointer, 12), 32)
+        e.b.store(format_.string, e.b.offset(pointer, 8), 32)
+        e.b.store(format_.clock, e.b.offset(pointer, 12), 32)
 
     return Made(Timestamp(), write)
 

@@ -1,0 +1,123 @@
+"""What is kept while a script is emitted: for all of its programs, and for one of them.
+
+A program is one entry function and the functions made for it: loop callbacks and copies of user functions.
+They share the per-CPU scratch area; variables that several of them use live there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.codegen.analysis.parts import Plan
+from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import Number, Ptr, global_pointer
+from pytrace.codegen.storage.data_sections import Layout
+from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, area_name
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.types import Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How constructs of the language become code: what modules ask of those above them."""
+
+    evaluate: Callable[[Emitter, nodes.Expr], Operand]
+    """The value of an expression."""
+    block: Callable[[Emitter, nodes.Block, Type], Operand | None]
+    """Runs a block; its value unless the type is void."""
+    emission: Callable[[Builtin], Callable[[Emitter, nodes.Identifier | nodes.Call], Operand] | None]
+    """The function that emits a builtin."""
+    check_read: Callable[[Emitter, str, Number], None]
+    """Reports the result of a read helper, when failed reads are to be reported."""
+
+
+@dataclass(slots=True, eq=False)
+class Script:
+    """What all programs of a script share while they are generated."""
+
+    lowering: Lowering
+    checked: CheckedProgram
+    kernel: KernelInfo
+    options: CompileOptions
+    module: Module
+    layout: Layout
+    stack_limit: int
+    map_indexes: dict[str, int]
+    writers: dict[str, set[str]] = field(default_factory=dict)
+    """For each map the scratch areas of the programs that assign to it."""
+    counting: str = ""
+    uses_session: bool = False
+    unwinds: bool = False
+    """A program unwinds stacks by the tables of binaries."""
+    ahead: Ahead | None = None
+    """What an ahead-of-time file leaves open; None for a script that runs at once."""
+    sparing: bool = False
+    """Variables and large temporaries live in scratch memory, because the stack does not hold them."""
+
+    def counting_callback(self) -> Ptr:
+        """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""
+        if not self.counting:
+            self.counting = "count_entry"
+            text, _ = self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None)
+            Builder(text).ret(0)
+        return global_pointer(self.counting)
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """Where a scratch variable lives: an ``i64`` register, stack bytes, or an offset in the scratch area."""
+
+    type: Type
+    register: Ptr | None = None
+    stack: Ptr | None = None
+    offset: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """One BPF program while it is generated."""
+
+    script: Script
+    unit: ProbeUnit
+    index: int
+    shared: frozenset[VariableInfo]
+    plan: Plan = field(default_factory=Plan)
+    scratch: Scratch = field(default_factory=Scratch)
+    variables: dict[VariableInfo, Variable] = field(default_factory=dict)
+    functions: dict[FunctionInfo, str] = field(default_factory=dict)
+    results: dict[FunctionInfo, int] = field(default_factory=dict)
+    """Where functions leave results that do not fit a register."""
+    origins: dict[VariableInfo, nodes.Expr] | None = None
+    """What :mod:`pytrace.codegen.emit.provenance` knows of variables."""
+    failure_function: str = ""
+    """The function that counts and reports failed helper calls, once there is one."""
+    lookup_functions: dict[str, str] = field(default_factory=dict)
+    """Functions that look up keys, by the map's name."""
+    numbers: int = 0
+
+    @property
+    def area(self) -> str:
+        """Name of the scratch area."""
+        return area_name(self.unit.kind, self.unit.symbol, pinned=self.unit.pinned)
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether another task can run into programs of the same area on the same CPU before this one has ended."""
+        return self.area == USER_AREA
+
+    def name(self, what: str) -> str:
+        """A symbol for another function of this program."""
+        self.numbers += 1
+        return f"{self.unit.symbol}__{what}{self.numbers}"

@@ -1,0 +1,55 @@
+"""Functions as IR text: blocks, definitions, and which functions the text of a module calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.codegen.ir.values import LateInstruction
+
+Instruction = str | LateInstruction
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A basic block: its label and instructions, closed by a terminator."""
+
+    label: str
+    lines: list[Instruction] = field(default_factory=list)
+    closed: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class FunctionText:
+    """One function. *head* is everything between ``define`` and the brace."""
+
+    name: str
+    head: str
+    blocks: list[Block] = field(default_factory=list)
+    allocas: list[str] = field(default_factory=list)
+    prologue: list[Instruction] = field(default_factory=list)
+    stack: int = 0
+    """Bytes of allocas that stay in memory (objects whose address is taken)."""
+
+    def text(self) -> str:
+        """The definition."""
+        lines = [f"define {self.head} {{", "entry:", *self.allocas, *map(str, self.prologue)]
+        lines.append(f"  br label %{self.blocks[0].label}")
+        for block in self.blocks:
+            lines.append(f"{block.label}:")
+            lines.extend(map(str, block.lines))
+        lines.append("}\n")
+        return "\n".join(lines)
+
+
+def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
+    """What each function of *names* calls, or passes to the kernel as a callback, in the IR *text* of a module."""
+    found: dict[str, set[str]] = {}
+    for part in text.split("\ndefine ")[1:]:
+        head, _, rest = part.partition("(")
+        body = rest.partition("\n}\n")[0]
+        name = head.rpartition("@")[2]
+        if name in names:
+            found[name] = {callee for callee in re.findall(r"@(\w+)", body) if callee in names}
+    return found

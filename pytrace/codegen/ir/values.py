@@ -1,0 +1,104 @@
+"""Types of IR values, and the values that are not registers: constants, addresses of globals, parameters.
+
+A value is the text that names it (``%v7``, ``42``, ``@events``). Its Python type is that of the register, so that mypy
+does not take a truth value for a pointer. By convention every integer in a register is an ``i64`` that is already
+extended as its type says, every truth value that a branch takes an ``i1``, and every address in the program's own
+memory a ``ptr``: narrower integers exist inside the builder only.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NewType
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import InternalError
+
+I1 = NewType("I1", str)
+"""A truth value."""
+
+I64 = NewType("I64", str)
+"""An integer in a register."""
+
+Ptr = NewType("Ptr", str)
+"""An address in the program's own memory."""
+
+Number = I64 | int
+"""An ``i64``: a register, or a constant, which Python shows as what it is."""
+
+Scope = NewType("Scope", str)
+"""The debug scope of a function's instructions."""
+
+Location = NewType("Location", str)
+"""What an instruction has at its end to tell its place in the script."""
+
+TRUE = I1("true")
+NULL = Ptr("null")
+
+Operation = Literal["add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "udiv", "urem"]
+"""Two-operand integer instructions that the v3 instruction set has."""
+
+AtomicOperation = Literal["add", "or", "and", "xor"]
+"""Operations on memory in one step that give the old value."""
+
+Predicate = Literal["eq", "ne", "ult", "ule", "ugt", "uge", "slt", "sle", "sgt", "sge"]
+Order = Literal["lt", "le", "gt", "ge"]
+
+_SIGNED: dict[Order, Predicate] = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+_UNSIGNED: dict[Order, Predicate] = {"lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
+
+
+def ordering(order: Order, *, signed: bool) -> Predicate:
+    """The comparison of integers with or without sign."""
+    return (_SIGNED if signed else _UNSIGNED)[order]
+
+
+def signed_constant(number: int) -> int:
+    """A constant of up to 64 bits as IR takes it: with a sign."""
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def global_pointer(name: str, offset: int | None = None) -> Ptr:
+    """The address of a map, function or data section, or *offset* bytes into it."""
+    return Ptr(f"@{name}" if offset is None else f"getelementptr (i8, ptr @{name}, i64 {offset})")
+
+
+def pointer_parameter(name: str) -> Ptr:
+    """A parameter of the current function that is an address."""
+    return Ptr(f"%{name}")
+
+
+def number_parameter(name: str) -> I64:
+    """A parameter of the current function that is an integer."""
+    return I64(f"%{name}")
+
+
+CONTEXT = pointer_parameter("ctx")
+"""The context that the kernel gives an entry function."""
+
+FRAME = pointer_parameter("frame")
+"""What a program's entry function hands to its other functions."""
+
+
+@dataclass(slots=True, eq=False)
+class Late:
+    """A constant that is known when everything has been emitted: the size of a data section, a place in one."""
+
+    name: str
+    value: int | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            raise InternalError(f"the late operand {self.name} has no value")
+        return str(self.value)
+
+
+@dataclass(slots=True, eq=False)
+class LateInstruction:
+    """An instruction with a late operand, written out with the function."""
+
+    head: str
+    operand: Late
+    location: Location
+
+    def __str__(self) -> str:
+        return f"{self.head}{self.operand}{self.location}"

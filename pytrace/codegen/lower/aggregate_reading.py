@@ -1,0 +1,105 @@
+"""Aggregations as values: copies of all CPUs merged; and what is asked of all buckets of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.module import PERCPU
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import I1, I64, Ptr, global_pointer
+from pytrace.codegen.lower import map_access
+from pytrace.codegen.lower.aggregates import ROWS, with_bucket
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import SLOT_FLAG
+from pytrace.core.types import Hist, LHist, Stats, TSeries, Type
+from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from pytrace.frontend.ast.typed_program import MapInfo
+
+
+def read(e: Emitter, info: MapInfo, key: Ptr | None, kind: Type) -> Operand:
+    """The value merged over all CPUs: an integer, or one copy of stats."""
+    row = ROWS[type(info.value)]
+    if row.merge is None or row.result is None:
+        raise InternalError(f"{info.value} cannot be read")
+    total = (e.b.register(), e.b.register())
+    for register in total:
+        e.b.store(0, register)
+    each_cpu(e, info, key, lambda place: row.merge and row.merge(e, info.value, total, place))
+    if isinstance(kind, Stats):
+        pointer = e.temporary(16)
+        e.b.store(e.b.load(total[0]), pointer)
+        e.b.store(e.b.load(total[1]), e.b.offset(pointer, 8))
+        return Memory(pointer, kind)
+    return Scalar(row.result(e, info.value, total), kind)
+
+
+def each_cpu(e: Emitter, info: MapInfo, key: Ptr | None, visit: Callable[[Ptr], None]) -> None:
+    """Run code for each CPU's value (that of a missing key is skipped)."""
+    now = map_access.generation(e, info) if key is None else 0
+
+    def one(cpu: I64, _leave: Callable[[], None]) -> None:
+        if key is None:
+            start = e.b.offset(global_pointer(PERCPU), e.b.mul(cpu, e.module.late("stride")))
+            visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + SLOT_FLAG), now))
+            return
+        place = e.b.helper(helpers.MAP_LOOKUP_PERCPU_ELEM, map_access.map_symbol(e, info), key, cpu)
+        there, skip = e.b.block(), e.b.block()
+        e.b.branch(e.b.is_null(place), skip, there, likely=False)
+        e.b.start(there)
+        visit(place)
+        e.b.jump(skip)
+        e.b.start(skip)
+
+    loops.counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
+
+
+def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
+    """Remove all buckets of a key; gives an ``i1``, true when there was one."""
+    def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
+        got = inner.b.helper(helpers.MAP_DELETE_ELEM, map_access.map_symbol(inner, info), key)
+        gone = inner.b.number(inner.b.icmp("eq", got, 0))
+        inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
+
+    return _over_buckets(e, node, info, operand, one)
+
+
+def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
+    """Whether a key has a bucket, as an ``i1``."""
+    def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
+        found = inner.b.helper(helpers.MAP_LOOKUP_ELEM, map_access.map_symbol(inner, info), key)
+        there, on = inner.b.block(), inner.b.block()
+        inner.b.branch(inner.b.is_null(found), on, there)
+        inner.b.start(there)
+        inner.b.store(1, place)
+        loops.leave(inner)
+        inner.b.start(on)
+
+    return _over_buckets(e, node, info, operand, one)
+
+
+def _over_buckets(
+    e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Ptr, Ptr], None]
+) -> I1:
+    """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
+    kind = info.value
+    if not isinstance(kind, Hist | LHist | TSeries):
+        raise InternalError("no buckets")
+    count = kind.count if isinstance(kind, TSeries) else kind.buckets
+    room = map_access.padded_key(info)
+    kept, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
+    memory.copy(e, e.area(kept), with_bucket(e, info, operand, 0), room + map_access.BUCKET)
+    e.b.store(0, e.area(result))
+
+    def one(inner: Emitter, index: I64) -> None:
+        key, place = inner.area(kept), inner.area(result)
+        inner.b.store(index, inner.b.offset(key, room))
+        visit(inner, key, place)
+
+    loops.run(e, node.span, count, one)
+    return e.b.truth(e.b.load(e.area(result)))

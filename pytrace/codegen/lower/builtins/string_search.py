@@ -1,0 +1,135 @@
+"""A string in another one: strstr() and strcontains()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.operands import Memory
+from pytrace.codegen.ir.values import I64, Number, Ptr
+from pytrace.frontend.ast import nodes
+
+NEEDLE_FOLLOWED = 64
+"""Bytes of a needle that a loop in the program itself goes over: the verifier follows each round several times."""
+
+NEEDLE_INLINE = 32
+"""Needles up to this size are compared without an inner loop."""
+
+
+def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: bytes | None) -> Number:
+    """Position of the needle in the haystack, or -1; *constant* is the needle when it is known.
+
+    Both texts are copied to scratch memory, where the loop's callback finds them; the outer loop goes over the places,
+    the inner comparison stops at the first difference.
+    """
+    room, wanted = hay.type.size, needle.type.size
+    hay_at, needle_at = e.reserve(room + wanted + 8), e.reserve(wanted + 8)
+    memory.zero(e, e.area(hay_at), ((room + wanted + 8) + 7) & ~7)
+    memory.copy(e, e.area(hay_at), hay.pointer, room, hay.align)
+    memory.zero(e, e.area(needle_at), (wanted + 8 + 7) & ~7)
+    memory.copy(e, e.area(needle_at), needle.pointer, wanted, needle.align)
+    found = e.reserve(8)
+    e.b.store(-1, e.area(found))
+    if constant is not None:
+        # A haystack that fills its place has no NUL.
+        count = max(0, room + 1 - len(constant))
+    else:
+        count = room
+
+    def body(inner: Emitter, index: I64) -> None:
+        at = inner.b.at_most(index, room - 1)
+        start = inner.b.offset(inner.area(hay_at), at)
+
+        def hit() -> None:
+            _hit(inner, inner.area(found), at)
+
+        if wanted <= NEEDLE_FOLLOWED:
+            _match(inner, start, inner.area(needle_at), constant, wanted, hit)
+        else:
+            _match_long(inner, node, (hay_at, needle_at), at, (room, wanted), hit)
+        _end_of_text(inner, start)
+
+    loops.run(e, node.span, count, body)
+    if constant != b"":
+        return e.b.load(e.area(found))
+    return 0
+
+
+def _hit(e: Emitter, place: Ptr, at: Number) -> None:
+    e.b.store(at, place)
+    loops.leave(e)
+
+
+def _end_of_text(e: Emitter, start: Ptr) -> None:
+    """Behind the haystack's NUL there is nothing to find."""
+    over, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(start, 8), 0), over, on)
+    e.b.start(over)
+    loops.leave(e)
+    e.b.start(on)
+
+
+def _match(
+    e: Emitter, start: Ptr, needle: Ptr, constant: bytes | None, wanted: int, hit: Callable[[], None]
+) -> None:
+    """Run *hit* when the needle lies at *start*."""
+    differ = e.b.block()
+    if constant is not None and len(constant) <= NEEDLE_INLINE:
+        for offset, byte in enumerate(constant):
+            same = e.b.block()
+            got = e.b.load(e.b.offset(start, offset), 8)
+            e.b.branch(e.b.icmp("eq", got, byte), same, differ)
+            e.b.start(same)
+        hit()
+    else:
+        matched = e.b.block()
+
+        def step(index: I64, _leave: Callable[[], None]) -> None:
+            want = e.b.load(e.b.offset(needle, index), 8)
+            more, same = e.b.block(), e.b.block()
+            e.b.branch(e.b.icmp("eq", want, 0), matched, more)
+            e.b.start(more)
+            e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
+            e.b.start(same)
+
+        loops.counted(e, wanted, step)
+        e.b.jump(matched)
+        e.b.start(matched)
+        hit()
+    e.b.jump(differ)
+    e.b.start(differ)
+
+
+def _match_long(
+    e: Emitter, node: nodes.Call, texts: tuple[int, int], at: Number, sizes: tuple[int, int], hit: Callable[[], None]
+) -> None:
+    """Like :func:`_match`, with a loop of its own over the needle."""
+    room, wanted = sizes
+    begin, differs = e.reserve(8), e.reserve(8)
+    e.b.store(at, e.area(begin))
+    e.b.store(0, e.area(differs))
+
+    def body(inner: Emitter, index: I64) -> None:
+        step = inner.b.at_most(index, wanted - 1)
+        place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
+        want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
+        over, more, wrong, same = (inner.b.block() for _ in range(4))
+        inner.b.branch(inner.b.icmp("eq", want, 0), over, more)
+        inner.b.start(over)
+        loops.leave(inner)
+        inner.b.start(more)
+        got = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
+        inner.b.branch(inner.b.icmp("eq", want, got), same, wrong)
+        inner.b.start(wrong)
+        inner.b.store(1, inner.area(differs))
+        loops.leave(inner)
+        inner.b.start(same)
+
+    loops.run(e, node.span, wanted, body)
+    found, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), 0), found, on)
+    e.b.start(found)
+    hit()
+    e.b.jump(on)
+    e.b.start(on)
