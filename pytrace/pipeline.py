@@ -179,6 +179,8 @@ def finish(compilation: Compilation) -> CompiledScript:
 
 def _completed(ahead: AheadOfTime, compilation: Compilation) -> AheadOfTime:
     """What an ahead-of-time file keeps, with parameters, and what the kernel must be able to do."""
+    import hashlib
+
     from pytrace.frontend.expand import parameters
 
     return replace(
@@ -186,4 +188,5 @@ def _completed(ahead: AheadOfTime, compilation: Compilation) -> AheadOfTime:
         parameters=parameters.describe(compilation["merged"], compilation.options),
         follow=compilation.options.follow,
         features=tuple(sorted(getattr(compilation.kernel, "features_used", ()))),
+        script_hash=hashlib.sha256(compilation.source.text.encode("utf-8", "surrogateescape")).hexdigest(),
     )

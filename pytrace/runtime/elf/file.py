@@ -251,14 +251,7 @@ class ElfFile:
 
     def notes(self, section: Section) -> list[tuple[bytes, int, bytes]]:
         """``(owner, type, body)`` of the notes of a section."""
-        data = bytes(self.contents(section))
-        found, at = [], 0
-        while at + 12 <= len(data):
-            owner_size, size, kind = struct.unpack_from("<III", data, at)
-            body = at + 12 + (owner_size + 3 & ~3)
-            found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
-            at = body + (size + 3 & ~3)
-        return found
+        return parse_notes(bytes(self.contents(section)))
 
     @cached_property
     def debug_link(self) -> tuple[str, int] | None:
@@ -295,6 +288,17 @@ class ElfFile:
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
         return zlib.crc32(self.view)
+
+
+def parse_notes(data: bytes) -> list[tuple[bytes, int, bytes]]:
+    """``(owner, type, body)`` of notes in a row, as a section or ``/sys/kernel/notes`` has them."""
+    found, at = [], 0
+    while at + 12 <= len(data):
+        owner_size, size, kind = struct.unpack_from("<III", data, at)
+        body = at + 12 + (owner_size + 3 & ~3)
+        found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
+        at = body + (size + 3 & ~3)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- archives

@@ -9,6 +9,7 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,11 @@ from pytrace.runtime.session.child import Child
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from pytrace.results.snapshot import SnapshotData
+    from pytrace.runtime.capture.recording import Moment
+    from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.reading_ahead import ReadingAhead
+    from pytrace.runtime.session.saving import Saving
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
 
@@ -62,6 +67,31 @@ def output(options: RunOptions, stack: ExitStack) -> Output:
         opened = Output.to_file(options.output, flush=flush, json=json, colour=colour())
     stack.callback(opened.close)
     return opened
+
+
+def saving(options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]) -> Saving | None:
+    """What saves snapshots; None when none are to be saved.
+
+    Raises:
+        TraceError: they cannot be saved where they are to be.
+    """
+    if options.save is None and options.save_every is None:
+        return None
+    from pytrace.runtime.session.saving import Saving
+
+    return Saving(options, take, warn)
+
+
+def rows() -> RowKeeper:
+    """Where rows are kept for snapshots."""
+    from pytrace.runtime.capture.row_keeper import RowKeeper
+
+    return RowKeeper()
+
+
+def moment() -> Moment:
+    """This moment, by the wall clock and the monotonic one."""
+    return time.time_ns(), time.monotonic_ns()
 
 
 def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unwound | None:
@@ -145,10 +175,10 @@ def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Lazy
     return lazy
 
 
-def reading_ahead(loaded: LoadedScript, lazy: LazySymbols) -> ReadingAhead | None:
+def reading_ahead(loaded: LoadedScript, options: RunOptions, lazy: LazySymbols) -> ReadingAhead | None:
     """What reads the source lines of stacks in maps before these print; None when none will be shown."""
     config = loaded.manifest.config
-    shown = config.show_debug_info and config.print_maps_on_exit
+    shown = config.show_debug_info and (config.print_maps_on_exit or options.save or options.save_every)
     roots = [kind for item in loaded.manifest.maps for kind in (item.key, item.value) if kind is not None]
     if not shown or not any(isinstance(inner, Stack) and inner.user for inner in parts(roots)):
         return None

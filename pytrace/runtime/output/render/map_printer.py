@@ -100,6 +100,10 @@ class MapView:
             found = found[-shown.top :]
         return found
 
+    def contents(self) -> list[Entry]:
+        """The entries that would print, in no order."""
+        return self._scalar(Shown(), False) if self._key is None else self._keyed(False, self._key)
+
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
         subtract = self._subtract
         read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot

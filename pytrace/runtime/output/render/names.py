@@ -56,7 +56,7 @@ class Symbols(Protocol):
         """Whether an address of a process is where handlers of signals return to."""
 
 
-_NO_STACK = -14
+NO_STACK = -14
 """-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
 
 _KEPT_LINES = 1 << 16
@@ -146,7 +146,7 @@ class Names:
 
         def text(value: tuple[int, tuple[Any, ...], int]) -> bytes:
             process, frames, error = value
-            if error and error != _NO_STACK:
+            if error and error != NO_STACK:
                 return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
             return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
 
@@ -168,7 +168,7 @@ class Names:
 
             def in_process(process: int, address: int, inner: int | None) -> bytes:
                 frames = user(process, address)
-                if inner is not None and _in_source(frames) and not trampoline(process, inner):
+                if inner is not None and in_source(frames) and not trampoline(process, inner):
                     frames = user(process, address, caller=True)
                 return _symbol_lines(frames, address, indent, perf)
 
@@ -182,7 +182,7 @@ class Names:
                 if len(self._kernel_lines) >= _KEPT_LINES:
                     self._kernel_lines.clear()
                 frames = self._symbols.kernel(address)
-                if caller and _in_source(frames):
+                if caller and in_source(frames):
                     frames = self._symbols.kernel(address, caller=True)
                 found = self._kernel_lines[key] = _symbol_lines(frames, address, indent, perf)
             return found
@@ -190,7 +190,7 @@ class Names:
         return kernel
 
 
-def _in_source(frames: Sequence[Frame]) -> bool:
+def in_source(frames: Sequence[Frame]) -> bool:
     """Whether source lines are known, and the byte before the address belongs to the same function."""
     return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
 

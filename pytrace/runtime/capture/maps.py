@@ -1,0 +1,38 @@
+"""Maps of a running script as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.core import types
+from pytrace.results.joining import joiner
+from pytrace.results.snapshot import MapData
+from pytrace.results.values import Portable, Value
+from pytrace.runtime.capture.portable import PortableForms, as_it_is
+from pytrace.runtime.output.render.map_printer import MapView
+
+SLICE = 4096
+"""Entries between two calls of what else has to go on."""
+
+
+def map_data(view: MapView, forms: PortableForms, pause: Callable[[], None]) -> MapData:
+    """What a map holds now. *pause* is called now and then while it takes long.
+
+    Keys that refer to equal things (the same functions at other addresses) are one key, and their values are joined.
+    """
+    spec = view.spec
+    entries = view.contents()
+    pause()
+    if isinstance(spec.value, types.Min | types.Max):
+        entries = [entry for entry in entries if entry[1][1]]
+    key = as_it_is if spec.key is None else forms.form(spec.key)
+    value, join = forms.form(spec.value), joiner(spec.value)
+    found: dict[Portable, Value] = {}
+    for start in range(0, len(entries), SLICE):
+        for name, item in entries[start : start + SLICE]:
+            portable, converted = key(name), value(item)
+            if portable in found:
+                converted = join(found[portable], converted)
+            found[portable] = converted
+        pause()
+    return MapData(spec.name, spec.key, spec.value, found, help=spec.help)

@@ -1,0 +1,91 @@
+"""``--save`` and ``--save-every``: snapshots of a run in files."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from pytrace.base import whole_files
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.run_options import RunOptions
+from pytrace.results.snapshot import SnapshotData
+
+SUFFIX = ".pts"
+"""End of the names of the files of ``--save-every``."""
+
+
+class Saving:
+    """Saves what *take* gives; *warn* tells what could not be saved while the run goes on.
+
+    Raises:
+        TraceError: a file or the directory cannot be written; nothing has been traced by then.
+    """
+
+    def __init__(self, options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]) -> None:
+        self._path = options.save
+        self._interval, self._folder = options.save_every or (float("inf"), "")
+        self._take = take
+        self._warn = warn
+        self._next = time.monotonic() + self._interval
+        self._failure = ""
+        """What the last try said; it is told once."""
+        self._check()
+
+    def _check(self) -> None:
+        try:
+            if self._folder:
+                os.makedirs(self._folder, exist_ok=True)
+                whole_files.check(os.path.join(self._folder, SUFFIX))
+            if self._path is not None:
+                whole_files.check(self._path)
+        except OSError as error:
+            place = self._path if self._path is not None and error.filename != self._folder else self._folder
+            raise TraceError(f"snapshots cannot be saved as {place!r}: {error.strerror}") from error
+
+    def begin(self) -> None:
+        """The probes are attached: from here on time counts."""
+        self._next = time.monotonic() + self._interval
+
+    def pause(self, longest: float) -> float:
+        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def work(self) -> None:
+        """Save a snapshot in the directory when it is time to."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        # What took too long leaves out those that should have come meanwhile.
+        self._next += self._interval * (1 + (now - self._next) // self._interval)
+        failure = self._save(self._take(), self._dated())
+        if failure and failure != self._failure:
+            self._warn(f"{failure}; the run goes on")
+        self._failure = failure
+
+    def finish(self) -> str:
+        """Save the last snapshot; gives what went wrong, as a sentence."""
+        snapshot = self._take()
+        failures = []
+        if self._folder:
+            failures.append(self._save(snapshot, self._dated()))
+        if self._path is not None:
+            failures.append(self._save(snapshot, self._path))
+        return "; ".join(failure for failure in failures if failure)
+
+    def _dated(self) -> str:
+        """A name in the directory that sorts by time (UTC)."""
+        seconds, rest = divmod(time.time_ns(), 1_000_000_000)
+        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+        return os.path.join(self._folder, f"{moment}.{rest // 1_000_000:03}Z{SUFFIX}")
+
+    def _save(self, snapshot: SnapshotData, path: str) -> str:
+        """Write a file whole or not at all; gives what went wrong, empty when nothing did."""
+        from pytrace.results import file_form  # type: ignore[attr-defined]
+
+        try:
+            with whole_files.replacing(path) as place:
+                file_form.write(snapshot, place)
+        except OSError as error:
+            return f"the snapshot {path!r} could not be saved: {error.strerror}"
+        return ""
