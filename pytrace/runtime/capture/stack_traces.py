@@ -50,6 +50,8 @@ class StackTraces:
         self._symbols = symbols
         self._kernel: dict[int, _Resolved] = {}
         self._processes: dict[int, dict[int, _Resolved]] = {}
+        self._frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
+        """The same place in many processes is one object."""
 
     def form(self, kind: Stack) -> Callable[[Decoded], StackTrace]:
         """What turns decoded stacks of a type into portable ones; equal ones are one object."""
@@ -77,9 +79,9 @@ class StackTraces:
 
     def _kernel_address(self, address: int) -> _Resolved:
         symbols = self._symbols
-        innermost = _kernel_frames(symbols.kernel(address), symbols.kernel_place(address))
-        calling = innermost
-        if names.in_source(symbols.kernel(address)):
+        found = symbols.kernel(address)
+        innermost = calling = _kernel_frames(found, symbols.kernel_place(address))
+        if names.in_source(found):
             place = _after(symbols.kernel_place(address - 1))
             calling = _kernel_frames(symbols.kernel(address, caller=True), place)
         return _Resolved(innermost, calling)
@@ -87,11 +89,14 @@ class StackTraces:
     def _user_address(self, process: int, address: int) -> _Resolved:
         symbols = self._symbols
         found = symbols.user(process, address)
-        innermost = calling = _frames(found, symbols.user_place(process, address))
+        innermost = calling = self._once(_frames(found, symbols.user_place(process, address)))
         if names.in_source(found):
             place = _after(symbols.user_place(process, address - 1))
-            calling = _frames(symbols.user(process, address, caller=True), place)
+            calling = self._once(_frames(symbols.user(process, address, caller=True), place))
         return _Resolved(innermost, calling, symbols.trampoline(process, address))
+
+    def _once(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        return self._frames.setdefault(frames, frames)
 
 
 def _joined(
