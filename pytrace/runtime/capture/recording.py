@@ -89,5 +89,8 @@ def _parameters(manifest: Manifest, options: RunOptions) -> tuple[str, ...]:
     if manifest.ahead is None:
         return options.parameters
     fixed = manifest.ahead.parameters
-    named = [f"--{name}" if value is None else f"--{name}={value}" for name, value in fixed.fixed]
-    return tuple(dict.fromkeys((*fixed.positional, *options.parameters, *named)))
+    positional = [text for text in options.parameters if not text.startswith("--")]
+    named = [text for text in options.parameters if text.startswith("--")]
+    positional += fixed.positional[len(positional) :]
+    named += [f"--{name}" if value is None else f"--{name}={value}" for name, value in fixed.fixed]
+    return (*positional, *dict.fromkeys(named))
