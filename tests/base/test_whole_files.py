@@ -24,9 +24,14 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
 def test_what_fails_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "out"
     path.write_text("old")
-    with pytest.raises(error), replacing(str(path)) as place:
-        Path(place).write_text("half")
-        raise error
+
+    def write() -> None:
+        with replacing(str(path)) as place:
+            Path(place).write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        write()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out"]
 

@@ -371,6 +371,7 @@ class Session:
         """All that the run has at this moment: while it goes on, or after it until it is closed."""
         from pytrace.runtime.capture.recording import Recording
 
+        self._symbols.poll()
         if self._recording is None:
             renderer, manifest = self.renderer, self.loaded.manifest
             self._recording = Recording(

@@ -104,7 +104,7 @@ def test_equal_functions_are_one_key() -> None:
 
 def test_others_have_their_turn_while_it_takes_long() -> None:
     run = Run()
-    run.keyed("@k", INT64, INT64, {number: 1 for number in range(3 * maps.SLICE)})
+    run.keyed("@k", INT64, INT64, dict.fromkeys(range(3 * maps.SLICE), 1))
     (view,) = run.renderer.views()
     turns: list[None] = []
     assert len(maps.map_data(view, forms(run), lambda: turns.append(None)).entries) == 3 * maps.SLICE

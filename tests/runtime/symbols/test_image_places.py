@@ -47,7 +47,9 @@ def test_a_binary_without_a_build_id(tmp_path: Path) -> None:
     child = subprocess.Popen([str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     address = int(child.stdout.readline(), 16)
-    assert Symbolizer().user_place(child.pid, address) == ImagePlace("", Binary.open(str(path)).address_of("place") or 0)
+    linked = Binary.open(str(path)).address_of("place")
+    assert linked is not None
+    assert Symbolizer().user_place(child.pid, address) == ImagePlace("", linked)
     child.communicate("\n")
 
 
