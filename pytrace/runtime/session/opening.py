@@ -22,6 +22,7 @@ from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.child import Child
 from pytrace.runtime.symbols.lazy import LazySymbols
@@ -153,6 +154,38 @@ def shows_user_addresses(manifest: Manifest) -> bool:
     roots = [kind for event in manifest.events for kind in event.args]
     roots += [kind for item in manifest.maps for kind in (item.key, item.value) if kind is not None]
     return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
+
+
+def follow_mappings(
+    manifest: Manifest, options: RunOptions, child: Child | None, lazy: LazySymbols, warn: Callable[[str], None]
+) -> None:
+    """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
+    unwinds = manifest.unwind is not None
+    if not unwinds and not shows_user_addresses(manifest):
+        return
+    pid = child.pid if child is not None else options.pid
+    # Followed processes that run already are not known yet: any may be one.
+    if options.follow and child is None:
+        pid = None
+    try:
+        lazy.start(None if pid is None else [pid, *options.dwarf_pids], prompt=unwinds)
+    except TraceError as error:
+        warn(error.message)
+
+
+def renderer(
+    loaded: LoadedScript,
+    options: RunOptions,
+    written: Output,
+    lazy: LazySymbols,
+    within: int | None,
+    stack: ExitStack,
+) -> Renderer:
+    """What prints events and maps; *within* is the network namespace of interfaces."""
+    render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=within)
+    made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render)
+    stack.callback(made.close)
+    return made
 
 
 def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:

@@ -25,9 +25,7 @@ from pytrace.runtime.attach.missed_hits import MissReader
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.counters import CounterReader, Key
 from pytrace.runtime.load.loader import available_memory
-from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import child, opening
 from pytrace.runtime.session.child import Child
@@ -88,13 +86,14 @@ class Session:
         self._symbols = opening.symbols(self.loaded, options, stack)
         self._unwinder = None if unwound is None else unwound.start(self.loaded, stack, self._warn)
         self._ahead = opening.reading_ahead(self.loaded, options, self._symbols)
-        self._signals.instead = self._symbols.give_up_lines
-        self._follow_mappings()
-        self.renderer = self._make_renderer()
-        stack.callback(self.renderer.close)
+        signals = self._signals
+        signals.instead = self._symbols.give_up_lines
+        opening.follow_mappings(manifest, options, self._child, self._symbols, self._warn)
+        self.renderer = opening.renderer(self.loaded, options, self.output, self._symbols, self._namespace, stack)
+        self.renderer.state.hurry = lambda: signals.ending
+        self.renderer.state.requests = lambda: signals.requests
         backlog = backlog_limit(available_memory())
         self._ring = RingReader(self.loaded.map_fd(manifest.ring), stack, backlog=backlog)
-        signals = self._signals
         self._consumer = Consumer(self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch)
         self._misses: MissReader | None = None
         self._loop = EventLoop(self._ring, stack)
@@ -112,15 +111,6 @@ class Session:
         if self._child is None:
             self.renderer.no_child()
         self._signals.begin()
-
-    def _make_renderer(self) -> Renderer:
-        options, signals = self.options, self._signals
-        render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=self._namespace)
-        reader = MapReader(self.loaded)
-        renderer = Renderer(self.loaded.manifest, self.output, self._symbols, reader, options=render)
-        renderer.state.hurry = lambda: signals.ending
-        renderer.state.requests = lambda: signals.requests
-        return renderer
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""
@@ -140,20 +130,6 @@ class Session:
         if self._unwinder is not None and child.run_to_entry():
             self._unwinder.add(child.pid)
         child.release()
-
-    def _follow_mappings(self) -> None:
-        """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
-        unwinds = self._unwinder is not None
-        if not unwinds and not opening.shows_user_addresses(self.loaded.manifest):
-            return
-        pid = self._child.pid if self._child is not None else self.options.pid
-        # Followed processes that run already are not known yet: any may be one.
-        if self.options.follow and self._child is None:
-            pid = None
-        try:
-            self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
-        except TraceError as error:
-            self._warn(error.message)
 
     # ---- the run
 
