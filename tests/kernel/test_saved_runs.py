@@ -8,21 +8,32 @@ import os
 import re
 import signal
 import socket
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pytrace
+from pytrace import pipeline
 from pytrace.core import types
+from pytrace.core.compile_options import CompileOptions
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.run_options import RunOptions
+from pytrace.core.source import Source
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.capture.row_keeper import RowKeeper
 from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.session.session import Session
+from pytrace.runtime.session.signals import TOGETHER
 from tests.support import portable_json
 from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.patience import patience
-from tests.support.saved import Saved, read, save, start
+from tests.support.saved import SLOW, Saved, read, save, start
 from tests.support.waiting import until
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/"
@@ -361,3 +372,69 @@ def test_a_full_disk_at_the_end_is_an_error_after_all_was_printed() -> None:
     stdout, stderr = child.communicate(timeout=patience(30))
     assert (child.returncode, stdout) == (1, "\n\n@n: 1\n")
     assert stderr.endswith("ERROR: the snapshot '/dev/full' could not be saved: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "output"),
+    [
+        ("begin { @n = 1; exit(7); }", 7, "\n\n@n: 1\n"),
+        ('begin { @n = 1; assert(@n == 2, "no"); }', 1, ""),
+        ("config = { print_maps_on_exit = false } begin { @n = 1; exit(); }", 0, "\n\n"),
+    ],
+)
+def test_however_a_run_ends(tmp_path: Path, script: str, status: int, output: str) -> None:
+    run = save(tmp_path, "-q", "-e", script, status=status)
+    assert run.entries("@n") == {None: 1}
+    assert run.stdout.strip() == output.strip()
+
+
+def test_a_dry_run_saves_nothing(tmp_path: Path) -> None:
+    child = start("--dry-run", "--save", tmp_path / "out", "-e", "begin { @n = 1; }")
+    child.communicate(timeout=patience(30))
+    assert (child.returncode, os.listdir(tmp_path)) == (0, [])
+
+
+def test_a_second_signal_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("old")
+    child = start("--save", path, "-q", "-e", "interval:s:60 { @n = count(); } begin { printf(\"on\\n\"); }",
+                  env={SLOW: "1"})  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == "on\n"
+    child.send_signal(signal.SIGINT)
+    while child.stdout.readline() != "writing\n":
+        assert child.poll() is None
+    assert len(os.listdir(tmp_path)) == 2
+    time.sleep(2 * TOGETHER)  # signals in a shorter time are one
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=patience(30))
+    assert child.returncode == 130
+    assert (os.listdir(tmp_path), path.read_text()) == (["out"], "old")
+
+
+# ---------------------------------------------------------------------------------------------- from Python
+
+
+def test_a_session_gives_snapshots_after_its_end(tmp_path: Path) -> None:
+    text = "begin { @n = 5; @s[1, comm] = count(); } interval:ms:1 { @ticks++; if (@ticks == 3) { exit(); } }"
+    source = Source("stdin", text)
+    compiled_script = pipeline.compile_script(source, CompileOptions(), LiveKernel(), Diagnostics())
+    options = RunOptions(output=str(tmp_path / "out"), quiet=True, script="-e", text=text)
+    with ExitStack() as stack:
+        session = Session(compiled_script, options, stack)
+        before = session.snapshot()
+        session.rows = RowKeeper(1)
+        row = types.Record(("n", "text"), (types.INT64, types.String(8)))
+        assert session.run() == 0
+        for number in (1, 2):
+            session.rows.keep(row, (number, b"x"))
+        first, second = session.snapshot(), session.snapshot()
+    assert before.maps["@n"].entries == {}
+    assert before.runs[0].identity == first.runs[0].identity
+    assert first == second
+    assert first.runs[0].end <= time.time_ns()
+    assert first.maps["@n"].entries == {None: 5}
+    assert list(first.maps["@s"].entries.values()) == [1]
+    assert first.maps["@ticks"].entries[None] >= 3
+    (table,) = first.tables
+    assert (table.type, list(table.rows.values()), table.dropped) == (row, [[(2, "x")]], 1)

@@ -10,6 +10,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from pytrace.core.types import from_data, to_data
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from tests.support.patience import patience
 
+SLOW = "TEST_SLOW_WRITING"
+"""A variable that makes :func:`write` stop in the middle of a file."""
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -33,6 +36,11 @@ def write(snapshot: SnapshotData, path: str) -> None:
     tables = [(to_data(item.type), item.rows, item.dropped) for item in snapshot.tables]
     runs = [tuple(getattr(run, name) for name in Run.__match_args__) for run in snapshot.runs]
     with open(path, "wb") as file:
+        if os.environ.get(SLOW):
+            file.write(b"half")
+            file.flush()
+            print("writing", flush=True)
+            time.sleep(600)
         pickle.dump((runs, maps, tables, snapshot.losses), file)
 
 

@@ -23,7 +23,7 @@ Moment = tuple[int, int]
 
 
 class Recording:
-    """Takes snapshots of one run: of the maps behind *views*, and of *rows* where rows are kept."""
+    """Takes snapshots of one run, of the maps behind *views*."""
 
     def __init__(
         self,
@@ -32,19 +32,22 @@ class Recording:
         views: Iterable[MapView],
         texts: TextForms,
         symbols: Symbols,
-        rows: RowKeeper | None = None,
     ) -> None:
         self._manifest = manifest
         self._options = options
         self._views = tuple(views)
         self._texts = texts
         self._symbols = symbols
-        self._rows = rows
         self._identity = str(uuid.uuid4())
         self._script_hash = _script_hash(manifest, options)
 
     def snapshot(
-        self, start: Moment, end: Moment, losses: dict[str, dict[str, int]], pause: Callable[[], None]
+        self,
+        start: Moment,
+        end: Moment,
+        losses: dict[str, dict[str, int]],
+        rows: RowKeeper | None,
+        pause: Callable[[], None],
     ) -> SnapshotData:
         """All that there is at this moment.
 
@@ -52,11 +55,12 @@ class Recording:
             start: when the probes were attached.
             end: now, or when they were detached.
             losses: see :func:`pytrace.runtime.output.messages.by_kind`.
+            rows: the rows that were kept, where rows are kept.
             pause: called now and then while it takes long, for what must not wait.
         """
         forms = PortableForms(self._texts, StackTraces(self._symbols))
         maps = {view.spec.name: map_data(view, forms, pause) for view in self._views}
-        tables = () if self._rows is None else self._rows.tables(self._identity, forms)
+        tables = () if rows is None else rows.tables(self._identity, forms)
         return SnapshotData((self._run(start, end),), maps, tables, losses)
 
     def _run(self, start: Moment, end: Moment) -> Run:

@@ -350,12 +350,11 @@ class Session:
         self._symbols.poll()
         if self._recording is None:
             renderer, manifest = self.renderer, self.loaded.manifest
-            self._recording = Recording(
-                manifest, self.options, renderer.views(), renderer.texts, self._symbols, self.rows
-            )
+            self._recording = Recording(manifest, self.options, renderer.views(), renderer.texts, self._symbols)
         totals = self.renderer.all_losses({**self._totals(), **self._consumer.totals()})
         losses = messages.by_kind(self.loaded.manifest, totals)
-        return self._recording.snapshot(self._started, self._detached or opening.moment(), losses, self._collect)
+        end = self._detached or opening.moment()
+        return self._recording.snapshot(self._started, end, losses, self.rows, self._collect)
 
     def _collect(self) -> None:
         """Make room in the ring for new events, which are handled later."""

@@ -19,14 +19,14 @@ from tests.support.encode import Run
 OPTIONS = RunOptions(script="x.bt", text="begin { }\udcff", parameters=("1", "--n=2"))
 
 
-def recording(run: Run, options: RunOptions = OPTIONS, rows: RowKeeper | None = None, **manifest: object) -> Recording:
+def recording(run: Run, options: RunOptions = OPTIONS, **manifest: object) -> Recording:
     renderer = run.renderer
     known = replace(renderer._manifest, **manifest)
-    return Recording(known, options, renderer.views(), renderer.texts, Places(), rows)
+    return Recording(known, options, renderer.views(), renderer.texts, Places())
 
 
-def taken(made: Recording) -> SnapshotData:
-    return made.snapshot((10, 20), (30, 40), {"lost": {"kprobe:f": 3}}, lambda: None)
+def taken(made: Recording, rows: RowKeeper | None = None) -> SnapshotData:
+    return made.snapshot((10, 20), (30, 40), {"lost": {"kprobe:f": 3}}, rows, lambda: None)
 
 
 def test_a_run() -> None:
@@ -50,7 +50,7 @@ def test_maps_rows_and_losses() -> None:
     run.scalar("@b", INT64, 5)
     rows = RowKeeper()
     rows.keep(Record(("n",), (INT64,)), (7,))
-    snapshot = taken(recording(run, rows=rows))
+    snapshot = taken(recording(run), rows)
     assert {name: data.entries for name, data in snapshot.maps.items()} == {"@a": {1: 2}, "@b": {None: 5}}
     assert [table.rows for table in snapshot.tables] == [{snapshot.runs[0].identity: [(7,)]}]
     assert snapshot.losses == {"lost": {"kprobe:f": 3}}
