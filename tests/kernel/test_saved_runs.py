@@ -356,14 +356,18 @@ def test_a_file_every_so_often(tmp_path: Path) -> None:
     assert read(tmp_path / "out") == snapshots[-1]
 
 
-@pytest.mark.parametrize("options", [("--save", "missing/out"), ("--save-every", "1", "file/x")])
-def test_what_cannot_be_written_is_an_error_before_the_run(tmp_path: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("options", "where"), [(("--save", "missing/out"), "as"), (("--save-every", "1", "file/x"), "in")]
+)
+def test_what_cannot_be_written_is_an_error_before_the_run(
+    tmp_path: Path, options: tuple[str, ...], where: str
+) -> None:
     (tmp_path / "file").write_text("")
     words = [*options[:-1], str(tmp_path / options[-1])]
     child = start(*words, "-e", "begin { @n = 1; exit(); }", "-c", f"touch {tmp_path}/started")
     stdout, stderr = child.communicate(timeout=patience(30))
     assert (child.returncode, stdout) == (1, "")
-    assert stderr.startswith(f"ERROR: snapshots cannot be saved as '{words[-1]}'")
+    assert stderr.startswith(f"ERROR: snapshots cannot be saved {where} '{words[-1]}'")
     assert os.listdir(tmp_path) == ["file"]
 
 

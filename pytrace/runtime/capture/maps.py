@@ -8,7 +8,7 @@ from pytrace.core import types
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Portable, Value
-from pytrace.runtime.capture.portable import PortableForms, as_it_is
+from pytrace.runtime.capture.portable import PortableForms, as_it_is, plain
 from pytrace.runtime.output.render.map_printer import MapView
 
 SLICE = 4096
@@ -35,4 +35,5 @@ def map_data(view: MapView, forms: PortableForms, pause: Callable[[], None]) -> 
                 converted = join(found[portable], converted)
             found[portable] = converted
         pause()
-    return MapData(spec.name, spec.key, spec.value, found, help=spec.help)
+    key_type = None if spec.key is None else plain(spec.key)
+    return MapData(spec.name, key_type, plain(spec.value), found, help=spec.help)

@@ -33,6 +33,14 @@ class PortableForms(ByType[Form]):
         return self.made(kind)
 
 
+def plain(kind: types.Type) -> types.Type:
+    """A type without what it refers to on this machine: the same for a script that was just compiled and a cached one.
+
+    Members of structs are all there, and what pointers point to is not.
+    """
+    return types.from_data(types.to_data(kind))
+
+
 def as_it_is(value: Any) -> Any:
     """The form of values that are portable as they are decoded."""
     return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytrace.core.types import Record
 from pytrace.results.snapshot import Table
-from pytrace.runtime.capture.portable import PortableForms
+from pytrace.runtime.capture.portable import PortableForms, plain
 
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""
@@ -36,6 +36,12 @@ class RowKeeper:
     def tables(self, identity: str, forms: PortableForms) -> tuple[Table, ...]:
         """The rows as tables of the run *identity*, in the order in which their first rows came."""
         return tuple(
-            Table(kind, {identity: list(map(forms.form(kind), rows))}, self._seen[kind] - len(rows))
+            Table(_plain(kind), {identity: list(map(forms.form(kind), rows))}, self._seen[kind] - len(rows))
             for kind, rows in self._rows.items()
         )
+
+
+def _plain(kind: Record) -> Record:
+    found = plain(kind)
+    assert isinstance(found, Record)
+    return found

@@ -30,18 +30,10 @@ class Saving:
         self._next = time.monotonic() + self._interval
         self._failure = ""
         """What the last try said; it is told once."""
-        self._check()
-
-    def _check(self) -> None:
-        try:
-            if self._folder:
-                os.makedirs(self._folder, exist_ok=True)
-                whole_files.check(os.path.join(self._folder, SUFFIX))
-            if self._path is not None:
-                whole_files.check(self._path)
-        except OSError as error:
-            place = self._path if self._path is not None and error.filename != self._folder else self._folder
-            raise TraceError(f"snapshots cannot be saved as {place!r}: {error.strerror}") from error
+        if self._path is not None:
+            _check(self._path)
+        if self._folder:
+            _check(self._folder, folder=True)
 
     def begin(self) -> None:
         """The probes are attached: from here on time counts."""
@@ -89,3 +81,14 @@ class Saving:
         except OSError as error:
             return f"the snapshot {path!r} could not be saved: {error.strerror}"
         return ""
+
+
+def _check(path: str, *, folder: bool = False) -> None:
+    """See whether a file can be written, or files in a folder, which is made where there is none."""
+    try:
+        if folder:
+            os.makedirs(path, exist_ok=True)
+        whole_files.check(os.path.join(path, SUFFIX) if folder else path)
+    except OSError as error:
+        where = "in" if folder else "as"
+        raise TraceError(f"snapshots cannot be saved {where} {path!r}: {error.strerror}") from error

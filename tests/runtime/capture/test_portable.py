@@ -96,6 +96,20 @@ def test_every_type_has_a_row_and_a_value_here() -> None:
     assert set(types.ALL) - tried == {types.Void, types.Timestamp, types.Hist}
 
 
+def test_plain_types_refer_to_nothing() -> None:
+    def members() -> tuple[Field, ...]:
+        return Field("next", types.Pointer(lazy), 0), Field("n", INT64, 8)
+
+    lazy = Struct("struct", "node", 16, members, origin="vmlinux")
+    found = portable.plain(Tuple((lazy, types.Pointer(lazy, types.AddressSpace.USER, trusted=True))))
+    assert isinstance(found, Tuple)
+    struct, pointer = found.members
+    assert isinstance(struct, Struct)
+    assert [field.type for field in struct.fields] == [types.Pointer(types.VOID), INT64]
+    assert (struct.name, struct.size, struct.origin) == ("node", 16, "")
+    assert pointer == types.Pointer(types.VOID, types.AddressSpace.USER)
+
+
 def test_what_is_portable_already_is_not_taken_apart() -> None:
     made = forms(run())
     for kind in (Tuple((INT64, Array(UINT8, 4))), Record(("a",), (types.Stats(),)), Array(types.BOOL, 2)):
