@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pytrace.base.whole_files import replacing
 from pytrace.core import types
 from pytrace.core.types import from_data, to_data
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
@@ -35,7 +36,7 @@ def write(snapshot: SnapshotData, path: str) -> None:
     ]
     tables = [(to_data(item.type), item.rows, item.dropped) for item in snapshot.tables]
     runs = [tuple(getattr(run, name) for name in Run.__match_args__) for run in snapshot.runs]
-    with open(path, "wb") as file:
+    with replacing(path) as place, open(place, "wb") as file:
         if os.environ.get(SLOW):
             file.write(b"half")
             file.flush()

@@ -76,8 +76,7 @@ class Saving:
         from pytrace.results import file_form  # type: ignore[attr-defined]
 
         try:
-            with whole_files.replacing(path) as place:
-                file_form.write(snapshot, place)
+            file_form.write(snapshot, path)
         except OSError as error:
             return f"the snapshot {path!r} could not be saved: {error.strerror}"
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytrace.core.types import Stack, StackMode
@@ -45,6 +45,7 @@ def text(trace: StackTrace) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.booleans(),
     st.lists(st.sampled_from((*KNOWN, 0x7000, 0x8000)), max_size=8),
