@@ -51,6 +51,11 @@ class Frame(NamedTuple):
     address: int = 0
     """Address in the module as it was linked; of a place without a known module the address in the process."""
 
+    @property
+    def name(self) -> str:
+        """The function, as output calls it."""
+        return self.function
+
 
 class StackTrace(NamedTuple):
     """A kernel or user stack."""
@@ -59,7 +64,7 @@ class StackTrace(NamedTuple):
     """Innermost first."""
     user: bool = True
     error: str = ""
-    """Why there is no stack; empty when there is one."""
+    """Why there is no stack; empty when there is one, and where a task has none (kernel threads have no user stack)."""
 
 
 Portable: TypeAlias = "bool | int | str | bytes | StackTrace | tuple[Portable, ...] | None"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +25,8 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
+from pytrace.results.formats import table
+from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.capture.row_keeper import RowKeeper
@@ -33,7 +38,7 @@ from tests.support import portable_json
 from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.patience import patience
-from tests.support.saved import SLOW, Saved, read, save, start
+from tests.support.saved import ROOT, Saved, read, save, start
 from tests.support.waiting import until
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/"
@@ -73,14 +78,17 @@ uprobe:PROGRAMS/calls:add {
 }
 """
 
-VALUES = """
-struct pair { int first; unsigned char second; char text[8]; struct { short row; short column; }; };
+DEFINITIONS = """
+struct pair { int first; unsigned char second; char text[3]; struct { short row; short column; }; };
 enum colour { RED = 1, BLUE = 5 };
+"""
+
+VALUES = """
 uprobe:PROGRAMS/calls:greet {
   @int[arg1] = (int8)-5; @big = (uint64)0xffffffffffffffff; @text[str(arg0)] = 1; @str = str(arg0);
   @buf = buf(arg0, 4); @bool[arg0 > 0] = arg0 == 0; @tuple = (1, "two", (3, "four"));
   @record = (pid = (uint64)7, name = "seven"); @array = (uint8[4])(uint32)0x01020304; @pointer = (int8 *)0x1234;
-  @enum[(enum colour)5] = (enum colour)1;
+  @enum[(enum colour)5] = (enum colour)1; @struct = *(struct pair *)arg0;
 }
 begin {
   @inet = ntop(2130706433); @mac = macaddr(0); @user[username] = count();
@@ -142,7 +150,7 @@ def test_what_was_cleared_is_over(tmp_path: Path, programs: Path) -> None:
 
 def test_values_and_keys(tmp_path: Path, programs: Path) -> None:
     need("uprobe")
-    run = save(tmp_path, "-q", "-f", "json", "-e", program(VALUES, programs), "-c", f"{programs}/calls 3")
+    run = save(tmp_path, "-q", "-f", "json", "-e", program(DEFINITIONS + VALUES, programs), "-c", f"{programs}/calls 3")
     there, maps = printed(run), run.snapshot.maps
     for name in ("@big", "@text", "@str", "@buf", "@tuple", "@record", "@array", "@pointer", "@inet", "@user", "@time"):
         assert portable_json.data(maps[name]) == there[name], name
@@ -151,6 +159,8 @@ def test_values_and_keys(tmp_path: Path, programs: Path) -> None:
     assert run.entries("@record") == {None: (7, "seven")}
     assert maps["@record"].value == types.Record(("pid", "name"), maps["@record"].value.members)  # type: ignore[attr-defined]
     assert run.entries("@inet") == {None: socket.inet_ntoa(b"\x01\0\0\x7f")}
+    # "round 2" as its bytes lie.
+    assert run.entries("@struct") == {None: (0x6E756F72, 0x64, " 2", 0, 0)}
     assert list(run.entries("@bool").items()) == [(True, False)]
     assert list(run.entries("@enum").items()) == [(5, 1)]
     assert there["@enum"] == {"BLUE": 1}
@@ -232,6 +242,20 @@ def test_equal_stacks_of_several_processes_are_one(tmp_path: Path, stacks: Path)
     assert count == 12
     assert run.entries("@h") == {trace: {2: 12}}
     assert sorted(run.entries("@by").values()) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_saved_run_shows_as_it_was_printed(tmp_path: Path, programs: Path, stacks: Path, form: str) -> None:
+    """All types of keys and values, by the module that writes saved runs."""
+    need("uprobe")
+    script = program(DEFINITIONS + AGGREGATIONS + VALUES, programs)
+    script += f"uprobe:{stacks}:leaf+4 {{ @stack[ustack, kstack(2), comm] = count(); @kept = ustack(2); "
+    script += "@raw[ustack(raw, 2)] = 1; @sym[usym(reg(\"ip\")), ksym(0)] = count(); }"
+    run = save(tmp_path, "-q", "-f", form, "-e", script, "-c", f"sh -c '{programs}/calls 9; {stacks} 2'")
+    assert len(run.snapshot.maps) == 43
+    file = io.BytesIO()
+    table.named(form).writer()(run.snapshot, WriteOptions(), file)
+    assert file.getvalue().decode().split("\n") == run.stdout.lstrip("\n").split("\n")
 
 
 # ---------------------------------------------------------------------------------------------- the run
@@ -398,11 +422,30 @@ def test_a_dry_run_saves_nothing(tmp_path: Path) -> None:
     assert (child.returncode, os.listdir(tmp_path)) == (0, [])
 
 
+SLOW = """
+import time
+from pytrace.base.whole_files import replacing
+from pytrace.cli import main
+from pytrace.results import file_form
+
+def write(snapshot, path):
+    with replacing(path) as place, open(place, "wb", buffering=0) as file:
+        file.write(b"half")
+        print("writing", flush=True)
+        time.sleep(600)
+
+file_form.write = write
+main.command()
+"""
+"""pytrace, but for writing that stops in the middle of a file."""
+
+
 def test_a_second_signal_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
-    child = start("--save", path, "-q", "-e", "interval:s:60 { @n = count(); } begin { printf(\"on\\n\"); }",
-                  env={SLOW: "1"})  # fmt: skip
+    script = 'interval:s:60 { @n = count(); } begin { printf("on\\n"); }'
+    child = subprocess.Popen([sys.executable, "-c", SLOW, "--save", path, "-q", "-e", script],
+                             stdout=subprocess.PIPE, text=True, cwd=ROOT)  # fmt: skip
     assert child.stdout is not None
     assert child.stdout.readline() == "on\n"
     child.send_signal(signal.SIGINT)

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
+from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
-
-SUFFIX = ".pts"
-"""End of the names of the files of ``--save-every``."""
 
 
 class Saving:
@@ -69,12 +67,10 @@ class Saving:
         """A name in the directory that sorts by time (UTC)."""
         seconds, rest = divmod(time.time_ns(), 1_000_000_000)
         moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
-        return os.path.join(self._folder, f"{moment}.{rest // 1_000_000:03}Z{SUFFIX}")
+        return os.path.join(self._folder, f"{moment}.{rest // 1_000_000:03}Z{file_form.SUFFIX}")
 
     def _save(self, snapshot: SnapshotData, path: str) -> str:
         """Write a file whole or not at all; gives what went wrong, empty when nothing did."""
-        from pytrace.results import file_form  # type: ignore[attr-defined]
-
         try:
             file_form.write(snapshot, path)
         except OSError as error:
@@ -87,7 +83,7 @@ def _check(path: str, *, folder: bool = False) -> None:
     try:
         if folder:
             os.makedirs(path, exist_ok=True)
-        whole_files.check(os.path.join(path, SUFFIX) if folder else path)
+        whole_files.check(os.path.join(path, file_form.SUFFIX) if folder else path)
     except OSError as error:
         where = "in" if folder else "as"
         raise TraceError(f"snapshots cannot be saved {where} {path!r}: {error.strerror}") from error

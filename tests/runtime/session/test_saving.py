@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
+from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.session import saving
 from pytrace.runtime.session.saving import Saving
@@ -28,14 +27,9 @@ Writing = Callable[[SnapshotData, str], None]
 @pytest.fixture
 def writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Writing], None]:
     """Sets what writes snapshots to files."""
-    import pytrace.results
-
-    module = ModuleType("pytrace.results.file_form")
-    monkeypatch.setitem(sys.modules, "pytrace.results.file_form", module)
-    monkeypatch.setattr(pytrace.results, "file_form", module, raising=False)
 
     def use(function: Writing) -> None:
-        module.write = function  # type: ignore[attr-defined]
+        monkeypatch.setattr(file_form, "write", function)
 
     use(written)
     return use
@@ -112,7 +106,7 @@ def test_a_file_every_so_often(
     assert run.saving.finish() == ""
     names = sorted(os.listdir(folder))
     moments = ("224646.000", "224656.001", "224706.002", "224716.003")
-    assert names == [f"20261122T{moment}Z{saving.SUFFIX}" for moment in moments]
+    assert names == [f"20261122T{moment}Z{file_form.SUFFIX}" for moment in moments]
     assert [(folder / name).read_text() for name in names] == [f"{{'lost': {{'x': {n}}}}}" for n in (1, 2, 3, 4)]
     assert (tmp_path / "out").read_text() == "{'lost': {'x': 4}}"
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from pytrace.core import types
 from pytrace.runtime.output.render.decoders import ByType, named_fields, truncated
-from pytrace.runtime.output.render.names import Names
+from pytrace.runtime.output.render.names import ValueNames
 
 Form = Callable[[Any], bytes]
 
@@ -20,7 +20,7 @@ Form = Callable[[Any], bytes]
 class TextForms(ByType[Form]):
     """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects."""
 
-    def __init__(self, names: Names, *, compact: bool = False) -> None:
+    def __init__(self, names: ValueNames, *, compact: bool = False) -> None:
         super().__init__(ROWS)
         self.names = names
         self.compact = compact
