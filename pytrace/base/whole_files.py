@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -45,8 +46,6 @@ def replaceable(path: str) -> bool:
     except FileNotFoundError:
         return True
     if stat.S_ISDIR(kind):
-        import errno
-
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return stat.S_ISREG(kind)
 
@@ -59,8 +58,8 @@ def check(path: str) -> None:
     """
     if replaceable(path):
         os.unlink(_temporary(path))
-    else:
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    elif not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
 def _temporary(path: str) -> str:

@@ -49,7 +49,11 @@ class Frame(NamedTuple):
     inlined: bool = False
     """Whether the function was inlined into that of the next frame."""
     address: int = 0
-    """Address in the module as it was linked; of a place without a known module the address in the process."""
+    """Address in the module as it was linked (of the kernel as if it had not been moved).
+
+    0 for functions that lie elsewhere each time (generated code, BPF programs). Of a place without a known module, and
+    in stacks of mode ``raw``, the address itself; in stacks of mode ``build_id`` the position in the file.
+    """
 
     @property
     def name(self) -> str:

@@ -62,6 +62,8 @@ def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
         assert place == os.devnull
     check(os.devnull)
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    os.mkfifo(tmp_path / "pipe")
+    check(str(tmp_path / "pipe"))
     with pytest.raises(IsADirectoryError):
         check(str(tmp_path))
 

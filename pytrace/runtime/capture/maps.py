@@ -11,7 +11,7 @@ from pytrace.results.values import Portable, Value
 from pytrace.runtime.capture.portable import PortableForms, as_it_is, plain
 from pytrace.runtime.output.render.map_printer import MapView
 
-SLICE = 4096
+SLICE = 1024
 """Entries between two calls of what else has to go on."""
 
 
