@@ -183,7 +183,8 @@ def _arguments(row: Option) -> str:
 
 def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], at: int) -> int:
     """An option with two arguments, which are a list of two values; the last time counts."""
-    if at >= len(argv):
+    # Another option would be taken for the second argument where that was forgotten.
+    if at >= len(argv) or argv[at].startswith("-"):
         raise TraceError(f"option --{row.long} needs {_arguments(row)}")
     if line.values.get(row.key, [first, argv[at]]) != [first, argv[at]]:
         line.repeated[f"--{row.long}"] = None

@@ -42,6 +42,7 @@ def test_unambiguous_abbreviations() -> None:
         (["--save-every"], "needs two arguments: SECONDS DIR"),
         (["--save-every", "5"], "needs two arguments: SECONDS DIR"),
         (["--save-every=5"], "needs two arguments: SECONDS DIR"),
+        (["--save-every", "5", "-e", "begin { }"], "needs two arguments: SECONDS DIR"),
     ],
 )
 def test_mistakes(argv: list[str], part: str) -> None:

@@ -27,7 +27,7 @@ class Saving:
         self._warn = warn
         self._next = time.monotonic() + self._interval
         self._failure = ""
-        """What the last try said; it is told once."""
+        """Why the last one could not be saved; it is told once."""
         if self._path is not None:
             _check(self._path)
         if self._folder:
@@ -48,20 +48,19 @@ class Saving:
             return
         # What took too long leaves out those that should have come meanwhile.
         self._next += self._interval * (1 + (now - self._next) // self._interval)
-        failure = self._save(self._take(), self._dated())
+        path = self._dated()
+        failure = _save(self._take(), path)
         if failure and failure != self._failure:
-            self._warn(f"{failure}; the run goes on")
+            self._warn(f"{_unsaved(path, failure)}; the run goes on")
         self._failure = failure
 
     def finish(self) -> str:
         """Save the last snapshot; gives what went wrong, as a sentence."""
         snapshot = self._take()
-        failures = []
-        if self._folder:
-            failures.append(self._save(snapshot, self._dated()))
-        if self._path is not None:
-            failures.append(self._save(snapshot, self._path))
-        return "; ".join(failure for failure in failures if failure)
+        paths = [self._dated()] if self._folder else []
+        paths += [self._path] if self._path is not None else []
+        failures = [(path, _save(snapshot, path)) for path in paths]
+        return "; ".join(_unsaved(path, failure) for path, failure in failures if failure)
 
     def _dated(self) -> str:
         """A name in the directory that sorts by time (UTC)."""
@@ -69,13 +68,18 @@ class Saving:
         moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
         return os.path.join(self._folder, f"{moment}.{rest // 1_000_000:03}Z{file_form.SUFFIX}")
 
-    def _save(self, snapshot: SnapshotData, path: str) -> str:
-        """Write a file whole or not at all; gives what went wrong, empty when nothing did."""
-        try:
-            file_form.write(snapshot, path)
-        except OSError as error:
-            return f"the snapshot {path!r} could not be saved: {error.strerror}"
-        return ""
+
+def _save(snapshot: SnapshotData, path: str) -> str:
+    """Write a file whole or not at all; gives why that was not possible, empty when it was."""
+    try:
+        file_form.write(snapshot, path)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _unsaved(path: str, failure: str) -> str:
+    return f"the snapshot {path!r} could not be saved: {failure}"
 
 
 def _check(path: str, *, folder: bool = False) -> None:

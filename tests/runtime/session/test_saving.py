@@ -117,11 +117,11 @@ def test_a_full_disk_is_a_warning_told_once(
     clock = Clock(monkeypatch)
     run = Run(RunOptions(save_every=(1.0, str(tmp_path))))
     run.saving.begin()
-    monkeypatch.setattr(run.saving, "_dated", lambda: str(tmp_path / "now"))
+    monkeypatch.setattr(run.saving, "_dated", lambda: f"{tmp_path}/{clock.now}")
     writing(full)
     for clock.now in (101.0, 102.0):
         run.saving.work()
-    assert run.said == [f"the snapshot '{tmp_path}/now' could not be saved: No space left on device; the run goes on"]
+    assert run.said == [f"the snapshot '{tmp_path}/101.0' could not be saved: No space left on device; the run goes on"]
     assert os.listdir(tmp_path) == []
     writing(written)
     clock.now = 103.0
@@ -130,7 +130,7 @@ def test_a_full_disk_is_a_warning_told_once(
     clock.now = 104.0
     run.saving.work()
     assert len(run.said) == 2
-    assert (run.taken, os.listdir(tmp_path)) == (4, ["now"])
+    assert (run.taken, os.listdir(tmp_path)) == (4, ["103.0"])
     assert "No space left" in run.saving.finish()
 
 
