@@ -27,6 +27,7 @@ from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.merge import merge
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.capture.row_keeper import RowKeeper
@@ -256,6 +257,41 @@ def test_a_saved_run_shows_as_it_was_printed(tmp_path: Path, programs: Path, sta
     file = io.BytesIO()
     table.named(form).writer()(run.snapshot, WriteOptions(), file)
     assert file.getvalue().decode().split("\n") == run.stdout.lstrip("\n").split("\n")
+
+
+SIDE_BY_SIDE = """
+uprobe:STACKS:leaf+4 FILTER {
+  @[ustack(4), comm] = count(); @n = count(); @sum = sum(reg("di")); @stats[comm] = stats(reg("di"));
+  @avg = avg(reg("di")); @min[comm] = min(reg("di")); @max = max(reg("di")); @hist[ustack(2)] = hist(reg("di"));
+  @lhist = lhist(reg("di"), 0, 10, 2); @series = tseries(reg("di"), 60s, 10, "sum");
+}
+"""
+
+
+def test_two_runs_side_by_side_merge_to_what_one_that_saw_both_has(tmp_path: Path, stacks: Path) -> None:
+    need("uprobe")
+    script = f"config = {{ unstable_tseries = enable }} {SIDE_BY_SIDE}".replace("STACKS", str(stacks))
+    of_both = start("--save", tmp_path / "both", "-e", script.replace("FILTER", ""))
+    try:
+        assert of_both.stderr is not None
+        assert of_both.stderr.readline() == "Attached 1 probe\n"
+        parts = []
+        for number, calls in enumerate((9, 4)):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            text = script.replace("FILTER", "/pid == cpid/")
+            parts.append(save(folder, "-q", "-e", text, "-c", f"{stacks} {calls}").snapshot)
+        of_both.send_signal(signal.SIGINT)
+        of_both.communicate(timeout=patience(60))
+    finally:
+        of_both.kill()
+    both, merged = read(tmp_path / "both"), merge(parts)
+    assert {name: data.entries for name, data in merged.maps.items()} == {
+        name: data.entries for name, data in both.maps.items()
+    }
+    assert both.maps["@n"].entries == {None: 13}
+    assert len(both.maps["@"].entries) == 1
+    assert len(merged.runs) == 2
 
 
 # ---------------------------------------------------------------------------------------------- the run
