@@ -481,7 +481,7 @@ def test_a_second_signal_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     path.write_text("old")
     script = 'interval:s:60 { @n = count(); } begin { printf("on\\n"); }'
     child = subprocess.Popen([sys.executable, "-c", SLOW, "--save", path, "-q", "-e", script],
-                             stdout=subprocess.PIPE, text=True, cwd=ROOT)  # fmt: skip
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)  # fmt: skip
     assert child.stdout is not None
     assert child.stdout.readline() == "on\n"
     child.send_signal(signal.SIGINT)
@@ -490,8 +490,9 @@ def test_a_second_signal_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
     time.sleep(2 * TOGETHER)  # signals in a shorter time are one
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=patience(30))
+    _, errors = child.communicate(timeout=patience(30))
     assert child.returncode == 130
+    assert "WARNING: no snapshot was saved at the end because of the interrupt\n" in errors
     assert (os.listdir(tmp_path), path.read_text()) == (["out"], "old")
 
 

@@ -28,6 +28,8 @@ class Saving:
         self._next = time.monotonic() + self._interval
         self._failure = ""
         """Why the last one could not be saved; it is told once."""
+        self.finished = False
+        """Whether all was done that can be done at the end."""
         if self._path is not None:
             _check(self._path)
         if self._folder:
@@ -60,6 +62,7 @@ class Saving:
         paths = [self._dated()] if self._folder else []
         paths += [self._path] if self._path is not None else []
         failures = [(path, _save(snapshot, path)) for path in paths]
+        self.finished = True
         return "; ".join(_unsaved(path, failure) for path, failure in failures if failure)
 
     def _dated(self) -> str:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.capture.row_keeper import RowKeeper
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
+_NO_SNAPSHOT = "no snapshot was saved at the end because of the interrupt"
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
@@ -144,6 +145,8 @@ class Session:
     def _break_off(self) -> None:
         """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
         totals = self._detach()
+        if self._saving is not None and not self._saving.finished and not self.options.dry_run:
+            self._warn(_NO_SNAPSHOT)
         if self._consumer.events_over:
             self.output.drop()
             if self.loaded.manifest.maps:
