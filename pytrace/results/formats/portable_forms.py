@@ -208,6 +208,10 @@ class Printers:
         key = self._restored.made(data.key)
         return [(key(name), value(item)) for name, item in data.entries.items()]
 
+    def restored(self, type_: types.Type) -> Restore:
+        """What decodes portable values of a type."""
+        return self._restored.made(type_)
+
     def portable_text(self, type_: types.Type) -> Form:
         """The text form of portable values of a type."""
         restore, form = self._restored.made(type_), self.texts.form(type_)
