@@ -109,13 +109,19 @@ def _greatest(_type: types.Type) -> Rule:
 
 
 def _buckets(_type: types.Hist | types.LHist) -> Rule:
-    wrap = wrapped(False)
+    most = (1 << 64) - 1
 
     def add(into: Counts, counts: Counts) -> None:
+        get = into.get
         for bucket, count in counts.items():
-            into[bucket] = wrap(into.get(bucket, 0) + count)
+            into[bucket] = get(bucket, 0) + count
 
-    return _in_place(add, _nothing)
+    def finish(into: Entries) -> None:
+        for counts in into.values():
+            if max(counts.values(), default=0) > most:
+                counts.update({bucket: count & most for bucket, count in counts.items()})
+
+    return _in_place(add, finish)
 
 
 def _series(type_: types.TSeries) -> Rule:
