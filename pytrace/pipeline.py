@@ -216,6 +216,8 @@ def _room() -> Iterator[None]:
 
 def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> AheadOfTime:
     """What an ahead-of-time file keeps, with parameters, and what the kernel must be able to do."""
+    import hashlib
+
     from pytrace.frontend.expand import parameters
 
     return replace(
@@ -223,4 +225,5 @@ def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> Ahe
         parameters=parameters.describe(merged, c.options),
         follow=c.options.follow,
         features=tuple(sorted(c.kernel.features_used)),
+        script_hash=hashlib.sha256(c.source.text.encode("utf-8", "surrogateescape")).hexdigest(),
     )

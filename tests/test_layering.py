@@ -21,6 +21,8 @@ ONLY_IN = {
     "clang": "frontend/c",
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
+    "msgpack": "results",
+    "zstandard": "results",
 }
 """Libraries that one package alone may import."""
 

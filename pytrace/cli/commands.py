@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
@@ -44,6 +45,7 @@ def run(line: CommandLine) -> int:
     if line.flag("list"):
         return _list(line, options)
     script = request.script(line)
+    options = request.of_script(options, script, line)
     if script.compiled is not None:
         _refuse_compile_options(line, options)
         return _run_compiled_file(script, options)
@@ -264,33 +266,16 @@ def _write(path: str, data: bytes, *, executable: bool = False) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
+    from pytrace.base.interruption import held
+    from pytrace.base.whole_files import replaceable, replacing
+
+    mode = 0o777 if executable else 0o666
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as file:
+        with held() if replaceable(path) else nullcontext():
+            with replacing(path, mode) as place, open(place, "wb") as file:
                 file.write(data)
-        else:
-            _replace(os.path.realpath(path), data, 0o777 if executable else 0o666)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
-
-
-def _replace(path: str, data: bytes, mode: int) -> None:
-    import tempfile
-
-    from pytrace.base.interruption import held
-
-    with held():
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pytrace-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, mode & ~mask)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
 
 
 def _format(script: Script, options: RunOptions) -> int:

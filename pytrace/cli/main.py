@@ -18,6 +18,9 @@ from pytrace.base.terminal import colour, prepare_streams
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 
+SUBCOMMANDS = ("merge", "diff", "show")
+"""First words that are no scripts; a script of such a name is run by its path, ``./merge``."""
+
 
 def command() -> NoReturn:
     """The command ``pytrace``: :func:`main` in a process of its own."""
@@ -44,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _name_process()
     try:
+        if words and words[0] in SUBCOMMANDS:
+            from pytrace.cli import subcommands
+
+            return subcommands.run(words)
         return _dispatch(read(words))
     except TraceError as error:
         report(error)

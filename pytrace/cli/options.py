@@ -25,6 +25,8 @@ class Option:
     group: str
     repeat: bool = False
     hidden: bool = False
+    second: str = ""
+    """The name of another argument that must follow."""
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -42,6 +44,9 @@ OPTIONS: tuple[Option, ...] = (
            "raise USDT semaphores in all processes that map the file", "process"),
     Option("format", "f", "", "FORMAT", "output format: text or json", "output"),
     Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
+    Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
+    Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",
+           second="DIR"),
     Option("buffering", "B", "", "MODE", "flush output: none, line or full", "output"),
     Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output"),
     Option("verbose", "v", "verbose", "", "more messages", "output"),
@@ -163,11 +168,28 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
         return at
     if not equals:
         if at >= len(argv):
-            raise TraceError(f"option --{row.long} needs an argument: {row.argument}")
+            raise TraceError(f"option --{row.long} needs {_arguments(row)}")
         value = argv[at]
         at += 1
+    if row.second:
+        return _two(line, row, value, argv, at)
     _set(line, row, value)
     return at
+
+
+def _arguments(row: Option) -> str:
+    return f"two arguments: {row.argument} {row.second}" if row.second else f"an argument: {row.argument}"
+
+
+def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], at: int) -> int:
+    """An option with two arguments, which are a list of two values; the last time counts."""
+    # Another option would be taken for the second argument where that was forgotten.
+    if at >= len(argv) or argv[at].startswith("-"):
+        raise TraceError(f"option --{row.long} needs {_arguments(row)}")
+    if line.values.get(row.key, [first, argv[at]]) != [first, argv[at]]:
+        line.repeated[f"--{row.long}"] = None
+    line.values[row.key] = [first, argv[at]]
+    return at + 1
 
 
 def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int:
@@ -212,7 +234,7 @@ def help_text() -> str:
                 continue
             short, long = f"-{row.short}" if row.short else "", f"--{row.long}" if row.long else ""
             names = ", ".join(text for text in (short, long) if text)
-            left = f"{names} {row.argument}".rstrip()
+            left = f"{names} {row.argument} {row.second}".rstrip()
             gap = "\n" + " " * 32 if len(left) > 28 else " " * (30 - len(left))
             parts.append(f"  {left}{gap}{row.help}\n")
     parts.append(_EXAMPLES)

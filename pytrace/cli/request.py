@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 
-from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.cli.options import CommandLine
 from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES
@@ -78,7 +78,58 @@ def run_options(line: CommandLine) -> RunOptions:
         traceable_functions=line.text("traceable_functions"),
         dwarf_pids=tuple(_pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
         netns=line.text("netns"),
+        save=_save(line),
+        save_every=_save_every(line),
     )
+
+
+def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOptions:
+    """*options* with what a run tells about its script."""
+    named = tuple(f"--{key}" if value is None else f"--{key}={value}" for key, value in script.named)
+    name = script.source.name
+    if script.source.path is None:
+        name = "-" if line.text("program") is None else "-e"
+    return replace(options, script=name, text=script.source.text, parameters=script.positional + named)
+
+
+def _save(line: CommandLine) -> str | None:
+    path = line.text("save")
+    if path in ("", "-"):
+        raise TraceError(f"--save needs the name of a file, not {path!r}", hints=("-o - and -f are for output",))
+    _check_saving(line)
+    return path
+
+
+SHORTEST_SAVE = 0.1
+"""Seconds between two snapshots at least."""
+
+
+def _save_every(line: CommandLine) -> tuple[float, str] | None:
+    words = line.many("save_every")
+    if not words:
+        return None
+    text, folder = words
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise TraceError(f"--save-every needs a number of seconds, not {text!r}", hints=(_SAVE_EVERY,)) from None
+    if not SHORTEST_SAVE <= seconds < float("inf"):
+        raise TraceError(f"--save-every needs {SHORTEST_SAVE} seconds at least, not {text}", hints=(_SAVE_EVERY,))
+    if not folder:
+        raise TraceError("--save-every needs the name of a directory", hints=(_SAVE_EVERY,))
+    return seconds, folder
+
+
+_SAVE_EVERY = "for example --save-every 10 snapshots: a file in the directory snapshots every 10 seconds"
+
+
+def _check_saving(line: CommandLine) -> None:
+    """Refuse to save what is no run of a script's probes."""
+    if line.text("save") is None and not line.many("save_every"):
+        return
+    wanted = mode(line)
+    if wanted != "run":
+        raise TraceError(f"--save and --save-every are for a run of the script, not for {wanted} mode")
 
 
 def _folders(part: str) -> tuple[str, ...]:

@@ -213,6 +213,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             script.layout.slot(info),
             location(info.span),
             map_access.sizes(info) if info.key is not None and info.name in script.layout.generations else None,
+            info.help,
         )
         for info in checked.maps.values()
     )

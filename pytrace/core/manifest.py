@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 3
+FORMAT = 4
 """Raised whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -161,6 +161,8 @@ class MapSpec:
     slot: GlobalSlot | None = None
     location: Location | None = None
     inner: tuple[int, int, int] | None = None
+    help: str = ""
+    """The comment above the first use of the map, or above its declaration."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ class Manifest:
                     "slot": None if item.slot is None else asdict(item.slot),
                     "location": None if item.location is None else item.location.to_data(),
                     "inner": item.inner,
+                    "help": item.help,
                 }
                 for item in self.maps
             ],
@@ -325,6 +328,7 @@ def _map_from_data(item: dict[str, Any]) -> MapSpec:
         None if item["slot"] is None else GlobalSlot(**item["slot"]),
         None if item["location"] is None else Location(*item["location"]),
         None if item["inner"] is None else tuple(item["inner"]),
+        item["help"],
     )
 
 

@@ -66,6 +66,8 @@ class AheadOfTime:
     parameters: Parameters = Parameters()
     follow: bool = False
     features: tuple[str, ...] = ()
+    script_hash: str = ""
+    """SHA-256 of the script's text."""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> AheadOfTime:
@@ -85,4 +87,5 @@ class AheadOfTime:
             ),
             data["follow"],
             tuple(data["features"]),
+            data["script_hash"],
         )

@@ -28,3 +28,13 @@ class RunOptions:
     dwarf_pids: tuple[int, ...] = ()
     netns: str | None = None
     """Name or path of the network namespace of the ``-c`` command and of interface names; None for the tracer's."""
+    script: str = ""
+    """Name of the script; ``-e`` for a program of the command line."""
+    text: str = ""
+    """Text of the script; empty for ahead-of-time files."""
+    parameters: tuple[str, ...] = ()
+    """Parameters of the script as they were given."""
+    save: str | None = None
+    """Path of the file that a snapshot is saved to at the end of the run."""
+    save_every: tuple[float, str] | None = None
+    """Seconds between two snapshots of the run, and the directory that they are saved in."""

@@ -49,7 +49,16 @@ class Frame(NamedTuple):
     inlined: bool = False
     """Whether the function was inlined into that of the next frame."""
     address: int = 0
-    """Address in the module as it was linked; of a place without a known module the address in the process."""
+    """Address in the module as it was linked (of the kernel as if it had not been moved).
+
+    0 for functions that lie elsewhere each time (generated code, BPF programs). Of a place without a known module, and
+    in stacks of mode ``raw``, the address itself; in stacks of mode ``build_id`` the position in the file.
+    """
+
+    @property
+    def name(self) -> str:
+        """The function, as output calls it."""
+        return self.function
 
 
 class StackTrace(NamedTuple):
@@ -59,7 +68,7 @@ class StackTrace(NamedTuple):
     """Innermost first."""
     user: bool = True
     error: str = ""
-    """Why there is no stack; empty when there is one."""
+    """Why there is no stack; empty when there is one, and where a task has none (kernel threads have no user stack)."""
 
 
 Portable: TypeAlias = "bool | int | str | bytes | StackTrace | tuple[Portable, ...] | None"
@@ -71,5 +80,5 @@ Counts: TypeAlias = dict[int, int]
 Series: TypeAlias = dict[int, tuple[int, int]]
 """A time series: interval numbers, and value and meta as :class:`pytrace.core.types.TSeries` describes them."""
 
-Value: TypeAlias = Portable | Counts | Series
+Value: TypeAlias = "Portable | Counts | Series"
 """A value of a map."""

@@ -39,11 +39,25 @@ def test_unambiguous_abbreviations() -> None:
         (["-e"], "needs an argument"),
         (["--quiet=1"], "takes no argument"),
         (["--no"], "ambiguous"),
+        (["--save-every"], "needs two arguments: SECONDS DIR"),
+        (["--save-every", "5"], "needs two arguments: SECONDS DIR"),
+        (["--save-every=5"], "needs two arguments: SECONDS DIR"),
+        (["--save-every", "5", "-e", "begin { }"], "needs two arguments: SECONDS DIR"),
     ],
 )
 def test_mistakes(argv: list[str], part: str) -> None:
     with pytest.raises(TraceError, match=part):
         read(argv)
+
+
+@pytest.mark.parametrize("words", [["--save-every", "5"], ["--save-every=5"]])
+def test_an_option_with_two_arguments(words: list[str]) -> None:
+    line = read(["--save-every", "9", "x", *words, "folder", "script.bt", "-q"])
+    assert line.many("save_every") == ["5", "folder"]
+    assert line.operands == ["script.bt"]
+    assert line.flag("quiet")
+    assert list(line.repeated) == ["--save-every"]
+    assert "--save-every SECONDS DIR" in help_text()
 
 
 def test_options_mean_what_they_say_the_last_time() -> None:

@@ -28,6 +28,15 @@ from pytrace.core.diagnostics import TraceError
         (["--test", "--bench"], "only one mode"),
         (["-d", "nothing"], "unknown debug stage"),
         (["--no-feature", "magic"], "unknown feature"),
+        (["--save", ""], "--save needs the name of a file"),
+        (["--save", "-"], "--save needs the name of a file"),
+        (["--save-every", "often", "x"], "--save-every needs a number of seconds, not 'often'"),
+        (["--save-every", "0", "x"], "needs 0.1 seconds at least"),
+        (["--save-every", "nan", "x"], "needs 0.1 seconds at least"),
+        (["--save-every", "inf", "x"], "needs 0.1 seconds at least"),
+        (["--save-every", "1", ""], "needs the name of a directory"),
+        (["--save", "x", "--test"], "not for test mode"),
+        (["--save-every", "1", "x", "--fmt"], "not for format mode"),
     ],
 )
 def test_refused_options(argv: list[str], part: str) -> None:
@@ -38,6 +47,20 @@ def test_refused_options(argv: list[str], part: str) -> None:
 def test_stages_have_two_sets_of_names() -> None:
     assert request.run_options(read(["-d", "codegen,verifier"])).debug == {"ir", "verifier"}
     assert "asm" in request.run_options(read(["-d", "all"])).debug
+
+
+def test_saving() -> None:
+    options = request.run_options(read(["--save", "out", "--save-every", "2.5", "folder"]))
+    assert (options.save, options.save_every) == ("out", (2.5, "folder"))
+
+
+def test_a_run_knows_its_script(tmp_path: Path) -> None:
+    path = tmp_path / "x.bt"
+    path.write_text("begin { }")
+    for words, name in (([str(path)], str(path)), (["-e", "begin { }"], "-e")):
+        line = read([*words, "1", "--", "--n=3", "--flag"])
+        options = request.of_script(request.run_options(line), request.script(line), line)
+        assert (options.script, options.text, options.parameters) == (name, "begin { }", ("1", "--n=3", "--flag"))
 
 
 def test_parameters_before_and_after_the_dashes() -> None:

@@ -43,7 +43,7 @@ SCRIPT = CompiledScript(
         ),
         maps=(
             MapSpec("@a", "map_a", "hash", String(16), Count(), 4096, inner=(1, 2, 3), location=PLACE),
-            MapSpec("@b", "", "global", None, INT64, 1, GlobalSlot(".data.slots", 8, 4, 64)),
+            MapSpec("@b", "", "global", None, INT64, 1, GlobalSlot(".data.slots", 8, 4, 64), help="a\nb \udcff"),
         ),
         events=(),
         strings=("%H",),
@@ -63,6 +63,7 @@ SCRIPT = CompiledScript(
             parameters=Parameters(("1",), (("x", None), ("y", "2")), ("x", "y"), "  --x\n", 2),
             follow=True,
             features=("kprobe",),
+            script_hash="abc",
         ),
     ),
 )

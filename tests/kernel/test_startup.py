@@ -37,6 +37,8 @@ def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_p
     assert not SLOW_TO_IMPORT & imported
     packages = {name for name in imported if name.startswith(("pytrace.frontend", "pytrace.codegen"))}
     assert not packages
+    snapshots = {name for name in imported if name.startswith(("pytrace.results", "pytrace.runtime.capture"))}
+    assert not snapshots
 
 
 NOT_ON_EVERY_START = {

@@ -246,6 +246,7 @@ class MapInfo:
     kind: str
     max_entries: int
     span: Span
+    help: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

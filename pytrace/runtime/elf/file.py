@@ -16,7 +16,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
-SHT_SYMTAB, SHT_DYNSYM, SHT_NOBITS = 2, 11, 8
+SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
 PT_LOAD, PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
@@ -244,21 +244,15 @@ class ElfFile:
     @cached_property
     def build_id(self) -> str:
         """Hexadecimal GNU build id, empty when there is none."""
-        section = self.section(".note.gnu.build-id")
-        if section is None:
-            return ""
-        return next((body.hex() for owner, kind, body in self.notes(section) if owner == b"GNU" and kind == 3), "")
+        own = self.section(".note.gnu.build-id")
+        # The vdso has it among others in ".note".
+        sections = [own] if own is not None else [item for item in self.sections if item.type == SHT_NOTE]
+        notes = (note for section in sections for note in self.notes(section))
+        return next((body.hex() for owner, kind, body in notes if owner == b"GNU" and kind == 3), "")
 
     def notes(self, section: Section) -> list[tuple[bytes, int, bytes]]:
         """``(owner, type, body)`` of the notes of a section."""
-        data = bytes(self.contents(section))
-        found, at = [], 0
-        while at + 12 <= len(data):
-            owner_size, size, kind = struct.unpack_from("<III", data, at)
-            body = at + 12 + (owner_size + 3 & ~3)
-            found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
-            at = body + (size + 3 & ~3)
-        return found
+        return parse_notes(bytes(self.contents(section)))
 
     @cached_property
     def debug_link(self) -> tuple[str, int] | None:
@@ -295,6 +289,17 @@ class ElfFile:
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
         return zlib.crc32(self.view)
+
+
+def parse_notes(data: bytes) -> list[tuple[bytes, int, bytes]]:
+    """``(owner, type, body)`` of notes in a row, as a section or ``/sys/kernel/notes`` has them."""
+    found, at = [], 0
+    while at + 12 <= len(data):
+        owner_size, size, kind = struct.unpack_from("<III", data, at)
+        body = at + 12 + (owner_size + 3 & ~3)
+        found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
+        at = body + (size + 3 & ~3)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- archives

@@ -76,6 +76,16 @@ class Kallsyms:
         line = self.text.rfind(b"\n", 0, at) + 1
         return int(self.text[line : self.text.index(b" ", line)], 16)
 
+    @cached_property
+    def text_start(self) -> int | None:
+        """Where the code of the kernel starts (``_text``); None when it is hidden."""
+        return self.address("_text")
+
+    def module_start(self, module: str) -> int | None:
+        """Where the code of a loaded module starts; None for what is no module (``bpf``), or when it is hidden."""
+        known = self._module_ranges.get(module)
+        return known[0] if known is not None and known[0] else None
+
     def listed(self, name: str) -> bool:
         """Whether there is a symbol of that name, code or not."""
         line = b" " + name.encode()

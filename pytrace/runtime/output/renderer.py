@@ -16,11 +16,12 @@ from pytrace.runtime.output.handlers import EAGER, HANDLERS, Make
 from pytrace.runtime.output.messages import Totals
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.names import Symbols
+from pytrace.runtime.output.render.text import TextForms
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.decoder import RunHandler, Tally
 
 if TYPE_CHECKING:
-    from pytrace.runtime.output.render.map_printer import Reader
+    from pytrace.runtime.output.render.map_printer import MapView, Reader
 
 __all__ = ["RenderOptions", "Renderer", "RunState"]
 
@@ -70,6 +71,17 @@ class Renderer:
             handler(data, offset, length, stride, count)
 
         return first
+
+    # ---- maps
+
+    @property
+    def texts(self) -> TextForms:
+        """Text forms of values, with the names that this run has resolved."""
+        return self._context.texts
+
+    def views(self) -> list[MapView]:
+        """All maps of the script, as what was printed and cleared has left them."""
+        return [self._context.view(item.name) for item in self._manifest.maps]
 
     # ---- events
 
@@ -185,12 +197,16 @@ class Renderer:
 
         Events that came after ``exit()`` are part of the sum; in text only when notices are wanted.
         """
-        if self.ignored and (self.output.json or not self._options.quiet):
-            totals = {**totals, ("ignored", 0): self.ignored}
-        if self.state.not_run:
-            totals = {**totals, ("not_run", 0): self.state.not_run}
+        totals = self.all_losses(totals)
+        if not self.output.json and self._options.quiet:
+            totals.pop(("ignored", 0), None)
         if any(totals.values()) and self._options.warnings:
             self._tell("losses", totals)
+
+    def all_losses(self, totals: Totals) -> dict[tuple[str, int], int]:
+        """*totals*, and what the output itself left out."""
+        own = {("ignored", 0): self.ignored, ("not_run", 0): self.state.not_run}
+        return {**totals, **{key: count for key, count in own.items() if count}}
 
     def broken_off(self, totals: Totals) -> None:
         """The run was broken off: sum up what was lost, on standard error in any case."""

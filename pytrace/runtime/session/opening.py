@@ -9,6 +9,7 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from pytrace.base.fast_typing import TYPE_CHECKING
@@ -21,12 +22,17 @@ from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from pytrace.results.snapshot import SnapshotData
+    from pytrace.runtime.capture.recording import Moment
+    from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.reading_ahead import ReadingAhead
+    from pytrace.runtime.session.saving import Saving
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
 
@@ -69,6 +75,29 @@ def child(command: str, stack: ExitStack, namespace: int | None) -> Child:
     from pytrace.runtime.session import child as process  # most runs have none
 
     return process.start(command, stack, namespace)
+def saving(options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]) -> Saving | None:
+    """What saves snapshots; None when none are to be saved.
+
+    Raises:
+        TraceError: they cannot be saved where they are to be.
+    """
+    if options.save is None and options.save_every is None:
+        return None
+    from pytrace.runtime.session.saving import Saving
+
+    return Saving(options, take, warn)
+
+
+def rows() -> RowKeeper:
+    """Where rows are kept for snapshots."""
+    from pytrace.runtime.capture.row_keeper import RowKeeper
+
+    return RowKeeper()
+
+
+def moment() -> Moment:
+    """This moment, by the wall clock and the monotonic one."""
+    return time.time_ns(), time.monotonic_ns()
 
 
 def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unwound | None:
@@ -132,6 +161,38 @@ def shows_user_addresses(manifest: Manifest) -> bool:
     return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
 
 
+def follow_mappings(
+    manifest: Manifest, options: RunOptions, child: Child | None, lazy: LazySymbols, warn: Callable[[str], None]
+) -> None:
+    """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
+    unwinds = manifest.unwind is not None
+    if not unwinds and not shows_user_addresses(manifest):
+        return
+    pid = child.pid if child is not None else options.pid
+    # Followed processes that run already are not known yet: any may be one.
+    if options.follow and child is None:
+        pid = None
+    try:
+        lazy.start(None if pid is None else [pid, *options.dwarf_pids], prompt=unwinds)
+    except TraceError as error:
+        warn(error.message)
+
+
+def renderer(
+    loaded: LoadedScript,
+    options: RunOptions,
+    written: Output,
+    lazy: LazySymbols,
+    within: int | None,
+    stack: ExitStack,
+) -> Renderer:
+    """What prints events and maps; *within* is the network namespace of interfaces."""
+    render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=within)
+    made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render)
+    stack.callback(made.close)
+    return made
+
+
 def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:
     """The symboliser that the config asks for."""
 
@@ -152,10 +213,10 @@ def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Lazy
     return lazy
 
 
-def reading_ahead(loaded: LoadedScript, lazy: LazySymbols) -> ReadingAhead | None:
+def reading_ahead(loaded: LoadedScript, options: RunOptions, lazy: LazySymbols) -> ReadingAhead | None:
     """What reads the source lines of stacks in maps before these print; None when none will be shown."""
     config = loaded.manifest.config
-    shown = config.show_debug_info and config.print_maps_on_exit
+    shown = config.show_debug_info and (config.print_maps_on_exit or options.save or options.save_every)
     specs = [spec for spec in loaded.manifest.maps if has_user_stacks(spec)] if shown else []
     if not specs:
         return None

@@ -25,17 +25,20 @@ from pytrace.runtime.attach.missed_hits import MissReader
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.counters import CounterReader, Key
 from pytrace.runtime.load.loader import available_memory
-from pytrace.runtime.load.map_reader import MapReader
-from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.output import messages
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import opening
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import Signals
 
 if TYPE_CHECKING:
+    from pytrace.results.snapshot import SnapshotData
+    from pytrace.runtime.capture.recording import Moment, Recording
+    from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.child import Child
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
+_NO_SNAPSHOT = "no snapshot was saved at the end because of the interrupt"
 
 REPORT_EVERY = 1.0
 """Seconds between two looks at the counters of lost events."""
@@ -74,6 +77,7 @@ class Session:
         self._signals = stack.enter_context(Signals())
         self._namespace = opening.namespace(options, stack)
         self.output = opening.output(options, stack)
+        self._saving = opening.saving(options, self.snapshot, self._warn)
         command = options.command
         self._child = None if command is None else opening.child(command, stack, self._namespace)
         unwound = opening.unwound(manifest, options, self._child)
@@ -82,34 +86,32 @@ class Session:
         self._counters = CounterReader(self.loaded)
         self._symbols = opening.symbols(self.loaded, options, stack)
         self._unwinder = None if unwound is None else unwound.start(self.loaded, stack, self._warn)
-        self._ahead = opening.reading_ahead(self.loaded, self._symbols)
-        self._signals.instead = self._symbols.give_up_lines
-        self._follow_mappings()
-        self.renderer = self._make_renderer()
-        stack.callback(self.renderer.close)
+        self._ahead = opening.reading_ahead(self.loaded, options, self._symbols)
+        signals = self._signals
+        signals.instead = self._symbols.give_up_lines
+        opening.follow_mappings(manifest, options, self._child, self._symbols, self._warn)
+        self.renderer = opening.renderer(self.loaded, options, self.output, self._symbols, self._namespace, stack)
+        self.renderer.state.hurry = lambda: signals.ending
+        self.renderer.state.requests = lambda: signals.requests
         backlog = backlog_limit(available_memory())
         self._ring = RingReader(self.loaded.map_fd(manifest.ring), stack, backlog=backlog)
-        signals = self._signals
         self._consumer = Consumer(self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch)
         self._misses: MissReader | None = None
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._opened = Opened()
+        self.rows: RowKeeper | None = None if self._saving is None else opening.rows()
+        """Where rows are kept for snapshots; None when none are."""
+        self._recording: Recording | None = None
+        self._started: Moment = opening.moment()
+        self._detached: Moment | None = None
+        self._missed: dict[Key, int] = {}
         self._next_report = 0.0
         self._summed_up = False
         self._target = opening.target(options, self._child, stack)
         if self._child is None:
             self.renderer.no_child()
         self._signals.begin()
-
-    def _make_renderer(self) -> Renderer:
-        options, signals = self.options, self._signals
-        render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=self._namespace)
-        reader = MapReader(self.loaded)
-        renderer = Renderer(self.loaded.manifest, self.output, self._symbols, reader, options=render)
-        renderer.state.hurry = lambda: signals.ending
-        renderer.state.requests = lambda: signals.requests
-        return renderer
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """Programs of one probe kind, in source order."""
@@ -130,20 +132,6 @@ class Session:
             self._unwinder.add(child.pid)
         child.release()
 
-    def _follow_mappings(self) -> None:
-        """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
-        unwinds = self._unwinder is not None
-        if not unwinds and not opening.shows_user_addresses(self.loaded.manifest):
-            return
-        pid = self._child.pid if self._child is not None else self.options.pid
-        # Followed processes that run already are not known yet: any may be one.
-        if self.options.follow and self._child is None:
-            pid = None
-        try:
-            self._symbols.start(None if pid is None else [pid, *self.options.dwarf_pids], prompt=unwinds)
-        except TraceError as error:
-            self._warn(error.message)
-
     # ---- the run
 
     def run(self) -> int:
@@ -157,6 +145,8 @@ class Session:
     def _break_off(self) -> None:
         """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
         totals = self._detach()
+        if self._saving is not None and not self._saving.finished and not self.options.dry_run:
+            self._warn(_NO_SNAPSHOT)
         if self._consumer.events_over:
             self.output.drop()
             if self.loaded.manifest.maps:
@@ -168,10 +158,11 @@ class Session:
 
     def _detach(self) -> dict[Key, int]:
         """Detach all probes; gives what was lost, as far as no end probe can lose more."""
-        missed = self._misses.totals() if self._misses is not None else {}
-        self._misses = None
+        if self._misses is not None:
+            self._missed, self._misses = self._misses.totals(), None
         self._links.close()
-        return {**self._counters.totals(), **missed}
+        self._detached = self._detached or opening.moment()
+        return self._totals()
 
     def _run(self) -> int:
         dry = self.options.dry_run
@@ -180,6 +171,9 @@ class Session:
         for program in self.programs(BEGIN) if not dry else ():
             self.loaded.run(program.symbol)
         attached = self._attach()
+        self._started = opening.moment()
+        if self._saving is not None:
+            self._saving.begin()
         self._announce(attached)
         if not dry:
             self._go_on(attached)
@@ -299,6 +293,8 @@ class Session:
             gc.enable()
         while not self._ended and not self._over_at_once:
             longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
+            if self._saving is not None:
+                longest = self._saving.pause(longest)
             ready = self._consumer.wait(self._loop, longest)
             self._symbols.poll()
             if self._unwinder is not None:
@@ -306,6 +302,8 @@ class Session:
             self._report_losses()
             if not self._consumer.turn() and self._ahead is not None:
                 self._ahead.work()
+            if self._saving is not None:
+                self._saving.work()
             for _ in self._signals.take():
                 self._run_all(SELF)
             if self._target is not None and self._target in ready:
@@ -343,8 +341,28 @@ class Session:
 
     def _totals(self) -> dict[Key, int]:
         """All that was lost so far, as programs and the kernel count it."""
-        missed = self._misses.totals() if self._misses is not None else {}
+        missed = self._misses.totals() if self._misses is not None else self._missed
         return {**self._counters.totals(), **missed}
+
+    # ---- snapshots
+
+    def snapshot(self) -> SnapshotData:
+        """All that the run has at this moment: while it goes on, or after it until it is closed."""
+        from pytrace.runtime.capture.recording import Recording
+
+        self._symbols.poll()
+        if self._recording is None:
+            renderer, manifest = self.renderer, self.loaded.manifest
+            self._recording = Recording(manifest, self.options, renderer.views(), renderer.texts, self._symbols)
+        totals = self.renderer.all_losses({**self._totals(), **self._consumer.totals()})
+        losses = messages.by_kind(self.loaded.manifest, totals)
+        end = self._detached or opening.moment()
+        return self._recording.snapshot(self._started, end, losses, self.rows, self._collect)
+
+    def _collect(self) -> None:
+        """Make room in the ring for new events, which are handled later."""
+        while self._ring.collect():
+            pass
 
     # ---- the end
 
@@ -381,19 +399,33 @@ class Session:
         self.output.flush()
         totals |= self._consumer.totals()
         self._consumer.events_over = True
-        # A run that a failed assertion ended has nothing more to say.
-        if not self.options.dry_run and not self.renderer.state.assertion_failed:
-            if self._ahead is not None:
-                self._ahead.finish()
-            self.renderer.print_maps()
-            if self.output.gave_up and self.loaded.manifest.maps:
-                self._warn(_NO_MAPS)
+        unsaved = ""
+        if not self.options.dry_run:
+            unsaved = self._finish_maps()
         self._sum_up(totals)
         self._summed_up = True
         self._tell_child()
         for text in self._symbols.notices():
             self._warn(text)
+        if unsaved:
+            raise TraceError(unsaved)
         return self.renderer.state.exit_code
+
+    def _finish_maps(self) -> str:
+        """Save what is to be saved, whether or not somebody reads the output, and print the maps.
+
+        Gives what could not be saved and why.
+        """
+        # A run that a failed assertion ended has nothing more to say.
+        shown = not self.renderer.state.assertion_failed
+        if self._ahead is not None and (shown or self._saving is not None):
+            self._ahead.finish()
+        unsaved = "" if self._saving is None else self._saving.finish()
+        if shown:
+            self.renderer.print_maps()
+            if self.output.gave_up and self.loaded.manifest.maps:
+                self._warn(_NO_MAPS)
+        return unsaved
 
 
 def _status_text(status: int) -> str:

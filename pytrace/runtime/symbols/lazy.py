@@ -8,6 +8,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.runtime.symbols.frame import Frame
+    from pytrace.runtime.symbols.image_places import ImagePlace
     from pytrace.runtime.symbols.symbolizer import Symbolizer
 
 
@@ -30,6 +31,14 @@ class LazySymbols:
     def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of an address of a process."""
         return self._symbols().user(pid, address, caller=caller)
+
+    def kernel_place(self, address: int) -> ImagePlace:
+        """Where a kernel address lies in what was linked."""
+        return self._symbols().kernel_place(address)
+
+    def user_place(self, pid: int, address: int) -> ImagePlace:
+        """Where an address of a process lies in what was linked."""
+        return self._symbols().user_place(pid, address)
 
     def trampoline(self, pid: int, address: int) -> bool:
         """Whether handlers of signals return to that address of a process."""

@@ -15,6 +15,7 @@ from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
 from pytrace.runtime.symbols.images import Images, reason, remember, returned, with_lines
 from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.vdso import vdso_image
@@ -75,6 +76,7 @@ class Symbolizer:
         self._user_frames: dict[tuple[int, int, bool], list[Frame]] = {}
         self._recorder: MappingRecorder | None = None
         self._trampolines: dict[tuple[int, int], bool] = {}
+        self._kernel_images = KernelImages()
         self._unknown: dict[int, None] = {}
 
     # ---- kernel
@@ -130,6 +132,10 @@ class Symbolizer:
 
                     self._kernel_debug = DebugInfo(path), start - linked
         return self._kernel_debug
+
+    def kernel_place(self, address: int) -> ImagePlace:
+        """Where an address lies in the kernel or the module that :meth:`kernel` names, as it was linked."""
+        return self._kernel_images.place(self._kallsyms, address)
 
     # ---- user
 
@@ -205,7 +211,7 @@ class Symbolizer:
             return [Frame("")]
         if mapping.path == "[vdso]":
             return self._in_image(vdso_image(), mapping, address - mapping.start, caller)
-        if not _is_file(mapping):
+        if not is_file(mapping):
             found = space.perf_map.find(address)
             if found is None:
                 return [Frame("", module=mapping.path)]
@@ -219,6 +225,10 @@ class Symbolizer:
             return [Frame("", module=mapping.path)]
         return self._images.frames(binary, mapping.path, inside, caller=caller)
 
+    def user_place(self, pid: int, address: int) -> ImagePlace:
+        """Where an address of a process lies in the binary that :meth:`user` names, as it was linked."""
+        return in_process(self._space(pid), address, self._binary)
+
     # ---- source lines
 
     def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
@@ -229,7 +239,7 @@ class Symbolizer:
                 yield
             space = self._space(pid)
             mapping = space.find(address)
-            if mapping is not None and _is_file(mapping):
+            if mapping is not None and is_file(mapping):
                 binary = self._binary(space, mapping)
                 inside = None if binary is None else binary.elf.address_at(address - mapping.start + mapping.offset)
                 if binary is not None and inside is not None:
@@ -335,10 +345,6 @@ def _cache_mode(value: str) -> str:
         return value
     randomised = fingerprints.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
     return "PER_PID" if randomised else "PER_PROGRAM"
-
-
-def _is_file(mapping: Mapping) -> bool:
-    return bool(mapping.inode) and not mapping.path.startswith(("/memfd:", "/dev/zero", "["))
 
 
 def _read_space(pid: int) -> AddressSpace:

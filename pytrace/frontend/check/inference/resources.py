@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import StaticPart
 from pytrace.core.manifest import MAP_TYPES
+from pytrace.core.source import Span
 from pytrace.core.types import Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.comments import comment_above
 from pytrace.frontend.ast.typed_program import MapInfo
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
@@ -93,7 +95,7 @@ def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
     if not state.keyed:
         if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
             _incompatible(checker, declaration, value)
-        return MapInfo(state.name, None, value, "global", 1, span)
+        return MapInfo(state.name, None, value, "global", 1, span, _help(state, span))
     key, entries, kind = settle(state.key.type), checker.config.max_map_keys, "hash"
     if declaration is not None:
         kind = declaration.kind
@@ -103,7 +105,13 @@ def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
             _incompatible(checker, declaration, value)
     elif value.aggregate:
         kind = PER_CPU[kind]
-    return MapInfo(state.name, key, value, kind, entries, span)
+    return MapInfo(state.name, key, value, kind, entries, span, _help(state, span))
+
+
+def _help(state: MapState, span: Span) -> str:
+    """What the script says about a map: above its declaration, or above its first use at *span*."""
+    declared = "" if state.declaration is None else comment_above(state.declaration.span)
+    return declared or comment_above(span)
 
 
 def _incompatible(checker: Checker, declaration: nodes.MapDecl, value: Type) -> None:

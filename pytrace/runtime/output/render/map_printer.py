@@ -70,8 +70,104 @@ Entry = tuple[Value, Value]
 """Decoded key (``()`` for an unkeyed map) and merged value."""
 
 
-class MapView:
-    """One map: reading, merging and printing."""
+class MapPrinter:
+    """The text and JSON of a map's entries, wherever they come from."""
+
+    def __init__(
+        self, name: str, key: types.Type | None, value: types.Type, texts: TextForms, jsons: JsonForms
+    ) -> None:
+        self.key_type = key
+        self.value_type = value
+        self._texts = texts
+        self._jsons = jsons
+        self._row = ROWS.get(type(value), OTHER)
+        self._name = name.encode()
+
+    def sort(self, found: list[Entry], order: str = "") -> None:
+        """Order entries as they print."""
+        direction, by = order.startswith("-"), order.removeprefix("-")
+        rank = self._row.rank
+        if by == "value" and rank is None:
+            rank = itself
+        if by == "key" or rank is None:
+            found.sort(key=lambda entry: entry[0], reverse=direction)
+        elif rank is itself:
+            found.sort(key=lambda entry: (entry[1], entry[0]), reverse=direction)
+        else:
+            chosen = rank
+            found.sort(key=lambda entry: (chosen(entry[1]), entry[0]), reverse=direction)
+
+    def entries_text(self, entries: list[Entry], shown: Shown) -> bytes:
+        """Entries as text, empty when there are none."""
+        value = self._text_form(shown, entries)
+        if self.key_type is None:
+            opening = b":\n" if isinstance(self.value_type, BUCKETED) else b": "
+            return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
+        key = self._texts.key(self.key_type)
+        line = self._name.replace(b"%", b"%%") + (
+            b"[%s]:\n%s\n" if isinstance(self.value_type, BUCKETED) else b"[%s]: %s\n"
+        )
+        return b"".join([line % (key(name), value(item)) for name, item in entries])
+
+    def entries_json(self, entries: list[Entry], shown: Shown) -> bytes:
+        """Entries as one line of JSON, empty when there are none."""
+        if not entries:
+            return b""
+        value = self._json_form(shown, entries)
+        if self.key_type is None:
+            data = value(entries[0][1])
+        else:
+            data = self._members([(name, value(item)) for name, item in entries])
+        return json.line(self._row.json_type, json.mapping([(self._name, data)]))
+
+    def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
+        """A JSON object of decoded keys and values in JSON form."""
+        assert self.key_type is not None
+        key = self._jsons.key(self.key_type)
+        names = json.distinct([key(name) for name, _ in entries])
+        return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
+
+    def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
+        kind = self.value_type
+        if isinstance(kind, types.TSeries):
+            from pytrace.runtime.output.render import tseries
+
+            make = self._window(kind, entries, shown.div)
+            return lambda value: tseries.text(make(intervals_of(value)))
+        if isinstance(kind, types.Hist):
+            from pytrace.runtime.output.render import histogram
+
+            shape = histogram.shape(kind)
+            return lambda value: histogram.text(shape, counts_of(value), shown.div)
+        return _with_div(self._texts.form(kind), kind, shown.div)
+
+    def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
+        kind = self.value_type
+        if isinstance(kind, types.TSeries):
+            make = self._window(kind, entries, shown.div)
+            return lambda value: json.series_form(make(intervals_of(value)))
+        if isinstance(kind, types.Hist):
+            from pytrace.runtime.output.render import histogram
+
+            shape = histogram.shape(kind)
+            return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
+        return _with_div(self._jsons.form(kind), kind, shown.div)
+
+    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
+        """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
+        from pytrace.runtime.output.render import tseries
+
+        last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
+
+        def make(value: Intervals) -> tseries.Series:
+            found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
+            return tseries.window(kind, found, last)
+
+        return make
+
+
+class MapView(MapPrinter):
+    """One map of the running script: reading, merging and printing."""
 
     def __init__(
         self,
@@ -81,12 +177,10 @@ class MapView:
         texts: TextForms,
         jsons: JsonForms,
     ) -> None:
+        super().__init__(spec.name, spec.key, spec.value, texts, jsons)
         self.spec = spec
         self._reader = reader
         self._decoders = decoders
-        self._texts = texts
-        self._jsons = jsons
-        self._row = ROWS.get(type(spec.value), OTHER)
         self._merges: dict[int, Merge[Value]] = {}
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Value | None = None
@@ -95,7 +189,6 @@ class MapView:
         slot = spec.slot
         alone = spec.key is None and (slot is None or not slot.generation)
         self._subtract = self._row.subtract if alone else None
-        self._name = spec.name.encode()
 
     # ---- reading
 
@@ -105,10 +198,14 @@ class MapView:
         if self._key is None:
             return self._scalar(shown, always)
         found = self._keyed(shown.clear, self._key)
-        self._sort(found, shown.order)
+        self.sort(found, shown.order)
         if shown.top and len(found) > shown.top:
             found = found[-shown.top :]
         return found
+
+    def contents(self) -> list[Entry]:
+        """The entries that would print, in no order."""
+        return self._scalar(Shown(), False) if self._key is None else self._keyed(False, self._key)
 
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
         subtract = self._subtract
@@ -173,19 +270,6 @@ class MapView:
     def _merge(self, data: bytes) -> Value:
         return self._merger(len(data))(data)
 
-    def _sort(self, found: list[Entry], order: str) -> None:
-        direction, by = order.startswith("-"), order.removeprefix("-")
-        rank = self._row.rank
-        if by == "value" and rank is None:
-            rank = itself
-        if by == "key" or rank is None:
-            found.sort(key=lambda entry: entry[0], reverse=direction)
-        elif rank is itself:
-            found.sort(key=lambda entry: (entry[1], entry[0]), reverse=direction)
-        else:
-            chosen = rank
-            found.sort(key=lambda entry: (chosen(entry[1]), entry[0]), reverse=direction)
-
     # ---- changing
 
     def clear(self) -> None:
@@ -211,74 +295,12 @@ class MapView:
     def text(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as text, empty when there is nothing to show."""
         shown = shown or Shown()
-        entries = self.entries(shown, always=always)
-        value = self._text_form(shown, entries)
-        if self.spec.key is None:
-            opening = b":\n" if isinstance(self.spec.value, BUCKETED) else b": "
-            return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
-        key = self._texts.key(self.spec.key)
-        line = self._name.replace(b"%", b"%%") + (
-            b"[%s]:\n%s\n" if isinstance(self.spec.value, BUCKETED) else b"[%s]: %s\n"
-        )
-        return b"".join([line % (key(name), value(item)) for name, item in entries])
+        return self.entries_text(self.entries(shown, always=always), shown)
 
     def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as one line of JSON, empty when there is nothing to show."""
         shown = shown or Shown()
-        entries = self.entries(shown, always=always)
-        if not entries:
-            return b""
-        value = self._json_form(shown, entries)
-        if self.spec.key is None:
-            data = value(entries[0][1])
-        else:
-            data = self._members([(name, value(item)) for name, item in entries])
-        return json.line(self._row.json_type, json.mapping([(self._name, data)]))
-
-    def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
-        """A JSON object of decoded keys and values in JSON form."""
-        assert self.spec.key is not None
-        key = self._jsons.key(self.spec.key)
-        names = json.distinct([key(name) for name, _ in entries])
-        return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
-
-    def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
-        kind = self.spec.value
-        if isinstance(kind, types.TSeries):
-            from pytrace.runtime.output.render import tseries
-
-            make = self._window(kind, entries, shown.div)
-            return lambda value: tseries.text(make(intervals_of(value)))
-        if isinstance(kind, types.Hist):
-            from pytrace.runtime.output.render import histogram
-
-            shape = histogram.shape(kind)
-            return lambda value: histogram.text(shape, counts_of(value), shown.div)
-        return _with_div(self._texts.form(kind), kind, shown.div)
-
-    def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
-        kind = self.spec.value
-        if isinstance(kind, types.TSeries):
-            make = self._window(kind, entries, shown.div)
-            return lambda value: json.series_form(make(intervals_of(value)))
-        if isinstance(kind, types.Hist):
-            from pytrace.runtime.output.render import histogram
-
-            shape = histogram.shape(kind)
-            return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
-        return _with_div(self._jsons.form(kind), kind, shown.div)
-
-    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
-        """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
-        from pytrace.runtime.output.render import tseries
-
-        last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
-
-        def make(value: Intervals) -> tseries.Series:
-            found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
-            return tseries.window(kind, found, last)
-
-        return make
+        return self.entries_json(self.entries(shown, always=always), shown)
 
     # ---- percentiles
 

@@ -58,10 +58,38 @@ class Symbols(Protocol):
         """Whether an address of a process is where handlers of signals return to."""
 
 
-_NO_STACK = -14
+NO_STACK = -14
 """-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
 
 _KEPT_LINES = 1 << 16
+
+
+class ValueNames(Protocol):
+    """What text forms need of names; the values are those of the decoder, or what stands for them in a snapshot."""
+
+    def kernel_symbol(self, address: Never) -> bytes:
+        """The function at a kernel address."""
+
+    def user_symbol(self, value: Never) -> bytes:
+        """The function at an address of a process."""
+
+    def user(self, identity: Never) -> bytes:
+        """The name of a user."""
+
+    def interface(self, index: Never) -> bytes:
+        """The name of a network interface."""
+
+    def network_namespace(self, inode: Never) -> bytes:
+        """The name of a network namespace."""
+
+    def timestamp(self, value: Never) -> bytes:
+        """A time by its format."""
+
+    def cgroup(self, value: Never) -> bytes:
+        """The path of a cgroup."""
+
+    def stack(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
+        """How stacks of a type print."""
 
 
 class Names:
@@ -162,9 +190,9 @@ class Names:
 
             def in_process(process: int, address: int, inner: int | None) -> bytes:
                 frames = user(process, address)
-                if inner is not None and _in_source(frames) and not trampoline(process, inner):
+                if inner is not None and in_source(frames) and not trampoline(process, inner):
                     frames = user(process, address, caller=True)
-                return _symbol_lines(frames, address, indent, perf)
+                return symbol_lines(frames, address, indent, perf)
 
             return in_process
 
@@ -176,9 +204,9 @@ class Names:
                 if len(self._kernel_lines) >= _KEPT_LINES:
                     self._kernel_lines.clear()
                 frames = self._symbols.kernel(address)
-                if caller and _in_source(frames):
+                if caller and in_source(frames):
                     frames = self._symbols.kernel(address, caller=True)
-                found = self._kernel_lines[key] = _symbol_lines(frames, address, indent, perf)
+                found = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
             return found
 
         return kernel
@@ -191,14 +219,14 @@ def _stack_text(
 
     def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
         process, frames, error = value
-        if error and error != _NO_STACK:
-            return b"\n%s[no stack: %s]\n" % (indent, os.strerror(-error).encode())
+        if error and error != NO_STACK:
+            return no_stack(indent, os.strerror(-error))
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
 
     return text
 
 
-def _in_source(frames: Sequence[Frame]) -> bool:
+def in_source(frames: Sequence[Frame]) -> bool:
     """Whether source lines are known, and the byte before the address belongs to the same function."""
     return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
 
@@ -208,14 +236,24 @@ def _function(frames: Sequence[Frame], address: int) -> bytes:
     return os.fsencode(name) if name else b"0x%x" % address
 
 
+def no_stack(indent: bytes, why: str) -> bytes:
+    """What stands for a stack that could not be read."""
+    return b"\n%s[no stack: %s]\n" % (indent, os.fsencode(why))
+
+
+def build_id_line(identity: str, place: int) -> bytes:
+    """A frame by the build id of its binary (empty when the kernel found none) and its place in there."""
+    return b"%s 0x%02x\n" % (identity.encode(), place) if identity else b"%x\n" % place
+
+
 def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
     status, identity, place = frame
-    if status == 1:  # BPF_STACK_BUILD_ID_VALID
-        return b"%s 0x%02x\n" % (identity.hex().encode(), place)
-    return b"%x\n" % place
+    valid = status == 1  # BPF_STACK_BUILD_ID_VALID
+    return build_id_line(identity.hex() if valid else "", place)
 
 
-def _symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: bool) -> bytes:
+def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: bool) -> bytes:
+    """The lines of one place of a stack: inlined functions first; *perf* as ``perf script`` prints them."""
     one = _perf_line if perf else _plain_line
     if not frames:
         return (b"\t%x 0x%x ([unknown])\n" % (address, address)) if perf else b"%s0x%x\n" % (indent, address)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar, cast
 from pytrace.core import types
 from pytrace.runtime.output.render.decoders import ByType, Value, Values, named_fields, truncated
-from pytrace.runtime.output.render.names import Names
+from pytrace.runtime.output.render.names import ValueNames
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
@@ -30,7 +30,7 @@ def any_form(form: Callable[[V], bytes]) -> Form:
 class TextForms(ByType[Form]):
     """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects."""
 
-    def __init__(self, names: Names, *, compact: bool = False) -> None:
+    def __init__(self, names: ValueNames, *, compact: bool = False) -> None:
         super().__init__()
         self.names = names
         self.compact = compact

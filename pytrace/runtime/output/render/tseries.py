@@ -25,13 +25,19 @@ class Series:
     points: tuple[tuple[int, int | None], ...]
 
 
-def merged(kind: TSeries, intervals: Iterable[Interval]) -> dict[int, int]:
-    """Values of all CPUs by interval number, for those intervals that had any."""
+def joined(kind: TSeries, intervals: Iterable[Interval]) -> dict[int, tuple[int, int]]:
+    """Value and meta of all CPUs by interval number, for those intervals that had any."""
     found: dict[int, tuple[int, int]] = {}
     for epoch, value, meta in intervals:
         if epoch:
             known = found.get(epoch - 1)
             found[epoch - 1] = (value, meta) if known is None else _join(kind.reduce, known, (value, meta))
+    return found
+
+
+def merged(kind: TSeries, intervals: Iterable[Interval]) -> dict[int, int]:
+    """Values of all CPUs by interval number, for those intervals that had any."""
+    found = joined(kind, intervals)
     if kind.reduce == "avg":
         return {number: truncated(value, meta) for number, (value, meta) in found.items()}
     return {number: value for number, (value, _) in found.items()}

@@ -1,0 +1,196 @@
+"""``pytrace merge``, ``diff`` and ``show``: what is done with saved snapshots."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, NoReturn
+
+from pytrace.base import whole_files
+from pytrace.core.diagnostics import TraceError
+from pytrace.results import file_form
+from pytrace.results.difference import Difference, difference
+from pytrace.results.formats import table
+from pytrace.results.formats.format_row import Format, WriteOptions
+from pytrace.results.formats.selection import select
+from pytrace.results.merge import merge
+from pytrace.results.snapshot import SnapshotData
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what a subcommand, the first of *words*, asks for; the exit status.
+
+    Raises:
+        TraceError: an option or a file is wrong.
+    """
+    make, act = _COMMANDS[words[0]]
+    parser = make()
+    if len(words) == 1:
+        sys.stderr.write(parser.format_help())
+        return 1
+    given = parser.parse_intermixed_args(list(words[1:]))
+    return act(given)
+
+
+class _Parser(ArgumentParser):
+    """Reports mistakes as all of pytrace does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
+
+
+def _parser(name: str, description: str, examples: str) -> _Parser:
+    return _Parser(
+        prog=f"pytrace {name}", description=description, epilog=f"examples:\n{examples}",
+        formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- merge
+
+
+def _merge_parser() -> _Parser:
+    parser = _parser(
+        "merge", "Merge snapshots of different runs to one, as if one run had seen everything.",
+        "  pytrace merge web1.pts web2.pts -o web.pts",
+    )  # fmt: skip
+    parser.add_argument("files", nargs="+", metavar="FILE", help="snapshots that --save wrote")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the snapshot to write; - for a pipe")
+    return parser
+
+
+def _merge(given: Namespace) -> int:
+    merged = merge([file_form.read(name) for name in given.files], given.files)
+    with _output(given.output, binary=True) as file:
+        file.write(file_form.to_bytes(merged))
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- show
+
+
+def _show_parser() -> _Parser:
+    parser = _parser(
+        "show", "Print a snapshot as the run printed its maps, or write it in another format.",
+        "  pytrace show web.pts\n  pytrace show web.pts --map @opens -o opens.json",
+    )  # fmt: skip
+    parser.add_argument("file", metavar="FILE", help="a snapshot")
+    _add_output(parser)
+    parser.add_argument("-v", "--about", action="store_true",
+                        help="begin with what is known of the runs: host, kernel, times, losses")  # fmt: skip
+    return parser
+
+
+def _show(given: Namespace) -> int:
+    row, options = table.chosen(given.format, _path(given.output), about=given.about)
+    _write(file_form.read(given.file), row, options, given)
+    return 0
+
+
+def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, given: Namespace) -> None:
+    """Write what *row* can show of a snapshot, and tell what it cannot."""
+    chosen = select(snapshot, row, given.map or ())
+    writer = row.writer()
+    sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in chosen.left_out))
+    with _output(given.output, binary=row.binary) as file:
+        writer(chosen.snapshot, options, file)
+
+
+# ---------------------------------------------------------------------------------------------- diff
+
+
+def _diff_parser() -> _Parser:
+    parser = _parser(
+        "diff", "Compare two snapshots key by key: two moments of one run, or two runs.",
+        "  pytrace diff before.pts after.pts\n  pytrace diff before.pts after.pts --map @stacks -f json",
+    )  # fmt: skip
+    parser.add_argument("before", metavar="BEFORE", help="the earlier snapshot")
+    parser.add_argument("after", metavar="AFTER", help="the later one")
+    _add_output(parser)
+    return parser
+
+
+def _diff(given: Namespace) -> int:
+    row, options = table.chosen(given.format, _path(given.output))
+    before, after = (_narrowed(file_form.read(name), given.map) for name in (given.before, given.after))
+    if given.map:
+        _check_maps(given.map, before, after)
+    found = difference(before, after, (given.before, given.after))
+    form = _differences().get(row.name)
+    if form is None:
+        # Formats that know nothing of differences show signed numbers.
+        given.map = None
+        _write(found.signed(), row, options, given)
+        return 0
+    with _output(given.output, binary=False) as file:
+        file.write(form(found))
+    return 0
+
+
+def _differences() -> dict[str, Callable[[Difference], bytes]]:
+    from pytrace.results.formats import difference_forms
+
+    return {"text": difference_forms.text, "json": difference_forms.json_lines}
+
+
+def _narrowed(snapshot: SnapshotData, names: Sequence[str] | None) -> SnapshotData:
+    """A snapshot with only the maps *names*, all for None."""
+    if not names:
+        return snapshot
+    wanted = {name if name.startswith("@") else f"@{name}" for name in names}
+    maps = {name: data for name, data in snapshot.maps.items() if name in wanted}
+    return SnapshotData(snapshot.runs, maps, (), snapshot.losses)
+
+
+def _check_maps(names: Sequence[str], before: SnapshotData, after: SnapshotData) -> None:
+    for name in names:
+        if not {name, f"@{name}"} & {*before.maps, *after.maps}:
+            raise TraceError(f"there is no map {name!r} in either snapshot")
+
+
+# ---------------------------------------------------------------------------------------------- output
+
+
+def _add_output(parser: _Parser) -> None:
+    names = ", ".join(row.name for row in table.FORMATS)
+    parser.add_argument("-f", "--format", metavar="FORMAT",
+                        help=f"{names}; without it as the name of the output file says, else text")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, whole or not at all")
+    parser.add_argument("-m", "--map", action="append", metavar="NAME", help="only this map (may be given again)")
+
+
+def _path(output: str | None) -> str | None:
+    return None if output == "-" else output
+
+
+@contextmanager
+def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
+    """Standard output, or a file that is written whole or not at all.
+
+    Raises:
+        TraceError: it cannot be written, or a terminal would get what is no text.
+    """
+    if path is None or path == "-":
+        if binary and os.isatty(1):
+            raise TraceError("this format is nothing for a terminal", hints=("-o FILE writes it to a file",))
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with whole_files.replacing(path) as place, open(place, "wb") as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+
+
+_COMMANDS: dict[str, tuple[Callable[[], _Parser], Callable[[Namespace], int]]] = {
+    "merge": (_merge_parser, _merge),
+    "diff": (_diff_parser, _diff),
+    "show": (_show_parser, _show),
+}

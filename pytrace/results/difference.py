@@ -1,0 +1,236 @@
+"""What differs, key by key, between two snapshots: two moments of one run, or two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.results import type_union
+from pytrace.results.snapshot import MapData, Run, SnapshotData
+from pytrace.results.type_union import MismatchError
+from pytrace.results.values import Portable, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one key. At least one of the two values is there; they differ."""
+
+    before: Value | None
+    """None: the key was added."""
+    after: Value | None
+    """None: the key was removed."""
+    delta: Value | None
+    """After less before, signed, and not wrapped; a missing key counts as nothing. Of avg and stats both numbers, of
+    histograms the buckets that differ, of time series the intervals (their values, as they print). None for what is no
+    number, and for min and max where a value is missing."""
+    size: int
+    """How large the change is, never negative; 0 for what is no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapDifference:
+    """The keys of a map that differ."""
+
+    name: str
+    key: types.Type | None
+    value: types.Type
+    """The type of both sides."""
+    changes: dict[Portable, Change]
+    """In no order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs between two snapshots."""
+
+    before: tuple[Run, ...]
+    after: tuple[Run, ...]
+    maps: dict[str, MapDifference]
+    """Maps without a change are not in here."""
+    losses: dict[str, dict[str, int]]
+    """As those of snapshots, after less before."""
+
+    @property
+    def of_one_run(self) -> bool:
+        """Whether these are two moments of the same run or runs."""
+        return {run.identity for run in self.before} == {run.identity for run in self.after}
+
+    def signed(self) -> SnapshotData:
+        """The changes of numbers and histograms as a snapshot, whose counts may be negative.
+
+        That is what formats take: stacks with signed counts are a differential flame graph.
+        """
+        maps = {}
+        for name, part in self.maps.items():
+            type_ = _SIGNED.get(type(part.value))
+            if type_ is not None:
+                entries: dict[Portable, Value] = {
+                    key: change.delta for key, change in part.changes.items() if change.delta is not None
+                }
+                maps[name] = MapData(name, part.key, type_(part.value), entries)
+        return SnapshotData(self.after, maps, (), self.losses)
+
+
+def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str] = ("", "")) -> Difference:
+    """What differs between two snapshots.
+
+    Args:
+        before: the earlier state, or the run to compare with.
+        after: the later one.
+        names: what messages call the two, files for example.
+
+    Raises:
+        TraceError: keys or values of a map are not comparable.
+    """
+    one, other = (name or _label(item) for name, item in zip(names, (before, after), strict=True))
+    maps = {}
+    for name in sorted({*before.maps, *after.maps}):
+        found = _map(name, (before.maps.get(name), one), (after.maps.get(name), other))
+        if found.changes:
+            maps[name] = found
+    return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses))
+
+
+def _label(snapshot: SnapshotData) -> str:
+    return " and ".join(f"{run.script} on {run.host}" for run in snapshot.runs) or "an empty snapshot"
+
+
+def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | None, str]) -> MapDifference:
+    (before, here), (after, there) = first, second
+    only = before or after
+    assert only is not None
+    key, value = only.key, only.value
+    if before is not None and after is not None:
+        key = _common(f"map {name}: keys", (before.key, here), (after.key, there))
+        common = _common(f"map {name}: values", (before.value, here), (after.value, there))
+        assert common is not None
+        value = common
+    old: Mapping[Portable, Value] = before.entries if before is not None else {}
+    new: Mapping[Portable, Value] = after.entries if after is not None else {}
+    subtract = _ROWS.get(type(value), _unlike)(value)
+    changes = {}
+    for item in {**old, **new}:
+        was, is_ = old.get(item), new.get(item)
+        if was != is_:
+            delta, size = subtract(was, is_)
+            changes[item] = Change(was, is_, delta, size)
+    return MapDifference(name, key, value, changes)
+
+
+def _common(
+    what: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]
+) -> types.Type | None:
+    (one, here), (other, there) = first, second
+    if one is None and other is None:
+        return None
+    try:
+        if one is None or other is None:
+            raise MismatchError
+        return type_union.joined(one, other)
+    except MismatchError:
+        raise TraceError(
+            f"{what} differ and cannot be compared: "
+            f"{type_union.described(one)} in {here}, {type_union.described(other)} in {there}"
+        ) from None
+
+
+def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for kind in sorted({*before, *after}):
+        old, new = before.get(kind, {}), after.get(kind, {})
+        changed = {name: new.get(name, 0) - old.get(name, 0) for name in sorted({*old, *new})}
+        if kept := {name: count for name, count in changed.items() if count}:
+            found[kind] = kept
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+Subtract = Callable[[Any, Any], tuple[Any, int]]
+"""The delta of two values, of which one may be None, and its size."""
+
+
+def average(value: tuple[int, int] | None) -> int:
+    """What an avg or stats value prints, rounded towards zero; 0 for none."""
+    total, count = value or (0, 0)
+    if not count:
+        return 0
+    return total // count if total >= 0 else -(-total // count)
+
+
+def series_values(type_: types.TSeries, value: Mapping[int, tuple[int, int]] | None) -> dict[int, int]:
+    """What the intervals of a time series print."""
+    if type_.reduce == "avg":
+        return {number: average(item) for number, item in (value or {}).items()}
+    return {number: item for number, (item, _) in (value or {}).items()}
+
+
+def _unlike(_type: types.Type) -> Subtract:
+    return lambda _was, _is: (None, 0)
+
+
+def _numbers(_type: types.Type) -> Subtract:
+    def subtract(was: int | None, is_: int | None) -> tuple[int, int]:
+        delta = (is_ or 0) - (was or 0)
+        return delta, abs(delta)
+
+    return subtract
+
+
+def _extremes(_type: types.Type) -> Subtract:
+    def subtract(was: int | None, is_: int | None) -> tuple[int | None, int]:
+        if was is None or is_ is None:
+            return None, abs(was or is_ or 0)
+        return is_ - was, abs(is_ - was)
+
+    return subtract
+
+
+def _pairs(_type: types.Type) -> Subtract:
+    def subtract(was: tuple[int, int] | None, is_: tuple[int, int] | None) -> tuple[tuple[int, int], int]:
+        old, new = was or (0, 0), is_ or (0, 0)
+        return (new[0] - old[0], new[1] - old[1]), abs(average(is_) - average(was))
+
+    return subtract
+
+
+def _less(new: Mapping[int, int], old: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    every = {number: new.get(number, 0) - old.get(number, 0) for number in sorted({*old, *new})}
+    delta = {number: value for number, value in every.items() if value}
+    return delta, sum(map(abs, delta.values()))
+
+
+def _buckets(_type: types.Type) -> Subtract:
+    return lambda was, is_: _less(is_ or {}, was or {})
+
+
+def _series(type_: types.Type) -> Subtract:
+    assert isinstance(type_, types.TSeries)
+    return lambda was, is_: _less(series_values(type_, is_), series_values(type_, was))
+
+
+_ROWS: dict[type[types.Type], Callable[[types.Type], Subtract]] = {
+    types.Int: _numbers,
+    types.Count: _numbers,
+    types.Sum: _numbers,
+    types.Avg: _pairs,
+    types.Stats: _pairs,
+    types.Min: _extremes,
+    types.Max: _extremes,
+    types.Hist: _buckets,
+    types.LHist: _buckets,
+    types.TSeries: _series,
+}
+"""What has a size of change."""
+
+_SIGNED: dict[type[types.Type], Callable[[Any], types.Type]] = {
+    types.Int: lambda _type: types.INT64,
+    types.Count: lambda _type: types.Sum(True),
+    types.Sum: lambda _type: types.Sum(True),
+    types.Hist: lambda type_: type_,
+    types.LHist: lambda type_: type_,
+}
+"""The types of deltas that are values themselves."""

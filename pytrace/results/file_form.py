@@ -1,0 +1,236 @@
+"""Snapshots as files: docs/snapshots.md describes the form.
+
+A fixed header (mark, version, digest), and behind it one MessagePack document, compressed with Zstandard. The libraries
+for both are imported when a snapshot is written or read, and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Any
+
+from pytrace.base import whole_files
+from pytrace.base.fast_dataclass import fields
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.results.columns import Column, Reader, Writer, pack_integers, unpack_integers
+from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+
+SUFFIX = ".pts"
+"""What names of snapshot files end with."""
+
+MARK = b"\x89PTS\r\n\x1a\n"
+"""The first bytes of a file. A transfer as text damages them, so that it is found out at once."""
+
+VERSION = 1
+"""Of the form. It grows when an older reader would misunderstand; readers ignore members that they do not know."""
+
+LARGEST = 1 << 32
+"""Bytes of the largest document that is read: what claims to be longer is refused before anything is made of it."""
+
+_HEADER = struct.Struct("<8sHH32sQ")
+"""Mark, version, zero, SHA-256 of all after the header, bytes of the document."""
+
+_LEVEL = 3
+_CHUNK = 1 << 20
+
+_RUN = tuple(item.name for item in fields(Run))
+
+_DAMAGE = (ValueError, LookupError, TypeError, OverflowError, AttributeError, RecursionError, struct.error)
+"""What reading a document raises that no version of pytrace wrote."""
+
+
+def to_bytes(snapshot: SnapshotData) -> bytes:
+    """The file form of a snapshot."""
+    import msgpack
+    import zstandard
+
+    packed: bytes = msgpack.packb(_document(snapshot), unicode_errors="surrogateescape")
+    data = zstandard.ZstdCompressor(level=_LEVEL).compress(packed)
+    return _HEADER.pack(MARK, VERSION, 0, hashlib.sha256(data).digest(), len(packed)) + data
+
+
+def write(snapshot: SnapshotData, path: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    data = to_bytes(snapshot)
+    with whole_files.replacing(path) as place, open(place, "wb") as file:
+        file.write(data)
+
+
+def read(path: str) -> SnapshotData:
+    """The snapshot that a file holds.
+
+    Raises:
+        TraceError: the file cannot be read, is no snapshot, is damaged, or comes from a newer pytrace.
+    """
+    try:
+        with open(path, "rb") as file:
+            # Of what is no snapshot, perhaps without an end, no more is read.
+            head = file.read(len(MARK))
+            return from_bytes(head + file.read() if head == MARK else head, path)
+    except OSError as error:
+        raise TraceError(f"cannot read {path!r}: {error.strerror}") from None
+
+
+def from_bytes(data: bytes, name: str) -> SnapshotData:
+    """The snapshot that the bytes of a file hold; *name* is for messages.
+
+    Raises:
+        TraceError: as :func:`read`.
+    """
+    if not data.startswith(MARK):
+        if MARK.startswith(data[: len(MARK)]) or data[1:4] == MARK[1:4]:
+            raise _damaged(name, "its first bytes are not those of a snapshot")
+        hint = "snapshots are written by pytrace --save, --save-every and pytrace merge"
+        raise TraceError(f"{name!r} is not a snapshot", hints=(hint,))
+    if len(data) < _HEADER.size:
+        raise _damaged(name, f"it has {len(data)} bytes, less than its header")
+    _, version, _, digest, size = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise TraceError(
+            f"{name!r} has version {version} of the snapshot form; this pytrace reads version {VERSION}",
+            hints=("read it with the pytrace that wrote it, or a newer one",),
+        )
+    compressed = memoryview(data)[_HEADER.size :]
+    if hashlib.sha256(compressed).digest() != digest:
+        raise _damaged(name, "its digest does not fit its content")
+    if size > LARGEST:
+        raise _damaged(name, f"it claims to hold {size} bytes, more than the {LARGEST} that are read")
+    try:
+        return _snapshot(_unpacked(compressed, size))
+    except _DAMAGE as error:
+        raise _damaged(name, str(error) or type(error).__name__) from None
+
+
+def _damaged(name: str, why: str) -> TraceError:
+    return TraceError(f"the snapshot {name!r} is damaged or truncated: {why}")
+
+
+def _unpacked(compressed: memoryview, size: int) -> Any:
+    """The document; memory is taken as its content needs it, whatever sizes are claimed."""
+    import msgpack
+    import zstandard
+
+    packed = bytearray()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(compressed) as stream:
+            while len(packed) <= size and (part := stream.read(_CHUNK)):
+                packed += part
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+    if len(packed) != size:
+        raise ValueError(f"its content is not the {size} bytes that it should be")
+    try:
+        return msgpack.unpackb(packed, unicode_errors="surrogateescape", strict_map_key=True)
+    except (msgpack.UnpackException, msgpack.StackError) as error:
+        raise ValueError(str(error) or "no MessagePack") from None
+
+
+# ---------------------------------------------------------------------------------------------- to a document
+
+
+def _document(snapshot: SnapshotData) -> dict[str, Column]:
+    writer = Writer()
+    numbers = {run.identity: number for number, run in enumerate(snapshot.runs)}
+    document: dict[str, Column] = {
+        "runs": [{name: getattr(run, name) for name in _RUN} for run in snapshot.runs],
+        "maps": [_map_document(writer, data) for data in snapshot.maps.values()],
+        "tables": [_table_document(writer, numbers, table) for table in snapshot.tables],
+        "losses": snapshot.losses,
+    }
+    return {**document, **writer.tables()}
+
+
+def _map_document(writer: Writer, data: MapData) -> dict[str, Column]:
+    document: dict[str, Column] = {
+        "name": data.name,
+        "key": None if data.key is None else types.to_data(data.key),
+        "value": types.to_data(data.value),
+        "count": len(data.entries),
+        "keys": None if data.key is None else writer.column(data.key, list(data.entries)),
+        "values": writer.column(data.value, list(data.entries.values())),
+        "help": data.help,
+    }
+    if data.times is not None:
+        times = data.times
+        # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
+        document["times"] = pack_integers([times.get(key, -1) for key in data.entries])
+    return document
+
+
+def _table_document(writer: Writer, numbers: dict[str, int], table: Table) -> dict[str, Column]:
+    return {
+        "type": types.to_data(table.type),
+        "runs": [numbers[run] for run in table.rows],
+        "rows": [writer.column(table.type, rows) for rows in table.rows.values()],
+        "dropped": table.dropped,
+    }
+
+
+# ---------------------------------------------------------------------------------------------- from a document
+
+
+def _snapshot(document: Any) -> SnapshotData:
+    reader = Reader(document)
+    runs = tuple(_run(found) for found in document["runs"])
+    maps = [_map(reader, found) for found in document["maps"]]
+    tables = tuple(_table(reader, runs, found) for found in document["tables"])
+    losses = {
+        _text(kind): {_text(subject): _integer(count) for subject, count in subjects.items()}
+        for kind, subjects in document["losses"].items()
+    }
+    return SnapshotData(runs, {data.name: data for data in maps}, tables, losses)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("a text is missing")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError("a number is missing")
+    return value
+
+
+def _run(found: Any) -> Run:
+    values: dict[str, Any] = {}
+    for item in fields(Run):
+        value = found[item.name]
+        if item.name == "parameters":
+            values[item.name] = tuple(_text(part) for part in value)
+        else:
+            values[item.name] = _integer(value) if item.type == "int" else _text(value)
+    return Run(**values)
+
+
+def _map(reader: Reader, found: Any) -> MapData:
+    key = None if found["key"] is None else types.from_data(found["key"])
+    value = types.from_data(found["value"])
+    values = reader.column(value, found["values"])
+    keys: list[Any] = [None] if key is None else reader.column(key, found["keys"])
+    if key is None and not values:
+        keys = []
+    entries = dict(zip(keys, values, strict=True))
+    if len(entries) != found["count"]:
+        raise ValueError(f"map {found['name']} has {len(entries)} keys instead of {found['count']}")
+    data = MapData(_text(found["name"]), key, value, entries, None, _text(found["help"]))
+    if "times" in found:
+        times = zip(keys, unpack_integers(found["times"]), strict=True)
+        data.times = {name: time for name, time in times if time >= 0}
+    return data
+
+
+def _table(reader: Reader, runs: tuple[Run, ...], found: Any) -> Table:
+    type_ = types.from_data(found["type"])
+    if not isinstance(type_, types.Record):
+        raise ValueError("the columns of a table are no record")
+    names = [runs[_integer(number)].identity for number in found["runs"]]
+    rows = [reader.column(type_, column) for column in found["rows"]]
+    return Table(type_, dict(zip(names, rows, strict=True)), _integer(found["dropped"]))

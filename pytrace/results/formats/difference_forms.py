@@ -1,0 +1,236 @@
+"""How differences of snapshots print: in text and as lines of JSON, the largest change last, as maps print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pytrace.core import types
+from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
+from pytrace.results.formats.portable_forms import PortableForm, Printers, encoded
+from pytrace.runtime.output.render import json
+
+_BAR = 52
+
+
+def text(found: Difference) -> bytes:
+    """Changes as text; one line for snapshots without any."""
+    printers = Printers()
+    parts = [_map_text(printers, part) for _, part in sorted(found.maps.items())]
+    for kind, subjects in found.losses.items():
+        parts += [encoded(f"# {kind}: {count:+d} ({subject})\n") for subject, count in subjects.items()]
+    return b"".join(parts) or b"no map differs\n"
+
+
+def json_lines(found: Difference) -> bytes:
+    """A line for each map that differs, and one for losses."""
+    printers = Printers()
+    lines = [_map_json(printers, part) for _, part in sorted(found.maps.items())]
+    if found.losses:
+        losses = [
+            (encoded(kind), json.mapping([(encoded(name), json.number(count)) for name, count in subjects.items()]))
+            for kind, subjects in found.losses.items()
+        ]
+        lines.append(json.line("difference_losses", json.mapping(losses)))
+    return b"".join(lines)
+
+
+def _ordered(printers: Printers, part: MapDifference) -> list[tuple[Any, Change]]:
+    """Decoded keys and changes, the largest last."""
+    restore = (lambda _key: ()) if part.key is None else printers.restored(part.key)
+    entries = [(restore(key), change) for key, change in part.changes.items()]
+    return sorted(entries, key=lambda entry: (entry[1].size, entry[0]))
+
+
+# ---------------------------------------------------------------------------------------------- text
+
+
+def _map_text(printers: Printers, part: MapDifference) -> bytes:
+    shown = _TEXTS.get(type(part.value), _values_text)(printers, part.value)
+    name = encoded(part.name)
+    if part.key is None:
+        return b"".join([b"%s:%s" % (name, shown(change)) for change in part.changes.values()])
+    key = printers.texts.key(part.key)
+    return b"".join([b"%s[%s]:%s" % (name, key(item), shown(change)) for item, change in _ordered(printers, part)])
+
+
+_Shown = Callable[[Change], bytes]
+
+
+def _from_to(change: Change, form: PortableForm) -> bytes:
+    if change.before is None:
+        return b"new"
+    if change.after is None:
+        return b"was %s" % form(change.before)
+    return "%s → %s".encode() % (form(change.before), form(change.after))
+
+
+def _values_text(printers: Printers, type_: types.Type) -> _Shown:
+    form = printers.portable_text(type_)
+
+    def shown(change: Change) -> bytes:
+        if isinstance(change.delta, int):
+            return b" %+d (%s)\n" % (change.delta, _from_to(change, form))
+        if change.before is None:
+            return b" %s (new)\n" % form(change.after)
+        if change.after is None:
+            return b" removed (%s)\n" % _from_to(change, form)
+        return b" %s\n" % _from_to(change, form)
+
+    return shown
+
+
+def _average_text(printers: Printers, type_: types.Type) -> _Shown:
+    form = printers.portable_text(type_)
+
+    def shown(change: Change) -> bytes:
+        delta: Any = change.delta
+        step = average(_pair(change.after)) - average(_pair(change.before))
+        return b" %+d (%s; count %+d)\n" % (step, _from_to(change, form), delta[1])
+
+    return shown
+
+
+def _stats_text(_printers: Printers, _type: types.Type) -> _Shown:
+    def shown(change: Change) -> bytes:
+        old, new = _stats(change.before), _stats(change.after)
+        parts = [f"{name} {new[name] - old[name]:+d} ({old[name]} → {new[name]})" for name in new]
+        note = " (new)" if change.before is None else " (removed)" if change.after is None else ""
+        return f" {', '.join(parts)}{note}\n".encode()
+
+    return shown
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    return value  # type: ignore[no-any-return]
+
+
+def _stats(value: Any) -> dict[str, int]:
+    total, count = _pair(value) or (0, 0)
+    return {"count": count, "average": average((total, count)), "total": total}
+
+
+def _buckets_text(_printers: Printers, type_: types.Type) -> _Shown:
+    from pytrace.runtime.output.render import histogram
+
+    assert isinstance(type_, types.Hist | types.LHist)
+    shape = histogram.shape(type_)
+
+    def shown(change: Change) -> bytes:
+        buckets = list(histogram.used(shape, _counts(type_, change.delta)))
+        most = max(abs(bucket.count) for bucket in buckets)
+        lines = []
+        for bucket in buckets:
+            bar = ("+" if bucket.count > 0 else "-") * (abs(bucket.count) * _BAR // most)
+            lines.append(f"{bucket.label:<16}{bucket.count:>+8} |{bar:<{_BAR}}|\n")
+        return ("\n" + "".join(lines) + "\n").encode()
+
+    return shown
+
+
+def _counts(type_: types.Hist | types.LHist, delta: Any) -> list[int]:
+    counts = [0] * type_.buckets
+    for bucket, count in delta.items():
+        counts[bucket] = count
+    return counts
+
+
+def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
+    from pytrace.runtime.output.render import tseries
+
+    assert isinstance(type_, types.TSeries)
+
+    def shown(change: Change) -> bytes:
+        delta: Any = change.delta
+        old, new = _series(type_, change.before), _series(type_, change.after)
+        lines = [
+            f"{tseries.moment(number * type_.interval).decode()} {delta[number]:+d} "
+            f"({old.get(number, '-')} → {new.get(number, '-')})\n"
+            for number in delta
+        ]
+        return ("\n" + "".join(lines) + "\n").encode()
+
+    return shown
+
+
+def _series(type_: types.TSeries, value: Any) -> Mapping[int, int]:
+    return series_values(type_, value)
+
+
+_TEXTS: dict[type[types.Type], Callable[[Printers, types.Type], _Shown]] = {
+    types.Avg: _average_text,
+    types.Stats: _stats_text,
+    types.Hist: _buckets_text,
+    types.LHist: _buckets_text,
+    types.TSeries: _series_text,
+}
+"""What does not print as a number, or as a value before and after."""
+
+
+# ---------------------------------------------------------------------------------------------- JSON
+
+
+def _map_json(printers: Printers, part: MapDifference) -> bytes:
+    form, delta = printers.portable_json(part.value), _delta_json(part.value)
+
+    def shown(change: Change) -> bytes:
+        return json.mapping([
+            (b"before", b"null" if change.before is None else form(change.before)),
+            (b"after", b"null" if change.after is None else form(change.after)),
+            (b"change", b"null" if change.delta is None else delta(change)),
+        ])
+
+    entries = _ordered(printers, part)
+    if part.key is None:
+        data = shown(entries[0][1])
+    else:
+        key = printers.jsons.key(part.key)
+        names = json.distinct([key(name) for name, _ in entries])
+        data = json.mapping([(name, shown(change)) for name, (_, change) in zip(names, entries, strict=True)])
+    return json.line("difference", json.mapping([(encoded(part.name), data)]))
+
+
+def _delta_json(type_: types.Type) -> _Shown:
+    row = _DELTAS.get(type(type_))
+    if row is None:
+        return _number_json
+    return lambda change: row(type_, change)
+
+
+def _number_json(change: Change) -> bytes:
+    delta: Any = change.delta
+    return json.number(delta)
+
+
+def _average_json(_type: types.Type, change: Change) -> bytes:
+    return json.number(average(_pair(change.after)) - average(_pair(change.before)))
+
+
+def _stats_json(_type: types.Type, change: Change) -> bytes:
+    old, new = _stats(change.before), _stats(change.after)
+    return json.mapping([(name.encode(), json.number(new[name] - old[name])) for name in new])
+
+
+def _buckets_json(type_: types.Type, change: Change) -> bytes:
+    from pytrace.runtime.output.render import histogram
+
+    assert isinstance(type_, types.Hist | types.LHist)
+    return json.histogram_form(histogram.shape(type_), _counts(type_, change.delta))
+
+
+def _series_json(type_: types.Type, change: Change) -> bytes:
+    from pytrace.runtime.output.render import tseries
+
+    assert isinstance(type_, types.TSeries)
+    delta: Any = change.delta
+    points = tuple((number * type_.interval, value) for number, value in delta.items())
+    return json.series_form(tseries.Series(type_.interval, points))
+
+
+_DELTAS: dict[type[types.Type], Callable[[types.Type, Change], bytes]] = {
+    types.Avg: _average_json,
+    types.Stats: _stats_json,
+    types.Hist: _buckets_json,
+    types.LHist: _buckets_json,
+    types.TSeries: _series_json,
+}

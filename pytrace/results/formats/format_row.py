@@ -1,0 +1,139 @@
+"""What a format of results is: one row of the table in :mod:`pytrace.results.formats.table`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import BinaryIO, TypeAlias
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.results.snapshot import MapData, SnapshotData
+
+
+class Content(Enum):
+    """What a map or table holds, as far as formats differ in what they can show; the value is what users read."""
+
+    STACKS = "numbers by stack"
+    """The key is or holds a stack, the value is a number, or a total and a count."""
+    NUMBERS = "numbers"
+    """Any other key, or none, and such a value."""
+    HISTOGRAMS = "histograms"
+    SERIES = "time series"
+    VALUES = "other values"
+    """Strings, tuples, stacks as values …"""
+    ROWS = "rows"
+    """Tables that ``row()`` filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOption:
+    """A setting of one format, written after its name: ``-f folded:process``, ``-f pprof:period=97``."""
+
+    name: str
+    help: str
+    argument: str = ""
+    """What stands after ``=``; empty for a flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a snapshot is to be written."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Values of the format's own options that were given; empty text for a flag."""
+    about: bool = False
+    """Begin with what is known of the runs: host, kernel, times, losses. For formats that people read."""
+
+    def flag(self, name: str) -> bool:
+        """Whether an option of the format was given."""
+        return name in self.settings
+
+
+Writer: TypeAlias = Callable[[SnapshotData, WriteOptions, BinaryIO], None]
+"""Writes a snapshot, which holds only what the format can show, to a file opened for bytes.
+
+It raises :class:`pytrace.core.diagnostics.TraceError` for what it finds it cannot say, before it wrote anything.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of results."""
+
+    name: str
+    title: str
+    """What it is and who reads it, in half a line."""
+    suffixes: tuple[str, ...]
+    """Ends of file names that stand for it, dots included, in lower case."""
+    shows: frozenset[Content]
+    load: Callable[[], Writer]
+    """Imports the format's module and gives its writer."""
+    binary: bool = False
+    """Whether it is nothing for a terminal."""
+    options: tuple[FormatOption, ...] = ()
+    extra: str = ""
+    """The extra of the package (``pytrace[EXTRA]``) that installs the libraries that it needs."""
+
+    def writer(self) -> Writer:
+        """The function that writes this format.
+
+        Raises:
+            TraceError: a library that the format needs is not installed.
+        """
+        try:
+            return self.load()
+        except ModuleNotFoundError as error:
+            if not self.extra:
+                raise
+            hint = f"pip install 'pytrace[{self.extra}]'"
+            raise TraceError(f"format {self.name} needs the Python package {error.name}", hints=(hint,)) from None
+
+    def settings(self, text: str) -> dict[str, str]:
+        """The settings that *text* (``process,period=97``) gives.
+
+        Raises:
+            TraceError: the format has no such option, or its argument is missing or not wanted.
+        """
+        known = {option.name: option for option in self.options}
+        found: dict[str, str] = {}
+        for part in filter(None, text.split(",")):
+            name, equals, value = part.partition("=")
+            option = known.get(name)
+            if option is None:
+                raise TraceError(f"format {self.name} has no option {name!r}", hints=self._option_hints(name))
+            if bool(option.argument) != bool(equals):
+                form = f"{name}={option.argument}" if option.argument else name
+                raise TraceError(f"option {part!r} of format {self.name} should be written {form}")
+            found[name] = value
+        return found
+
+    def _option_hints(self, name: str) -> tuple[str, ...]:
+        if not self.options:
+            return ("it has none",)
+        names = [option.name for option in self.options]
+        return did_you_mean(name, names) or ("its options are " + ", ".join(names),)
+
+
+# ---------------------------------------------------------------------------------------------- what maps hold
+
+_NUMBER = (
+    types.Bool, types.Int, types.Enum, types.Count, types.Sum, types.Avg, types.Stats, types.Min, types.Max,
+)  # fmt: skip
+
+
+def content(data: MapData) -> Content:
+    """What a map holds."""
+    if isinstance(data.value, types.Hist | types.LHist):
+        return Content.HISTOGRAMS
+    if isinstance(data.value, types.TSeries):
+        return Content.SERIES
+    if not isinstance(data.value, _NUMBER):
+        return Content.VALUES
+    return Content.STACKS if data.key is not None and has_stack(data.key) else Content.NUMBERS
+
+
+def has_stack(type_: types.Type) -> bool:
+    """Whether values of a type are stacks or hold some."""
+    return any(isinstance(part, types.Stack) for part in types.parts((type_,)))

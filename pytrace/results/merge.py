@@ -1,0 +1,156 @@
+"""Merging snapshots of several runs to what one run that saw everything would have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.results import joining, type_union
+from pytrace.results.joining import Entries
+from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+from pytrace.results.type_union import MismatchError
+from pytrace.results.values import Portable
+
+
+def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> SnapshotData:
+    """One snapshot of all runs. Commutative and associative, and none of *snapshots* is changed.
+
+    Aggregations join exactly, as if one map had aggregated everything (sums wrap at 64 bits). Of other values the one
+    of the snapshot that ended last stays, of several that ended at the same time the greater one. Losses add up, tables
+    keep the rows of each run in the order of their arrival.
+
+    Args:
+        snapshots: any number, of different runs.
+        names: what messages call them, files for example; without it their scripts and hosts.
+
+    Raises:
+        TraceError: a run occurs in two of them, or the keys or values of a map cannot stand in one map.
+    """
+    items = list(snapshots)
+    labels = [names[number] if number < len(names) else _label(item) for number, item in enumerate(items)]
+    runs = _runs(items, labels)
+    maps: dict[str, list[tuple[SnapshotData, MapData, str]]] = {}
+    for item, label in zip(items, labels, strict=True):
+        for name, data in item.maps.items():
+            maps.setdefault(name, []).append((item, data, label))
+    return SnapshotData(
+        runs,
+        {name: _merge_map(name, parts) for name, parts in sorted(maps.items())},
+        _merge_tables(items, runs),
+        _merge_losses(item.losses for item in items),
+    )
+
+
+def _label(snapshot: SnapshotData) -> str:
+    return " and ".join(f"{run.script} on {run.host}" for run in snapshot.runs) or "an empty snapshot"
+
+
+def _runs(snapshots: Sequence[SnapshotData], labels: Sequence[str]) -> tuple[Run, ...]:
+    seen: dict[str, str] = {}
+    runs: list[Run] = []
+    for snapshot, label in zip(snapshots, labels, strict=True):
+        for run in snapshot.runs:
+            if run.identity in seen:
+                raise TraceError(
+                    f"{seen[run.identity]} and {label} hold the same run ({run.script} on {run.host}), "
+                    "whose counts would be added twice",
+                    hints=("pytrace diff shows what changed between two states of a run; merge the later one",),
+                )
+            seen[run.identity] = label
+            runs.append(run)
+    return tuple(sorted(runs, key=lambda run: (run.start, run.identity)))
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) -> MapData:
+    first, first_label = parts[0][1], parts[0][2]
+    key, value = first.key, first.value
+    for _, data, label in parts[1:]:
+        key = _key(name, (key, first_label), (data.key, label))
+        value = _joined(f"map {name}: values", (value, first_label), (data.value, label))
+    merged = MapData(name, key, value, {}, None, max(data.help for _, data, _ in parts))
+    rule = joining.rule(value)
+    if rule is None:
+        merged.times = {}
+        for snapshot, data, _ in parts:
+            _absorb_plain(merged.entries, merged.times, data, snapshot.end)
+        return merged
+    for _, data, _ in parts:
+        rule.absorb(merged.entries, data.entries)
+    rule.finish(merged.entries)
+    return merged
+
+
+def _absorb_plain(into: Entries, times: dict[Portable, int], data: MapData, end: int) -> None:
+    """The last value of each key, by the end of the snapshot that it comes from."""
+    own: Mapping[Portable, int] = data.times or {}
+    for key, value in data.entries.items():
+        time = own.get(key, end)
+        known = times.get(key)
+        if known is None or time > known or (time == known and value > into[key]):
+            into[key] = value
+            times[key] = time
+
+
+def _key(name: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> types.Type | None:
+    one, other = first[0], second[0]
+    if one is None and other is None:
+        return None
+    if one is None or other is None:
+        raise _differ(f"map {name}: keys", first, second)
+    return _joined(f"map {name}: keys", (one, first[1]), (other, second[1]))
+
+
+def _joined(what: str, first: tuple[types.Type, str], second: tuple[types.Type, str]) -> types.Type:
+    try:
+        return type_union.joined(first[0], second[0])
+    except MismatchError:
+        raise _differ(what, first, second) from None
+
+
+def _differ(what: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> TraceError:
+    (one, here), (other, there) = first, second
+    return TraceError(
+        f"{what} differ and cannot be merged: "
+        f"{type_union.described(one)} in {here}, {type_union.described(other)} in {there}"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- tables, losses
+
+
+def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tuple[Table, ...]:
+    """Tables of one shape become one; rows are those of each run, runs in their order."""
+    merged: list[Table] = []
+    for table in (table for snapshot in snapshots for table in snapshot.tables):
+        for known in merged:
+            try:
+                type_ = type_union.joined(known.type, table.type)
+            except MismatchError:
+                continue
+            assert isinstance(type_, types.Record)
+            known.type = type_
+            known.dropped += table.dropped
+            for run, rows in table.rows.items():
+                known.rows.setdefault(run, []).extend(rows)
+            break
+        else:
+            merged.append(replace(table, rows={run: list(rows) for run, rows in table.rows.items()}))
+    order = [run.identity for run in runs]
+    for table in merged:
+        table.rows = {run: table.rows[run] for run in order if run in table.rows}
+    return tuple(sorted(merged, key=lambda table: (table.type.names, type_union.described(table.type))))
+
+
+def _merge_losses(losses: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    merged: dict[str, dict[str, int]] = {}
+    for found in losses:
+        for kind, subjects in found.items():
+            counts = merged.setdefault(kind, {})
+            for subject, count in subjects.items():
+                counts[subject] = counts.get(subject, 0) + count
+    return merged

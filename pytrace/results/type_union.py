@@ -1,0 +1,181 @@
+"""One type for what two snapshots call the same, where their scripts or kernels differ a little.
+
+What may differ is what portable values do not depend on: capacities of strings and buffers, limits of stacks, width and
+sign of integers, members of enumerations, where members of structs lie. The larger one is taken, so that the order of
+joining does not matter. What decides what values mean may not: the class of the type, the names and number of members,
+the parameters of histograms and time series, the sort of stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.core import types
+from pytrace.core.types import Field, Type
+
+
+class MismatchError(Exception):
+    """Two types that have nothing in common."""
+
+
+def joined(first: Type, second: Type) -> Type:
+    """The type of values of both.
+
+    Raises:
+        MismatchError: values of the two cannot stand in one map.
+    """
+    if first is second:
+        return first
+    if type(first) is not type(second):
+        raise MismatchError
+    make = _ROWS.get(type(first))
+    return first if make is None else make(first, second)
+
+
+def _same(first: object, second: object) -> None:
+    if first != second:
+        raise MismatchError
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+
+def _int(first: types.Int, second: types.Int) -> Type:
+    # Portable integers have any size: signed as soon as one is, and no value changes.
+    return types.Int(max(first.width, second.width), first.signed or second.signed)
+
+
+def _enum(first: types.Enum, second: types.Enum) -> Type:
+    _same(first.name, second.name)
+    members = first.members
+    if members != second.members:
+        members = tuple(sorted({*members, *second.members}, key=lambda member: (member[1], member[0])))
+    return types.Enum(first.name, max(first.width, second.width), first.signed or second.signed, members)
+
+
+def _pointer(_first: types.Pointer, _second: types.Pointer) -> Type:
+    return types.Pointer(types.VOID)
+
+
+def _capacity(first: types.String | types.Buffer, second: types.String | types.Buffer) -> Type:
+    return first if first.capacity >= second.capacity else second
+
+
+def _array(first: types.Array, second: types.Array) -> Type:
+    _same(first.count, second.count)
+    return types.Array(joined(first.element, second.element), first.count)
+
+
+def _all(first: tuple[Type, ...], second: tuple[Type, ...]) -> tuple[Type, ...]:
+    _same(len(first), len(second))
+    return tuple(joined(one, other) for one, other in zip(first, second, strict=True))
+
+
+def _tuple(first: types.Tuple, second: types.Tuple) -> Type:
+    return types.Tuple(_all(first.members, second.members))
+
+
+def _record(first: types.Record, second: types.Record) -> Type:
+    _same(first.names, second.names)
+    return types.Record(first.names, _all(first.members, second.members))
+
+
+def _struct(first: types.Struct, second: types.Struct) -> Type:
+    _same((first.kind, first.name, len(first.fields)), (second.kind, second.name, len(second.fields)))
+    _same([field.name for field in first.fields], [field.name for field in second.fields])
+    # Where members lie decides only how they were read; it stays as in the one that is greater in some order.
+    base = max(first, second, key=_layout)
+    kinds = [joined(one.type, other.type) for one, other in zip(first.fields, second.fields, strict=True)]
+    fields = tuple(
+        Field(field.name, kind, field.offset, field.bit_offset, field.bit_size)
+        for field, kind in zip(base.fields, kinds, strict=True)
+    )
+    return types.Struct(base.kind, base.name, base.size, fields, align=base.align)
+
+
+def _layout(struct: types.Struct) -> tuple[Any, ...]:
+    places = [(field.offset, field.bit_offset, field.bit_size) for field in struct.fields]
+    return struct.size, struct.align, places
+
+
+def _stack(first: types.Stack, second: types.Stack) -> Type:
+    _same((first.user, first.mode), (second.user, second.mode))
+    return first if first.limit >= second.limit else second
+
+
+def _signed(first: types.Signed, second: types.Signed) -> Type:
+    return replace(first, signed=first.signed or second.signed, either=first.either and second.either)
+
+
+def _hist(first: types.Hist, second: types.Hist) -> Type:
+    _same(first.bits, second.bits)
+    return first
+
+
+def _lhist(first: types.LHist, second: types.LHist) -> Type:
+    _same((first.low, first.high, first.step), (second.low, second.high, second.step))
+    return first
+
+
+def _series(first: types.TSeries, second: types.TSeries) -> Type:
+    _same((first.interval, first.reduce), (second.interval, second.reduce))
+    return replace(first, count=max(first.count, second.count), signed=first.signed or second.signed)
+
+
+_T = TypeVar("_T", bound=Type)
+_Make = Callable[[Type, Type], Type]
+
+
+def _row(kind: type[_T], make: Callable[[_T, _T], Type]) -> tuple[type[Type], _Make]:
+    """A row of the table, whose function is only called with values of its own class."""
+    return kind, cast(_Make, make)
+
+
+_ROWS: dict[type[Type], _Make] = dict((
+    _row(types.Int, _int),
+    _row(types.Enum, _enum),
+    _row(types.Pointer, _pointer),
+    _row(types.String, _capacity),
+    _row(types.Buffer, _capacity),
+    _row(types.Array, _array),
+    _row(types.Tuple, _tuple),
+    _row(types.Record, _record),
+    _row(types.Struct, _struct),
+    _row(types.Stack, _stack),
+    _row(types.Sum, _signed),
+    _row(types.Avg, _signed),
+    _row(types.Stats, _signed),
+    _row(types.Min, _signed),
+    _row(types.Max, _signed),
+    _row(types.Hist, _hist),
+    _row(types.LHist, _lhist),
+    _row(types.TSeries, _series),
+))
+"""Types with parameters; the others are joined when their classes are the same."""
+
+
+# ---------------------------------------------------------------------------------------------- messages
+
+
+def described(type_: Type | None) -> str:
+    """A type for a message, with the parameters that decide whether it joins."""
+    if type_ is None:
+        return "no key"
+    if isinstance(type_, types.Hist):
+        return f"hist with {type_.bits} bits"
+    if isinstance(type_, types.LHist):
+        return f"lhist from {type_.low} to {type_.high} by {type_.step}"
+    if isinstance(type_, types.TSeries):
+        return f"tseries of {type_.interval} ns, {type_.reduce or 'last value'}"
+    if isinstance(type_, types.Stack):
+        return f"{type_}({type_.mode.value})"
+    if isinstance(type_, types.Struct):
+        return f"{type_} with members {', '.join(type_.names())}"
+    if isinstance(type_, types.Tuple):
+        return f"({', '.join(map(described, type_.members))})"
+    if isinstance(type_, types.Record):
+        pairs = zip(type_.names, map(described, type_.members), strict=True)
+        return f"({', '.join(f'{name}={member}' for name, member in pairs)})"
+    return str(type_)

@@ -1,0 +1,49 @@
+"""Maps of a running script as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.core import types
+from pytrace.results.joining import joiner
+from pytrace.results.snapshot import MapData
+from pytrace.results.values import Portable, Value
+from pytrace.runtime.capture.portable import PortableForms, plain
+from pytrace.runtime.output.render.decoders import Value as Decoded
+from pytrace.runtime.output.render.map_printer import MapView
+
+SLICE = 1024
+"""Entries between two calls of what else has to go on."""
+
+
+def map_data(view: MapView, forms: PortableForms, pause: Callable[[], None]) -> MapData:
+    """What a map holds now. *pause* is called now and then while it takes long.
+
+    Keys that refer to equal things (the same functions at other addresses) are one key, and their values are joined.
+    """
+    spec = view.spec
+    entries = view.contents()
+    pause()
+    if isinstance(spec.value, types.Min | types.Max):
+        entries = [(name, item) for name, item in entries if _is_set(item)]
+    key = _without_key if spec.key is None else forms.form(spec.key)
+    value, join = forms.form(spec.value), joiner(spec.value)
+    found: dict[Portable, Value] = {}
+    for start in range(0, len(entries), SLICE):
+        for name, item in entries[start : start + SLICE]:
+            portable, converted = key(name), value(item)
+            if portable in found:
+                converted = join(found[portable], converted)
+            found[portable] = converted
+        pause()
+    key_type = None if spec.key is None else plain(spec.key)
+    return MapData(spec.name, key_type, plain(spec.value), found, help=spec.help)
+
+
+def _without_key(_key: Decoded) -> None:
+    """The portable key of a map without keys."""
+
+
+def _is_set(value: Decoded) -> bool:
+    """Whether a least or greatest value is one at all."""
+    return isinstance(value, tuple) and bool(value[1])

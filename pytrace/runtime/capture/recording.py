@@ -1,0 +1,100 @@
+"""A run as snapshots tell of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Callable, Iterable
+
+import pytrace
+from pytrace.core.manifest import Manifest
+from pytrace.core.run_options import RunOptions
+from pytrace.results.snapshot import Run, SnapshotData
+from pytrace.runtime.capture.maps import map_data
+from pytrace.runtime.capture.portable import PortableForms
+from pytrace.runtime.capture.row_keeper import RowKeeper
+from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
+from pytrace.runtime.output.render.map_printer import MapView
+from pytrace.runtime.output.render.text import TextForms
+
+Moment = tuple[int, int]
+"""Wall time and monotonic time, in nanoseconds."""
+
+
+class Recording:
+    """Takes snapshots of one run, of the maps behind *views*."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        options: RunOptions,
+        views: Iterable[MapView],
+        texts: TextForms,
+        symbols: Symbols,
+    ) -> None:
+        self._manifest = manifest
+        self._options = options
+        self._views = tuple(views)
+        self._texts = texts
+        self._symbols = symbols
+        self._identity = str(uuid.uuid4())
+        self._script_hash = _script_hash(manifest, options)
+
+    def snapshot(
+        self,
+        start: Moment,
+        end: Moment,
+        losses: dict[str, dict[str, int]],
+        rows: RowKeeper | None,
+        pause: Callable[[], None],
+    ) -> SnapshotData:
+        """All that there is at this moment.
+
+        Args:
+            start: when the probes were attached.
+            end: now, or when they were detached.
+            losses: see :func:`pytrace.runtime.output.messages.by_kind`.
+            rows: the rows that were kept, where rows are kept.
+            pause: called now and then while it takes long, for what must not wait.
+        """
+        forms = PortableForms(self._texts, StackTraces(self._symbols))
+        maps = {view.spec.name: map_data(view, forms, pause) for view in self._views}
+        tables = () if rows is None else rows.tables(self._identity, forms)
+        return SnapshotData((self._run(start, end),), maps, tables, losses)
+
+    def _run(self, start: Moment, end: Moment) -> Run:
+        system = os.uname()
+        return Run(
+            identity=self._identity,
+            host=system.nodename,
+            kernel=system.release,
+            machine=system.machine,
+            script=self._options.script,
+            script_hash=self._script_hash,
+            parameters=_parameters(self._manifest, self._options),
+            start=start[0],
+            end=end[0],
+            start_monotonic=start[1],
+            end_monotonic=end[1],
+            version=pytrace.__version__,
+        )
+
+
+def _script_hash(manifest: Manifest, options: RunOptions) -> str:
+    """SHA-256 of the script's text; an ahead-of-time file, which has no text any more, has it from its compilation."""
+    if manifest.ahead is not None:
+        return manifest.ahead.script_hash
+    return hashlib.sha256(options.text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _parameters(manifest: Manifest, options: RunOptions) -> tuple[str, ...]:
+    """Parameters as they were given; those that an ahead-of-time file fixed need not be given again."""
+    if manifest.ahead is None:
+        return options.parameters
+    fixed = manifest.ahead.parameters
+    positional = [text for text in options.parameters if not text.startswith("--")]
+    named = [text for text in options.parameters if text.startswith("--")]
+    positional += fixed.positional[len(positional) :]
+    named += [f"--{name}" if value is None else f"--{name}={value}" for name, value in fixed.fixed]
+    return (*positional, *dict.fromkeys(named))

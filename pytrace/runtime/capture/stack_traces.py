@@ -1,0 +1,157 @@
+"""Stacks of addresses as stacks of functions, resolved once for each address and each stack of a snapshot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.types import Stack, StackMode
+from pytrace.results.values import Frame, StackTrace
+from pytrace.runtime.output.render import names
+from pytrace.runtime.symbols.image_places import ImagePlace
+
+KERNEL = "[kernel]"
+"""Module of what is in the kernel proper."""
+_BUILD_ID_VALID = 1
+"""``BPF_STACK_BUILD_ID_VALID`` (``include/uapi/linux/bpf.h``); otherwise the frame has an address."""
+
+Decoded = tuple[int, tuple[Any, ...], int]
+"""A stack as it is decoded: process, frames, error."""
+
+
+class Symbols(names.Symbols, Protocol):
+    """What snapshots need of the symboliser."""
+
+    def kernel_place(self, address: int) -> ImagePlace:
+        """Where a kernel address lies in what was linked."""
+
+    def user_place(self, pid: int, address: int) -> ImagePlace:
+        """Where an address of a process lies in what was linked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """Functions of an address: as that of the innermost frame, and as one where a call returns to.
+
+    *interrupted*: handlers of signals return there, so the frame after it was interrupted and called nothing.
+    """
+
+    innermost: tuple[Frame, ...]
+    calling: tuple[Frame, ...]
+    interrupted: bool = False
+
+
+class StackTraces:
+    """Resolves stacks. One object is for one snapshot: processes may run other programs before the next."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self._symbols = symbols
+        self._kernel: dict[int, _Resolved] = {}
+        self._processes: dict[int, dict[int, _Resolved]] = {}
+        self._frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
+        """The same place in many processes is one object."""
+
+    def form(self, kind: Stack) -> Callable[[Decoded], StackTrace]:
+        """What turns decoded stacks of a type into portable ones; equal ones are one object."""
+        frames = _FRAMES.get(kind.mode) or (self._in_process if kind.user else self._in_kernel)
+        user = kind.user
+        traces: dict[Decoded, StackTrace] = {}
+
+        def convert(value: Decoded) -> StackTrace:
+            found = traces.get(value)
+            if found is None:
+                error = value[2]
+                text = os.strerror(-error) if error and error != names.NO_STACK else ""
+                found = traces[value] = StackTrace(tuple(frames(value)), user, text)
+            return found
+
+        return convert
+
+    def _in_kernel(self, value: Decoded) -> list[Frame]:
+        return _joined(value[1], self._kernel, self._kernel_address)
+
+    def _in_process(self, value: Decoded) -> list[Frame]:
+        process, addresses, _ = value
+        known = self._processes.setdefault(process, {})
+        return _joined(addresses, known, lambda address: self._user_address(process, address))
+
+    def _kernel_address(self, address: int) -> _Resolved:
+        symbols = self._symbols
+        found = symbols.kernel(address)
+        innermost = calling = _kernel_frames(found, symbols.kernel_place(address))
+        if names.in_source(found):
+            place = _after(symbols.kernel_place(address - 1))
+            calling = _kernel_frames(symbols.kernel(address, caller=True), place)
+        return _Resolved(innermost, calling)
+
+    def _user_address(self, process: int, address: int) -> _Resolved:
+        symbols = self._symbols
+        found = symbols.user(process, address)
+        innermost = calling = self._once(_frames(found, symbols.user_place(process, address)))
+        if names.in_source(found):
+            place = _after(symbols.user_place(process, address - 1))
+            calling = self._once(_frames(symbols.user(process, address, caller=True), place))
+        return _Resolved(innermost, calling, symbols.trampoline(process, address))
+
+    def _once(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        return self._frames.setdefault(frames, frames)
+
+
+def _joined(
+    addresses: Sequence[int], known: dict[int, _Resolved], resolve: Callable[[int], _Resolved]
+) -> list[Frame]:
+    """The frames of all addresses; see :meth:`pytrace.runtime.output.render.names.Names.stack` for the rule."""
+    found: list[Frame] = []
+    called = False
+    for address in addresses:
+        place = known.get(address)
+        if place is None:
+            place = known[address] = resolve(address)
+        found += place.calling if called else place.innermost
+        called = not place.interrupted
+    return found
+
+
+def _after(place: ImagePlace) -> ImagePlace:
+    """The place of a return address, given that of the last byte of the call."""
+    return ImagePlace(place.build_id, place.address + 1) if place.address else place
+
+
+def _frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Frame, ...]:
+    """Portable frames of one address."""
+    return tuple(
+        Frame(
+            one.name, one.offset, one.module, place.build_id, one.file, one.line, one.inlined, place.address
+        )
+        for one in found
+    )  # fmt: skip
+
+
+def _kernel_frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Frame, ...]:
+    return tuple(
+        frame._replace(module=KERNEL) if frame.function and not frame.module else frame
+        for frame in _frames(found, place)
+    )
+
+
+# ---------------------------------------------------------------------------------------------- modes of numbers
+
+
+def _raw(value: Decoded) -> list[Frame]:
+    return [Frame("", address=address) for address in value[1]]
+
+
+def _by_build_id(value: Decoded) -> list[Frame]:
+    return [
+        Frame("", build_id=identity.hex() if status == _BUILD_ID_VALID else "", address=place)
+        for status, identity, place in value[1]
+    ]
+
+
+_FRAMES: dict[StackMode, Callable[[Decoded], list[Frame]]] = {
+    StackMode.RAW: _raw,
+    StackMode.BUILD_ID: _by_build_id,
+}
+"""Modes that ask for numbers and not for names."""

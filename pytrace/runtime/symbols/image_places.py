@@ -1,0 +1,105 @@
+"""Where addresses lie in what was linked: the same numbers in each process and after each boot.
+
+Output does not need them; snapshots tell the places of two runs as equal by them, and profilers' formats want them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf.file import parse_notes
+from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.symbols.address_space import AddressSpace
+from pytrace.runtime.symbols.vdso import vdso_image
+
+_KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
+"""Address of ``_text`` in images of the kernel, which ``CONFIG_PHYSICAL_START`` gives and distributions leave as it is.
+Of other machines' kernels addresses count from ``_text``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePlace:
+    """A place in a binary, the kernel or a kernel module.
+
+    *build_id* is hexadecimal, empty when it is not known. *address* is the address there as it was linked; the position
+    in the file where that cannot be read; 0 for functions in generated code and BPF programs, which lie elsewhere each
+    time; and the address itself for what is not known at all.
+    """
+
+    build_id: str
+    address: int
+
+
+def is_file(mapping: Mapping) -> bool:
+    """Whether a mapping is of a file with code."""
+    return bool(mapping.inode) and not mapping.path.startswith(("/memfd:", "/dev/zero", "["))
+
+
+def in_process(
+    space: AddressSpace, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
+) -> ImagePlace:
+    """Where an address of a process lies; *binary* opens the file of a mapping."""
+    mapping = space.find(address)
+    if mapping is None:
+        return ImagePlace("", address)
+    distance = address - mapping.start
+    if mapping.path == "[vdso]":
+        image = vdso_image()
+        return ImagePlace("" if image is None else build_id(image), distance)
+    if not is_file(mapping):
+        return ImagePlace("", address if space.perf_map.find(address) is None else 0)
+    found = binary(space, mapping)
+    inside = None if found is None else found.elf.address_at(distance + mapping.offset)
+    if found is None or inside is None:
+        return ImagePlace("", distance + mapping.offset)
+    return ImagePlace(build_id(found), inside)
+
+
+def build_id(binary: Binary) -> str:
+    """The build id of a binary; empty where it has none, or is damaged."""
+    try:
+        return binary.elf.build_id
+    except TraceError:
+        return ""
+
+
+class KernelImages:
+    """The kernel and its modules."""
+
+    def __init__(self) -> None:
+        self._build_ids: dict[str, str] = {}
+
+    def place(self, kallsyms: Kallsyms, address: int) -> ImagePlace:
+        """Where an address of the kernel lies."""
+        found = kallsyms.place(address)
+        if found is None:
+            return ImagePlace("", address)
+        module = found.module
+        if not module:
+            start = kallsyms.text_start
+            linked = address if start is None else address - start + _KERNEL_LINKED.get(os.uname().machine, 0)
+            return ImagePlace(self._build_id(""), linked)
+        start = kallsyms.module_start(module)
+        return ImagePlace(self._build_id(module), 0 if start is None else address - start)
+
+    def _build_id(self, module: str) -> str:
+        known = self._build_ids.get(module)
+        if known is None:
+            path = f"/sys/module/{module}/notes/.note.gnu.build-id" if module else "/sys/kernel/notes"
+            known = self._build_ids[module] = _build_id_of_notes(path)
+        return known
+
+
+def _build_id_of_notes(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            notes = parse_notes(file.read())
+    except OSError:
+        # No such module any more, a BPF program, or a kernel that was linked without a build id.
+        return ""
+    return next((body.hex() for owner, kind, body in notes if owner == b"GNU" and kind == 3), "")

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.results import joining
+from pytrace.results import merge as merging
+from pytrace.results.joining import joiner
+from pytrace.results.merge import merge
+from pytrace.results.snapshot import MapData, SnapshotData
+from pytrace.results.values import Frame, StackTrace, Value
+from tests.support.portable import I64, KEYS, U64, VALUES, maps, snapshots
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
+
+U64_MAX = (1 << 64) - 1
+
+
+def test_samples_name_every_type() -> None:
+    shown = {type(kind) for kinds, _ in VALUES.values() for kind in kinds}
+    assert shown == set(types.ALL) - {types.Void}
+
+
+# ---------------------------------------------------------------------------------------------- laws
+
+
+@settings(max_examples=60, deadline=None)
+@given(snapshots(3))
+def test_order_and_grouping_do_not_matter(found: list[SnapshotData]) -> None:
+    before = deepcopy(found)
+    expected = merge(found)
+    for order in permutations(found):
+        assert merge(order) == expected
+        first, second, third = order
+        assert merge([merge([first, second]), third]) == expected
+        assert merge([first, merge([second, third])]) == expected
+    assert merge([merge([item]) for item in found]) == expected
+    assert found == before
+
+
+@pytest.mark.parametrize("name", VALUES)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_order_does_not_matter_for_any_type(name: str, data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(KEYS))
+    ends = data.draw(st.lists(st.integers(4, 6), min_size=3, max_size=3))
+    found = [
+        snapshot(item, of=run(f"run-{number}", start=1, end=ends[number]))
+        for number, item in enumerate(data.draw(maps("@", key, VALUES[name], 3)))
+    ]
+    expected = merge(found)
+    for first, second, third in permutations(found):
+        assert merge([merge([first, second]), third]) == expected
+        assert merge([third, merge([first, second])]) == expected
+
+
+@pytest.mark.parametrize("name", VALUES)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_two_values_join_as_two_maps_do(name: str, data: st.DataObject) -> None:
+    kinds, values = VALUES[name]
+    first, second = data.draw(values), data.draw(values)
+    before = deepcopy((first, second))
+    both = joiner(kinds[0])(first, second)
+    end = run().end
+    found = merge([
+        snapshot(map_data("@", None, kinds[0], {None: value}), of=run(f"run-{number}", end=end))
+        for number, value in enumerate((first, second))
+    ])
+    assert found.maps["@"].entries == {None: both}
+    assert (first, second) == before
+
+
+def test_nothing_merges_to_nothing() -> None:
+    assert merge([]) == SnapshotData(())
+    assert merge([SnapshotData(()), SnapshotData(())]) == SnapshotData(())
+
+
+# ---------------------------------------------------------------------------------------------- one big run
+
+Sample = tuple[str, int, int]
+"""Key, time, number."""
+
+
+def wrapped(value: int) -> int:
+    return ((value + (1 << 63)) & U64_MAX) - (1 << 63)
+
+
+def aggregated(kind: types.Type, samples: list[Sample]) -> Value:
+    """What one run has of these, computed in another way than joining does."""
+    numbers = [number for _, _, number in samples]
+    if isinstance(kind, types.Count):
+        return len(numbers)
+    if isinstance(kind, types.Sum):
+        return wrapped(sum(numbers))
+    if isinstance(kind, types.Avg | types.Stats):
+        return wrapped(sum(numbers)), len(numbers)
+    if isinstance(kind, types.Min):
+        return min(numbers)
+    if isinstance(kind, types.Max):
+        return max(numbers)
+    if isinstance(kind, types.Hist):
+        buckets = [0 if number < 0 else number.bit_length() + 1 for number in numbers]
+        return {bucket: buckets.count(bucket) for bucket in buckets}
+    assert isinstance(kind, types.TSeries)
+    return {at: _interval(kind, [item for item in samples if item[1] // 10 == at]) for _, time, _ in samples
+            for at in (time // 10,)}  # fmt: skip
+
+
+def _interval(kind: types.TSeries, samples: list[Sample]) -> tuple[int, int]:
+    numbers = [number for _, _, number in samples]
+    if not kind.reduce:
+        time, number = max((time, number) for _, time, number in samples)
+        return number, time
+    value = {"min": min(numbers), "max": max(numbers)}.get(kind.reduce, wrapped(sum(numbers)))
+    return value, len(numbers)
+
+
+BIG = [
+    types.Count(), types.Sum(), types.Avg(), types.Stats(), types.Min(), types.Max(), types.Hist(),
+    *(types.TSeries(10, 100, reduce) for reduce in ("", "sum", "avg", "min", "max")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BIG, ids=lambda kind: f"{kind} {getattr(kind, 'reduce', '')}")
+@settings(max_examples=60, deadline=None)
+@given(
+    samples=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40), I64), max_size=30),
+    parts=st.integers(1, 5),
+    seed=st.randoms(use_true_random=False),
+)
+def test_several_runs_have_together_what_one_run_has(
+    kind: types.Type, samples: list[Sample], parts: int, seed: Any
+) -> None:
+    def whole(of: list[Sample]) -> dict[Any, Value]:
+        return {key: aggregated(kind, [item for item in of if item[0] == key]) for key in {item[0] for item in of}}
+
+    shares: list[list[Sample]] = [[] for _ in range(parts)]
+    for sample in samples:
+        seed.choice(shares).append(sample)
+    found = merge(
+        snapshot(map_data("@", STRING, kind, whole(share)), of=run(f"run-{number}"))
+        for number, share in enumerate(shares)
+    )
+    assert found.maps["@"].entries == whole(samples)
+
+
+def two(kind: types.Type, first: Value, second: Value, other: types.Type | None = None) -> Value:
+    found = merge([
+        snapshot(map_data("@", None, kind, {None: first}), of=run("run-1")),
+        snapshot(map_data("@", None, other or kind, {None: second}), of=run("run-2")),
+    ])
+    return found.maps["@"].entries[None]
+
+
+def test_sums_wrap_as_in_the_kernel() -> None:
+    assert two(COUNT, U64_MAX, 2) == 1
+    assert two(types.Sum(True), (1 << 63) - 1, 1) == -(1 << 63)
+    assert two(types.Sum(False), U64_MAX, 1) == 0
+    assert two(types.Avg(False), (U64_MAX, U64_MAX), (1, 1)) == (0, 0)
+    assert two(types.Hist(), {3: U64_MAX}, {3: 1, 4: 2}) == {3: 0, 4: 2}
+
+
+@given(U64, U64)
+def test_of_a_signed_and_an_unsigned_sum_the_signed_one_is_taken(first: int, second: int) -> None:
+    found = merge([
+        snapshot(map_data("@", None, types.Sum(False), {None: first}), of=run("run-1")),
+        snapshot(map_data("@", None, types.Sum(True), {None: wrapped(second)}), of=run("run-2")),
+    ]).maps["@"]
+    assert found.value == types.Sum(True)
+    assert found.entries[None] == wrapped(first + second)
+
+
+# ---------------------------------------------------------------------------------------------- plain values
+
+
+def plain(identity: str, end: int, **entries: int) -> SnapshotData:
+    return snapshot(map_data("@", STRING, types.INT64, entries), of=run(identity, start=1, end=end))
+
+
+def test_of_plain_values_the_last_one_stays() -> None:
+    found = merge([plain("run-1", 20, a=1, b=1), plain("run-2", 10, a=9, c=9)]).maps["@"]
+    assert found.entries == {"a": 1, "b": 1, "c": 9}
+    assert found.times == {"a": 20, "b": 20, "c": 10}
+
+
+def test_of_plain_values_of_one_time_the_greater_stays() -> None:
+    assert merge([plain("run-1", 20, a=1), plain("run-2", 20, a=9)]).maps["@"].entries == {"a": 9}
+
+
+def test_a_value_is_as_old_as_its_own_snapshot() -> None:
+    """The merge of old and new ends with the new one; what only the old one has loses against what is between."""
+    old_and_new = merge([plain("run-1", 10, a=1), plain("run-2", 30, b=2)])
+    found = merge([old_and_new, plain("run-3", 20, a=3, b=3)]).maps["@"]
+    assert found.entries == {"a": 3, "b": 2}
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+def merged_types(first: types.Type | None, second: types.Type | None) -> types.Type | None:
+    found = merge([
+        snapshot(MapData("@", first, COUNT), of=run("run-1")), snapshot(MapData("@", second, COUNT), of=run("run-2"))
+    ])  # fmt: skip
+    return found.maps["@"].key
+
+
+def test_what_may_differ_takes_the_larger() -> None:
+    assert merged_types(types.String(16), types.String(64)) == types.String(64)
+    assert merged_types(types.INT32, types.UINT64) == types.INT64
+    assert merged_types(types.UINT32, types.UINT64) == types.UINT64
+    assert merged_types(types.Stack(True, 3), types.Stack(True, 127)) == types.Stack(True, 127)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (types.String(16), types.INT64, r"map @: keys differ and cannot be merged: string\[16\] in A, int64 in B"),
+        (types.INT64, None, "keys differ .*: int64 in A, no key in B"),
+        (types.Tuple((types.INT64, types.INT8)), types.Tuple((types.INT64,)), r"\(int64, int8\) in A, \(int64\) in B"),
+        (types.Stack(True), types.Stack(False), r"ustack\(bpftrace\) in A, kstack\(bpftrace\) in B"),
+        (types.Stack(True), types.Stack(True, 127, types.StackMode.PERF), r"ustack\(bpftrace\) in A, ustack\(perf\)"),
+    ],
+)  # fmt: skip
+def test_keys_that_differ_are_named(first: types.Type, second: types.Type | None, message: str) -> None:
+    found = [snapshot(MapData("@", kind, COUNT), of=run(f"{kind!r}")) for kind in (first, second)]
+    with pytest.raises(TraceError, match=message):
+        merge(found, ["A", "B"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (types.Hist(0), types.Hist(3), "map @x: values differ .*: hist with 0 bits in A, hist with 3 bits in B"),
+        (types.LHist(0, 100, 10), types.LHist(0, 200, 10), "lhist from 0 to 100 by 10 in A, lhist from 0 to 200 by 10"),
+        (types.TSeries(10, 3, "sum"), types.TSeries(20, 3, "avg"), "tseries of 10 ns, sum in A, tseries of 20 ns, avg"),
+        (COUNT, types.Sum(), "count_t in A, sum_t in B"),
+    ],
+)  # fmt: skip
+def test_values_that_differ_are_named_with_their_parameters(
+    first: types.Type, second: types.Type, message: str
+) -> None:
+    found = [snapshot(MapData("@x", STRING, kind), of=run(repr(kind))) for kind in (first, second)]
+    with pytest.raises(TraceError, match=message):
+        merge(found, ["A", "B"])
+
+
+# ---------------------------------------------------------------------------------------------- the rest
+
+
+def test_stacks_are_equal_by_their_frames() -> None:
+    key = types.Stack(True)
+    found = merge(
+        snapshot(map_data("@", key, COUNT, {stack("f", "main"): 2, stack("g", host): 1}), of=run(host, host=host))
+        for host in ("one", "two")
+    )
+    assert found.maps["@"].entries == {stack("f", "main"): 4, stack("g", "one"): 1, stack("g", "two"): 1}
+    moved = StackTrace((Frame("f", 8, "/bin/program"),))
+    assert stack("f") != moved
+
+
+def test_rows_stay_in_the_order_of_their_run_and_runs_in_theirs() -> None:
+    def part(identity: str, start: int, *pids: int) -> SnapshotData:
+        rows = table(["pid"], [types.INT64], [(pid,) for pid in pids], identity)
+        return snapshot(of=run(identity, start=start), tables=(rows,))
+
+    found = merge([part("later", 2, 5, 4), part("earlier", 1, 9, 8)])
+    assert [one.identity for one in found.runs] == ["earlier", "later"]
+    assert len(found.tables) == 1
+    assert list(found.tables[0].rows.items()) == [("earlier", [(9,), (8,)]), ("later", [(5,), (4,)])]
+
+
+def test_losses_add_up() -> None:
+    first, second = snapshot(of=run("run-1")), snapshot(of=run("run-2"))
+    first.losses = {"lost": {"begin": 1}}
+    second.losses = {"lost": {"begin": 2, "end": 3}, "map_full": {"@": 4}}
+    assert merge([first, second]).losses == {"lost": {"begin": 3, "end": 3}, "map_full": {"@": 4}}
+
+
+def test_two_states_of_one_run_are_refused() -> None:
+    with pytest.raises(TraceError, match=r"a.pts and b.pts hold the same run \(x.bt on here\)") as found:
+        merge([snapshot(), snapshot(of=run(end=5))], ["a.pts", "b.pts"])
+    assert "pytrace diff" in found.value.hints[0]
+    with pytest.raises(TraceError, match=r"x\.bt on here and x.bt on here hold the same run"):
+        merge([snapshot(), snapshot()])
+
+
+# ---------------------------------------------------------------------------------------------- work
+
+
+class Key(int):
+    """A key that counts how often somebody looks for it."""
+
+    looked: int = 0
+
+    def __hash__(self) -> int:
+        Key.looked += 1
+        return int(self)
+
+
+def test_types_are_looked_at_once_for_each_map_and_entries_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[types.Type] = []
+
+    def rule(type_: types.Type) -> joining.Rule | None:
+        asked.append(type_)
+        return real(type_)
+
+    real = joining.rule
+    monkeypatch.setattr(merging.joining, "rule", rule)
+    found = [
+        snapshot(map_data("@", types.INT64, COUNT, {Key(key): 1 for key in range(50)}), of=run(f"run-{number}"))
+        for number in range(20)
+    ]
+    Key.looked = 0
+    assert merge(found).maps["@"].entries == dict.fromkeys(range(50), 20)
+    assert asked == [COUNT]
+    assert Key.looked <= 3 * 20 * 50

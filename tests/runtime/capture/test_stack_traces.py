@@ -1,0 +1,114 @@
+"""Stacks as functions: the same that output prints, and where they are."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytrace.core.types import Stack, StackMode
+from pytrace.results import values
+from pytrace.results.values import StackTrace
+from pytrace.runtime.capture.stack_traces import StackTraces
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.render.names import Names
+from tests.support.captured import Places
+from tests.support.encode import Frame
+
+KNOWN = {
+    0x1000: [Frame("do_work", 16)],
+    0x2000: [Frame("helper", 4, "/bin/prog", "src/a.c", 12, True), Frame("main", 8, "/bin/prog", "src/b.c", 30)],
+    0x3000: [Frame("start", 0, "/bin/prog", "src/b.c", 40)],
+    0x4000: [Frame("", module="/bin/stripped")],
+    0x5000: [Frame("called", 5, "/bin/prog", "src/c.c", 50)],
+}
+CALLS = {
+    0x2000: [Frame("main", 8, "/bin/prog", "src/b.c", 29)],
+    0x3000: [Frame("abort", 20, "/bin/prog", "src/b.c", 9)],
+    0x5000: [Frame("called", 5, "/bin/prog", "src/c.c", 49)],
+}
+
+
+def text(trace: StackTrace) -> bytes:
+    """The default form of :meth:`pytrace.runtime.output.render.names.Names.stack`, without indent."""
+    lines = [""]
+    for frame in trace.frames:
+        place = f"@{frame.file}:{frame.line}" if frame.file else ""
+        if not frame.function:
+            lines.append(f"0x{frame.address:x}")
+        elif frame.inlined:
+            lines.append(f"[inlined] {frame.function}{place}")
+        else:
+            lines.append(f"{frame.function}+{frame.offset}{place}")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.booleans(),
+    st.lists(st.sampled_from((*KNOWN, 0x7000, 0x8000)), max_size=8),
+    st.sets(st.sampled_from((0x7000, 0x1000, 0x5000))),
+)
+def test_frames_are_those_that_print(user: bool, addresses: list[int], trampolines: set[int]) -> None:
+    symbols = Places(KNOWN, CALLS)
+    symbols.trampolines = trampolines
+    kind = Stack(user, 127)
+    printed = Names(symbols, Clock(), ()).stack(kind, b"")
+    value = (7, tuple(addresses), 0)
+    found = StackTraces(symbols).form(kind)(value)
+    assert text(found) == printed(value)
+    assert found.user is user
+
+
+def test_frames_say_where_they_are() -> None:
+    symbols = Places(KNOWN, CALLS, moved={7: 0x500})
+    (first, second) = StackTraces(symbols).form(Stack(True))((7, (0x2000,), 0)).frames
+    assert first == values.Frame("helper", 4, "/bin/prog", "beef", "src/a.c", 12, True, 0x1B00)
+    assert second == values.Frame("main", 8, "/bin/prog", "beef", "src/b.c", 30, False, 0x1B00)
+    trace = StackTraces(symbols).form(Stack(True))((7, (0x1000, 0x5000, 0x4000), 0))
+    assert [(frame.line, frame.address) for frame in trace.frames] == [(0, 0xB00), (49, 0x4B00), (0, 0x3B00)]
+    assert trace.frames[2] == values.Frame("", 0, "/bin/stripped", "beef", address=0x3B00)
+
+
+def test_the_kernel_has_a_name() -> None:
+    trace = StackTraces(Places({**KNOWN, 0x1: [Frame("read", 1, "ext4")]})).form(Stack(False))((0, (0x1000, 1, 9), 0))
+    assert [frame.module for frame in trace.frames] == ["[kernel]", "ext4", ""]
+    assert trace.frames[0] == values.Frame("do_work", 16, "[kernel]", "cafe", address=0x1000)
+    assert trace.frames[2].address == 9
+
+
+def test_modes_of_numbers_stay_numbers() -> None:
+    traces = StackTraces(Places(KNOWN))
+    raw = traces.form(Stack(True, 127, StackMode.RAW))((7, (0x1000, 0x2000), 0))
+    assert raw.frames == (values.Frame("", address=0x1000), values.Frame("", address=0x2000))
+    rows = ((1, bytes(range(20)), 0x5), (2, bytes(20), 0x7F00))
+    by_id = traces.form(Stack(True, 127, StackMode.BUILD_ID))((7, rows, 0))
+    assert by_id.frames == (
+        values.Frame("", build_id=bytes(range(20)).hex(), address=5),
+        values.Frame("", address=0x7F00),
+    )
+    perf = traces.form(Stack(True, 127, StackMode.PERF))((7, (0x2000,), 0))
+    assert [frame.function for frame in perf.frames] == ["helper", "main"]
+
+
+@pytest.mark.parametrize(("error", "expected"), [(0, ""), (-14, ""), (-61, os.strerror(61)), (-22, os.strerror(22))])
+def test_errors(error: int, expected: str) -> None:
+    assert StackTraces(Places()).form(Stack(True))((7, (), error)) == StackTrace((), True, expected)
+
+
+def test_a_stack_is_resolved_once() -> None:
+    class Counting(Places):
+        asked = 0
+
+        def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
+            self.asked += 1
+            return super().user(pid, address, caller=caller)
+
+    symbols = Counting(KNOWN)
+    form = StackTraces(symbols).form(Stack(True))
+    first = form((7, (0x1000, 0x1000), 0))
+    assert symbols.asked == 1
+    assert form((7, (0x1000, 0x1000), 0)) is first
+    assert form((8, (0x1000, 0x1000), 0)) == first

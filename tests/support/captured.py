@@ -1,0 +1,35 @@
+"""Snapshots of fake runs: maps of :class:`tests.support.encode.Run` as plain data."""
+
+from __future__ import annotations
+
+from pytrace.results.snapshot import MapData
+from pytrace.runtime.capture.maps import map_data
+from pytrace.runtime.capture.portable import PortableForms
+from pytrace.runtime.capture.stack_traces import StackTraces
+from pytrace.runtime.symbols.image_places import ImagePlace
+from tests.support.encode import Run, Symbols
+
+
+class Places(Symbols):
+    """Symbols whose places are the addresses themselves; *moved* is how far a process has everything moved."""
+
+    def __init__(self, *arguments: object, moved: dict[int, int] | None = None) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.moved = moved or {}
+
+    def kernel_place(self, address: int) -> ImagePlace:
+        return ImagePlace("cafe", address)
+
+    def user_place(self, pid: int, address: int) -> ImagePlace:
+        return ImagePlace("beef", address - self.moved.get(pid, 0))
+
+
+def forms(run: Run, symbols: Places | None = None) -> PortableForms:
+    """Portable forms with the names of a run."""
+    return PortableForms(run.renderer.texts, StackTraces(symbols or Places()))
+
+
+def captured(run: Run, name: str, symbols: Places | None = None) -> MapData:
+    """A map of a run."""
+    (view,) = (view for view in run.renderer.views() if view.spec.name == name)
+    return map_data(view, forms(run, symbols), lambda: None)

@@ -1,0 +1,43 @@
+"""Snapshots for tests, made without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytrace.core import types
+from pytrace.core.types import Record, Type
+from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+from pytrace.results.values import Frame, StackTrace
+
+SECOND = 1_000_000_000
+
+
+def run(identity: str = "run-1", *, start: int = 100 * SECOND, end: int = 110 * SECOND, host: str = "here") -> Run:
+    """A run of a script."""
+    return Run(identity, host, "6.1.0", "x86_64", "x.bt", "ab" * 32, (), start, end, 0, end - start, "0.1")
+
+
+def map_data(name: str, key: Type | None, value: Type, entries: Mapping[Any, Any]) -> MapData:
+    """A map; the entry of one without keys has the key None."""
+    return MapData(name, key, value, dict(entries))
+
+
+def snapshot(*maps: MapData, of: Run | None = None, tables: tuple[Table, ...] = ()) -> SnapshotData:
+    """What one run has."""
+    return SnapshotData((of or run(),), {data.name: data for data in maps}, tables)
+
+
+def table(names: Sequence[str], members: Sequence[Type], rows: Sequence[tuple[Any, ...]], of: str = "run-1") -> Table:
+    """Rows of one run."""
+    return Table(Record(tuple(names), tuple(members)), {of: list(rows)})
+
+
+def stack(*functions: str, user: bool = True, module: str = "/bin/program") -> StackTrace:
+    """A stack of functions, the innermost first."""
+    frames = tuple(Frame(name, 4, module, "", "", 0, False, 16 * at) for at, name in enumerate(functions))
+    return StackTrace(frames, user)
+
+
+STRING = types.String(16)
+COUNT = types.Count()
