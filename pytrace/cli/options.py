@@ -40,7 +40,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",
            "raise USDT semaphores in all processes that map the file", "process"),
-    Option("format", "f", "", "FORMAT", "output format: text or json", "output"),
+    Option("format", "f", "", "FORMAT", "output format: text, json or csv", "output"),
     Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
     Option("buffering", "B", "", "MODE", "flush output: none, line or full", "output"),
     Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output"),

@@ -74,6 +74,10 @@ class Renderer:
         """Ids of the events of a kind."""
         return frozenset(spec.id for spec in self._manifest.events if spec.kind == kind)
 
+    def write_text(self, text: bytes) -> None:
+        """Print a text that no event brought, as the programs of iterators write it."""
+        self._context.write_text(text)
+
     def end_batch(self) -> None:
         """All waiting events were handled: let their output be seen."""
         self.output.end_batch()
@@ -133,12 +137,12 @@ class Renderer:
 
     def print_maps(self) -> None:
         """Print the end of output: all maps that hold something, by name."""
-        if not self.output.json:
+        if not self.output.json and not self.output.csv:
             self.output.write(b"\n\n")
         if self._manifest.config.print_maps_on_exit:
             for name in sorted(item.name for item in self._manifest.maps):
-                view = self._context.view(name)
-                self.output.write(view.json() if self.output.json else view.text())
+                show = self._context.map_form(self._context.view(name))
+                self.output.write(show())
         self.output.flush()
 
     def close(self) -> None:

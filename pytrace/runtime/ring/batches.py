@@ -7,10 +7,14 @@ takes long; all others (maps, ``exit()``, commands, stacks) are handed to their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from pytrace.runtime.ring.decoder import RunHandler, Tally, Texts, sequence_formatter
-from pytrace.runtime.ring.index import Repeated
+from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Repeated
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.tables import Table
 
 Group = Callable[[bytes, int, int], None]
 """``group(data, offset, count)``: handle a sequence of events that is there *count* times."""
@@ -43,10 +47,19 @@ class Batches:
 
     def together(self, handlers: Sequence[RunHandler], identities: Sequence[int]) -> int:
         """How many of the first events with these *identities* can be handled by one call of :meth:`handle`."""
-        single = {identity for identity in set(identities) if not _batched(handlers, identity)}
-        if not single:
+        kinds = set(identities)
+        single = {identity for identity in kinds if not _batched(handlers, identity)}
+        if not single and _one_place([handlers[identity] for identity in kinds]):
             return len(identities)
-        return next(index for index, identity in enumerate(identities) if identity in single)
+        taken: dict[int, RunHandler] = {}
+        for index, identity in enumerate(identities):
+            if identity in single:
+                return index
+            if identity not in taken:
+                taken[identity] = handlers[identity]
+                if not _one_place(taken.values()):
+                    return index
+        return len(identities)
 
     def handle(
         self, handlers: Sequence[RunHandler], data: bytes, places: Sequence[int], identities: Sequence[int]
@@ -55,19 +68,36 @@ class Batches:
         kinds = set(identities)
         ones: list[Callable[[bytes, int], bytes]] = [_nothing] * (max(kinds) + 1)
         extend: Callable[[list[bytes]], None] | None = None
+        table: Table | None = None
         for kind in kinds:
             handler = handlers[kind]
             if isinstance(handler, Texts):
                 extend, ones[kind] = handler.extend, handler.formatter.listed
+                table = handler.table or table
             elif isinstance(handler, Tally):
                 handler.add(sum(identity == kind for identity in identities) if len(kinds) > 1 else len(identities))
-        if extend is not None:
-            extend([ones[identity](data, place) for identity, place in zip(identities, places)])  # noqa: B905
+        if extend is None:
+            return
+        texts = [ones[identity](data, place) for identity, place in zip(identities, places)]  # noqa: B905
+        if table is not None:
+            rows = {kind: handler for kind in kinds if isinstance(handler := handlers[kind], Texts) and handler.table}
+            positions = [at for at, identity in enumerate(identities) if identity in rows]
+            table.settle(
+                texts, positions, lambda at: rows[identities[at]].careful(data, WORD * places[at] + RECORD_HEADER)
+            )
+        extend(texts)
 
 
 def _nothing(_data: bytes, _offset: int) -> bytes:
     """What an event prints that is only counted."""
     return b""
+
+
+def _one_place(handlers: Collection[RunHandler]) -> bool:
+    """Whether the texts of these handlers can be printed by one call: to one place, rows of one table at most."""
+    texts = [handler for handler in handlers if isinstance(handler, Texts)]
+    tables = {id(handler.table) for handler in texts if handler.table is not None}
+    return len(tables) < 2 and len({handler.extend for handler in texts}) < 2
 
 
 def _batched(handlers: Sequence[RunHandler], identity: int) -> bool:
@@ -95,10 +125,38 @@ def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
     texts = [handler for handler in involved if isinstance(handler, Texts)]
     if len(texts) < len(involved) or not all(item.quick and item.formatter.fixed for item in texts):
         return None
+    if not _one_place(involved):
+        return None
     strides = [after - start for start, after in zip(part.starts, (*part.starts[1:], part.stride), strict=True)]
     run, extend = sequence_formatter([item.formatter for item in texts], strides), texts[0].extend
+    table = next((item.table for item in texts if item.table is not None), None)
+    if table is not None:
+        return _rows(texts, part, run, table)
 
     def group(data: bytes, offset: int, count: int) -> None:
         extend(run(data, offset, count))
+
+    return group
+
+
+def _rows(
+    texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], list[bytes]], table: Table
+) -> Group:
+    """What prints a sequence that has rows of *table*."""
+    length, stride, extend = len(texts), part.stride, texts[0].extend
+    within = [at for at, item in enumerate(texts) if item.table is not None]
+    starts = [start - part.starts[0] for start in part.starts]
+
+    def group(data: bytes, offset: int, count: int) -> None:
+        def again(at: int) -> bytes:
+            turn, place = divmod(at, length)
+            return texts[place].careful(data, offset + turn * stride + starts[place])
+
+        found = run(data, offset, count)
+        positions = range(len(found)) if len(within) == length else [
+            start + at for start in range(0, len(found), length) for at in within
+        ]
+        table.settle(found, positions, again)
+        extend(found)
 
     return group

@@ -275,7 +275,7 @@ class Session:
                 continue
             with self.renderer.iterating():
                 for text in iterator.read(item.iterator):
-                    self.output.write(text)
+                    self.renderer.write_text(text)
                     if self.output.congested:
                         self.output.flush()
                 self.drain()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
 from pytrace.core.types import (
     BOOL,
@@ -250,7 +250,7 @@ def _key_type(checker: Checker, operand: nodes.MapRef) -> Type:
 
 def _bare(checker: Checker, name: str) -> Type | None:
     """The C type that a bare name means in ``sizeof(pid_t)``, unless it is the name of a value."""
-    if builtin(name) is not None or checker.definitions.enumerator(name) is not None:
+    if bare_builtin(name) or checker.definitions.enumerator(name) is not None:
         return None
     return checker.definitions.typedef(name) or C_NAMES.get(name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
@@ -74,7 +74,7 @@ class MapView:
         self.spec = spec
         self._reader = reader
         self._decoders = decoders
-        self._texts = texts
+        self.texts = texts
         self._jsons = jsons
         self._row = ROWS.get(type(spec.value), OTHER)
         self._merges: dict[int, Merge] = {}
@@ -206,7 +206,7 @@ class MapView:
         if self.spec.key is None:
             opening = b":\n" if isinstance(self.spec.value, BUCKETED) else b": "
             return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
-        key = self._texts.key(self.spec.key)
+        key = self.texts.key(self.spec.key)
         line = self._name.replace(b"%", b"%%") + (
             b"[%s]:\n%s\n" if isinstance(self.spec.value, BUCKETED) else b"[%s]: %s\n"
         )
@@ -237,28 +237,28 @@ class MapView:
         if isinstance(kind, types.TSeries):
             from pytrace.runtime.output.render import tseries
 
-            make = self._window(kind, entries, shown.div)
+            make = self.window(kind, entries, shown.div)
             return lambda value: tseries.text(make(value))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
             return lambda value: histogram.text(shape, value, shown.div)
-        return _with_div(self._texts.form(kind), kind, shown.div)
+        return with_div(self.texts.form(kind), kind, shown.div)
 
     def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.spec.value
         if isinstance(kind, types.TSeries):
-            make = self._window(kind, entries, shown.div)
+            make = self.window(kind, entries, shown.div)
             return lambda value: json.series_form(make(value))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
             return lambda value: json.histogram_form(shape, value, shown.div)
-        return _with_div(self._jsons.form(kind), kind, shown.div)
+        return with_div(self._jsons.form(kind), kind, shown.div)
 
-    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Any], tseries.Series]:
+    def window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Any], tseries.Series]:
         """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
         from pytrace.runtime.output.render import tseries
 
@@ -276,7 +276,7 @@ class MapView:
         """Percentiles of a hist map, a line for each."""
         from pytrace.runtime.output.render import histogram
 
-        shape = self._shape()
+        shape = self.shape()
         parts = []
         for name, counts in self.entries():
             label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(name))
@@ -288,7 +288,7 @@ class MapView:
         """Percentiles of a hist map as one line of JSON."""
         from pytrace.runtime.output.render import histogram
 
-        shape = self._shape()
+        shape = self.shape()
         found = [
             (name, json.quantile_form(histogram.quantiles(shape, counts, percents)))
             for name, counts in self.entries()
@@ -301,7 +301,8 @@ class MapView:
             data = self._members(found)
         return json.line("quantiles", json.mapping([(self._name, data)]))
 
-    def _shape(self) -> histogram.Shape:
+    def shape(self) -> histogram.Shape:
+        """The buckets of a map of histograms."""
         from pytrace.runtime.output.render import histogram
 
         kind = self.spec.value
@@ -311,10 +312,14 @@ class MapView:
 
     def _key_text(self, name: Any) -> bytes:
         assert self.spec.key is not None
-        return self._texts.key(self.spec.key)(name)
+        return self.texts.key(self.spec.key)(name)
 
 
-def _with_div(form: Form, kind: types.Type, div: int) -> Form:
+Given = TypeVar("Given")
+
+
+def with_div(form: Callable[[Any], Given], kind: types.Type, div: int) -> Callable[[Any], Given]:
+    """*form* for values that are divided by *div* first."""
     if div <= 1 or isinstance(kind, types.Stats | types.LHist):
         return form
     change = divided(kind, div)
