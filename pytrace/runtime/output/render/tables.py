@@ -18,7 +18,7 @@ from pytrace.runtime.output.render.text import Form, TextForms
 Again = Callable[[int], bytes]
 """``again(i)``: the text of the row at place *i* among texts, formatted with care."""
 
-_INTEGER_WIDTHS = {1: 4, 2: 6, 4: 7, 8: 10}
+_INTEGER_WIDTHS = {1: 4, 2: 6, 4: 7, 8: 8}
 """Digits that integers usually have, by their bytes: process ids take seven."""
 _TEXT_WIDTHS: dict[type[types.Type], int] = {
     types.Bool: 5, types.Pointer: 18, types.Inet: 15, types.Mac: 17, types.KSym: 20, types.USym: 20, types.Username: 8,
@@ -182,7 +182,7 @@ def _width(column: Column) -> int:
     if isinstance(kind, types.Int):
         return _INTEGER_WIDTHS.get(kind.width, 20)
     if isinstance(kind, types.String):
-        return min(kind.capacity, _STRING)
+        return max(1, min(kind.capacity - 1, _STRING))
     if isinstance(kind, types.Enum):
         return min(max((len(name) for name, _ in kind.members), default=0), _MOST)
     return _TEXT_WIDTHS.get(type(kind), _INTEGER_WIDTHS[8] if column.number else _STRING)
