@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,7 @@ def test_a_flood_is_printed_in_order_or_counted_as_lost(form: str) -> None:
         numbers = [int(row.split()[0]) for row in rows if row]
     if form != "json":
         words = done.stderr.decode().split()
-        lost = sum(int(count) for word, count in zip(words, words[1:], strict=False) if word == "Lost")
+        lost = sum(int(count) for word, count in pairwise(words) if word == "Lost")
     assert numbers == sorted(set(numbers))
     assert len(numbers) + lost == CALLS
 

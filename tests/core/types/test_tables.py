@@ -104,6 +104,7 @@ def test_columns_of_maps() -> None:
     assert map_schema("@a", UINT32, Count()).names == ("key", "@a")
     assert map_schema("@a", pair, Stats()).names == ("key1", "key2", "@a.count", "@a.average", "@a.total")
     assert map_schema("@a", record, Hist()).names == ("pid", "comm", "@a.min", "@a.max", "@a.count")
-    assert map_schema("@a", Tuple((pair, INT8)), TSeries()).names == ("key1.0", "key1.1", "key2", "@a.start", "@a.value")
+    nested = Tuple((pair, INT8))
+    assert map_schema("@a", nested, TSeries()).names == ("key1.0", "key1.1", "key2", "@a.start", "@a.value")
     assert map_schema("@", UINT32, pair).names == ("key", "@.0", "@.1")
     assert map_schema("@", UINT32, record).names == ("key", "@.pid", "@.comm")

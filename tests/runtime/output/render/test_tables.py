@@ -112,7 +112,8 @@ def test_rows_of_another_table_follow_a_heading_of_theirs() -> None:
     first, second = Table(run, a=INT8), Table(run, b=INT8)
     same = Table(run, a=INT64)
     printed = "".join((first((1,)), same((2,)), second((3,)), second((4,)), first((5,))))
-    assert lines(printed) == ["       A", "       1", "       2", "", "   B", "   3", "   4", "", "       A", "       5"]
+    wide = ["       A", "       1", "       2"]
+    assert lines(printed) == [*wide, "", "   B", "   3", "   4", "", "       A", "       5"]
 
 
 def test_other_output_between_rows_brings_no_heading() -> None:
