@@ -7,14 +7,14 @@ takes long; all others (maps, ``exit()``, commands, stacks) are handed to their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pytrace.runtime.ring.decoder import RunHandler, Tally, Texts, sequence_formatter
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Repeated
 
 if TYPE_CHECKING:
-    from pytrace.runtime.output.render.tables import Table
+    from pytrace.runtime.output.render.tables import Again
 
 Group = Callable[[bytes, int, int], None]
 """``group(data, offset, count)``: handle a sequence of events that is there *count* times."""
@@ -47,19 +47,10 @@ class Batches:
 
     def together(self, handlers: Sequence[RunHandler], identities: Sequence[int]) -> int:
         """How many of the first events with these *identities* can be handled by one call of :meth:`handle`."""
-        kinds = set(identities)
-        single = {identity for identity in kinds if not _batched(handlers, identity)}
-        if not single and _one_place([handlers[identity] for identity in kinds]):
+        single = {identity for identity in set(identities) if not _batched(handlers, identity)}
+        if not single:
             return len(identities)
-        taken: dict[int, RunHandler] = {}
-        for index, identity in enumerate(identities):
-            if identity in single:
-                return index
-            if identity not in taken:
-                taken[identity] = handlers[identity]
-                if not _one_place(taken.values()):
-                    return index
-        return len(identities)
+        return next(index for index, identity in enumerate(identities) if identity in single)
 
     def handle(
         self, handlers: Sequence[RunHandler], data: bytes, places: Sequence[int], identities: Sequence[int]
@@ -67,25 +58,24 @@ class Batches:
         """Handle the records at *places* (in words), all of them of kinds that :meth:`together` has counted."""
         kinds = set(identities)
         ones: list[Callable[[bytes, int], bytes]] = [_nothing] * (max(kinds) + 1)
-        extend: Callable[[list[bytes]], None] | None = None
-        table: Table | None = None
+        printing: dict[int, Texts] = {}
         for kind in kinds:
             handler = handlers[kind]
             if isinstance(handler, Texts):
-                extend, ones[kind] = handler.extend, handler.formatter.listed
-                table = handler.table or table
+                printing[kind], ones[kind] = handler, handler.formatter.listed
             elif isinstance(handler, Tally):
                 handler.add(sum(identity == kind for identity in identities) if len(kinds) > 1 else len(identities))
-        if extend is None:
+        if not printing:
             return
         texts = [ones[identity](data, place) for identity, place in zip(identities, places)]  # noqa: B905
-        if table is not None:
-            rows = {kind: handler for kind in kinds if isinstance(handler := handlers[kind], Texts) and handler.table}
-            positions = [at for at, identity in enumerate(identities) if identity in rows]
-            table.settle(
-                texts, positions, lambda at: rows[identities[at]].careful(data, WORD * places[at] + RECORD_HEADER)
+        if not _plain(list(printing.values())):
+            _deliver(
+                texts,
+                [printing.get(identity) for identity in identities],
+                lambda at: printing[identities[at]].careful(data, WORD * places[at] + RECORD_HEADER),
             )
-        extend(texts)
+        else:
+            next(iter(printing.values())).extend(texts)
 
 
 def _nothing(_data: bytes, _offset: int) -> bytes:
@@ -93,11 +83,29 @@ def _nothing(_data: bytes, _offset: int) -> bytes:
     return b""
 
 
-def _one_place(handlers: Collection[RunHandler]) -> bool:
-    """Whether the texts of these handlers can be printed by one call: to one place, rows of one table at most."""
-    texts = [handler for handler in handlers if isinstance(handler, Texts)]
-    tables = {id(handler.table) for handler in texts if handler.table is not None}
-    return len(tables) < 2 and len({handler.extend for handler in texts}) < 2
+def _plain(handlers: Sequence[Texts]) -> bool:
+    """Whether texts are printed as they are, to one place."""
+    extend = handlers[0].extend
+    return all(handler.table is None and handler.extend == extend for handler in handlers)
+
+
+def _deliver(texts: list[bytes], of: Sequence[Texts | None], again: Again) -> None:
+    """Print *texts*, each the way of its handler in *of* (None for an empty one); *again* as tables want it."""
+    tables = {id(item.table): item.table for item in set(of) if item is not None and item.table is not None}
+    if tables:
+        places = [(at, item.table) for at, item in enumerate(of) if item is not None and item.table is not None]
+        if len(tables) == 1:
+            places[0][1].settle(texts, [at for at, _ in places], again)
+        else:
+            from pytrace.runtime.output.render.tables import settle  # loaded with the first table
+
+            settle(texts, places, again)
+    extends = list(dict.fromkeys(item.extend for item in of if item is not None))
+    if len(extends) == 1:
+        extends[0](texts)
+        return
+    for extend in extends:
+        extend([text for text, item in zip(texts, of, strict=True) if item is not None and item.extend == extend])
 
 
 def _batched(handlers: Sequence[RunHandler], identity: int) -> bool:
@@ -125,13 +133,10 @@ def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
     texts = [handler for handler in involved if isinstance(handler, Texts)]
     if len(texts) < len(involved) or not all(item.quick and item.formatter.fixed for item in texts):
         return None
-    if not _one_place(involved):
-        return None
     strides = [after - start for start, after in zip(part.starts, (*part.starts[1:], part.stride), strict=True)]
     run, extend = sequence_formatter([item.formatter for item in texts], strides), texts[0].extend
-    table = next((item.table for item in texts if item.table is not None), None)
-    if table is not None:
-        return _rows(texts, part, run, table)
+    if not _plain(texts):
+        return _rows(texts, part, run)
 
     def group(data: bytes, offset: int, count: int) -> None:
         extend(run(data, offset, count))
@@ -139,11 +144,11 @@ def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
     return group
 
 
-def _rows(
-    texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], list[bytes]], table: Table
-) -> Group:
-    """What prints a sequence that has rows of *table*."""
+def _rows(texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], list[bytes]]) -> Group:
+    """What prints a sequence that has rows of tables, or texts for several places."""
     length, stride, extend = len(texts), part.stride, texts[0].extend
+    tables = {id(item.table): item.table for item in texts if item.table is not None}
+    table = next(iter(tables.values())) if len(tables) == 1 and len({item.extend for item in texts}) == 1 else None
     within = [at for at, item in enumerate(texts) if item.table is not None]
     starts = [start - part.starts[0] for start in part.starts]
 
@@ -153,10 +158,11 @@ def _rows(
             return texts[place].careful(data, offset + turn * stride + starts[place])
 
         found = run(data, offset, count)
-        positions = range(len(found)) if len(within) == length else [
-            start + at for start in range(0, len(found), length) for at in within
-        ]
-        table.settle(found, positions, again)
+        if table is None:
+            _deliver(found, texts * count, again)
+            return
+        rows = [range(at, len(found), length) for at in within]
+        table.settle(found, rows[0] if len(rows) == 1 else sorted(at for every in rows for at in every), again)
         extend(found)
 
     return group

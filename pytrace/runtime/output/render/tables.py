@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from pytrace.core import types
@@ -75,21 +77,37 @@ class Table:
     def __init__(self, page: Page, heading: bytes, gap: bytes) -> None:
         self.page = page
         self._heading = heading
+        """The line above the rows."""
         self._gap = gap
 
-    def heading(self) -> bytes:
-        """The line above the rows."""
-        return self._heading
-
     def settle(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
-        """The rows at *positions* of *texts* are about to be printed in this order: add what belongs before them."""
+        """The rows at *positions* of *texts* are printed next, in this order: see to their form and headings."""
+        self.clean(texts, positions, again)
+        self.head(texts, positions, again)
+
+    def clean(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
+        """See to rows that may not be one line."""
+
+    def head(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
+        """Add the headings that are due to the rows that they come before."""
         if positions and self.page.due(self):
             self._begin(texts, positions, again)
 
     def _begin(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:  # noqa: ARG002
         first = positions[0]
         gap = self._gap if self.page.begin(self) else b""
-        texts[first] = gap + self.heading() + texts[first]
+        texts[first] = gap + self._heading + texts[first]
+
+
+def settle(texts: list[bytes], places: Sequence[tuple[int, Table]], again: Again) -> None:
+    """As :meth:`Table.settle` for rows of several tables: each place with its table, in the order of printing."""
+    by_table: dict[Table, list[int]] = {}
+    for at, table in places:
+        by_table.setdefault(table, []).append(at)
+    for table, positions in by_table.items():
+        table.clean(texts, positions, again)
+    for table, run in groupby(places, itemgetter(1)):
+        table.head(texts, [at for at, _ in run], again)
 
 
 class TextTable(Table):
@@ -113,23 +131,20 @@ class TextTable(Table):
         parts = [b"%%%dd" % width if item.number else b"%%-%ds" % width for item, width in aligned]
         self.form = b" ".join([*parts, b"%s"] if self.open else parts) + b"\n"
         self.width = sum(width + 1 for _, width in aligned) + self.open
-
-    def heading(self) -> bytes:
-        """The titles of the columns."""
-        return self._line([item.title.encode() for item in self._columns])
+        self._heading = self._line([item.title.encode() for item in self._columns])
 
     # ---- rows
 
-    def settle(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
-        """As :meth:`Table.settle`, and a heading after each screenful.
-
-        A row that is not one line of plain text is made again, with escapes.
-        """
+    def clean(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
+        """A row that is not one line of plain text is made again, with escapes."""
         if self._textual and _suspicious(texts if len(positions) == len(texts) else [texts[at] for at in positions]):
             for at in positions:
                 if _suspicious([texts[at]]):
                     texts[at] = again(at)
-        super().settle(texts, positions, again)
+
+    def head(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
+        """As :meth:`Table.head`, and on a terminal a heading after each screenful."""
+        super().head(texts, positions, again)
         if self.page.height is not None:
             self._repeat(texts, positions)
 
@@ -146,7 +161,7 @@ class TextTable(Table):
         page = self.page
         for at in positions:
             if page.left == 0:
-                texts[at] = self.heading() + texts[at]
+                texts[at] = self._heading + texts[at]
                 page.left = page.rows()
                 self._grown = False
             page.left -= 1
@@ -154,13 +169,15 @@ class TextTable(Table):
     def wide(self, values: Sequence[Any], last: bytes | None = None) -> bytes:
         """A row whose values do not all fit: the columns grow. *last* is the value of an open column."""
         texts = [b"%d" % value if item.number else value for item, value in zip(self._columns, values)]  # noqa: B905
+        before = list(self._widths)
         for at, (item, text) in enumerate(zip(self._columns, texts)):  # noqa: B905
             columns = _columns(text)
             if not item.number:
                 columns = min(columns, max(_MOST, self._widths[at]))
-            if columns > self._widths[at]:
-                self._widths[at], self._grown = columns, True
-        self._measure()
+            self._widths[at] = max(columns, self._widths[at])
+        if self._widths != before:
+            self._grown = True
+            self._measure()
         return self._line(texts if last is None else [*texts, last])
 
     def careful(self, values: Sequence[Any], last: bytes | None = None) -> bytes:
