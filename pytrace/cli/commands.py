@@ -226,8 +226,8 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
 
 def _shown_on(options: RunOptions) -> TextIO:
-    """Where stages are shown: standard output, unless that is to be JSON."""
-    return sys.stderr if options.format == "json" else sys.stdout
+    """Where stages are shown: standard output, unless that is to be JSON or CSV."""
+    return sys.stdout if options.format == "text" else sys.stderr
 
 
 def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions) -> int:

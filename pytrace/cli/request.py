@@ -43,7 +43,9 @@ def run_options(line: CommandLine) -> RunOptions:
     Raises:
         TraceError: a value is not among those that the option takes, or two options exclude each other.
     """
-    form = _choice(line, "format", "-f", ("text", "json"), "text")
+    form = _choice(line, "format", "-f", ("text", "json", "csv"), "text")
+    if form == "csv" and mode(line) in ("test", "bench"):
+        raise TraceError("-f csv is for rows and maps", hints=("--test and --bench report as text or json",))
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
     command, pid = line.text("command"), line.text("pid")
     if command is not None and pid is not None:

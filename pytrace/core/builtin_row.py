@@ -48,3 +48,10 @@ class Builtin:
     """A script that shows the use, for the documentation; a test compiles it."""
     no_loop: bool = False
     """Not allowed in the body of a ``for`` over a map (reads the context)."""
+    yields: bool = False
+    """Gives way to a function of the script that has its name: bpftrace has no such builtin."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether the name alone, without parentheses, means this: else it may be a constant or type of the script."""
+        return self.value or self.least == 0

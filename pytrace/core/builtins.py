@@ -126,6 +126,9 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Print a value, or a map as it is when the event is read; order is key, -key, value or -value.",
             _A, least=1, most=4,
             example='begin { @a[1] = 10; @a[2] = 20; print(@a, 1); print((1, "x")); }'),
+    Builtin("row", "output", "row((name=value, …))",
+            "Print a row of a table: the members of a record as columns.", _A, least=1, most=1, yields=True,
+            example='tracepoint:syscalls:sys_enter_openat { row((pid=pid, comm=comm, path=str(args.filename))); }'),
     Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",
             "Print a map and empty it, so that each update is in exactly one print.", _A, least=1, most=4,
             example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
@@ -358,6 +361,12 @@ def builtin(name: str) -> Builtin | None:
     if number != name and number.isascii() and number.isdigit():
         return _INDEX["argN"]
     return None if name == "argN" else _INDEX.get(name)
+
+
+def bare_builtin(name: str) -> bool:
+    """Whether *name* without parentheses means a builtin, whatever the script defines."""
+    row = builtin(name)
+    return row is not None and row.bare
 
 
 def builtin_names() -> list[str]:

@@ -20,6 +20,7 @@ cat, system      values of the conversions              :class:`Formatted`
 time             none                                   :class:`CurrentTime`
 join             u32 count, then 16 strings             :class:`Joined`
 print_value      the value                              :class:`NoStaticPart`
+row              values of the members, or one record   :class:`RowMembers`
 print_map        none                                   :class:`PrintedMap`
 quantiles        none                                   :class:`Quantiles`
 clear, zero      none                                   :class:`EmptiedMap`
@@ -44,9 +45,12 @@ from __future__ import annotations
 from functools import cached_property
 
 from pytrace.base.fast_dataclass import asdict, dataclass
-from pytrace.base.fast_typing import Any, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
+
+if TYPE_CHECKING:
+    from pytrace.core.types.tables import TableSchema
 
 HEADER = 8
 """Bytes before the arguments."""
@@ -115,6 +119,48 @@ class EventLayout:
         return total
 
 
+@dataclass(frozen=True)
+class FlatLayout(EventLayout):
+    """The layout of the events of *whole* with the members of its records and tuples as arguments of their own."""
+
+    whole: EventLayout
+    starts: tuple[int, ...]
+    """What :attr:`offsets` is."""
+
+    @classmethod
+    def of(cls, whole: EventLayout) -> FlatLayout:
+        """The flat layout of events that are laid out as *whole*."""
+        from pytrace.core.types.tables import leaves  # most runs need none
+
+        found = [
+            (leaf.type, start + leaf.offset)
+            for kind, start in zip(whole.args, whole.offsets, strict=True)
+            for leaf in leaves(kind)
+        ]
+        return cls(tuple(kind for kind, _ in found), whole, tuple(start for _, start in found))
+
+    @cached_property
+    def tails(self) -> tuple[bool, ...]:
+        """For each argument whether it travels in the tail: no member of a record or tuple does."""
+        tailed = {start for start, tail in zip(self.whole.offsets, self.whole.tails, strict=True) if tail}
+        return tuple(start in tailed for start in self.starts)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Offset of each argument's fixed part from the start of the event."""
+        return self.starts
+
+    @cached_property
+    def fixed_size(self) -> int:
+        """Bytes of header and fixed part."""
+        return self.whole.fixed_size
+
+    @cached_property
+    def tail_capacity(self) -> int:
+        """The most bytes that the tail can take."""
+        return self.whole.tail_capacity
+
+
 # ---------------------------------------------------------------------------------------------- static parts
 
 
@@ -139,6 +185,14 @@ class Formatted(StaticPart):
     format: str
     assertion: bool = False
     """Whether this is the ``errorf`` of the library's ``assert``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowMembers(StaticPart):
+    """What a row consists of."""
+
+    names: list[str]
+    """Of each argument its path in the record, as in :mod:`pytrace.core.types.tables`; empty for the record itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +285,7 @@ STATIC_PARTS: dict[str, type[StaticPart]] = {
     "time": CurrentTime,
     "join": Joined,
     "print_value": NoStaticPart,
+    "row": RowMembers,
     "print_map": PrintedMap,
     "quantiles": Quantiles,
     "clear": EmptiedMap,
@@ -279,6 +334,13 @@ class EventSpec:
         if not isinstance(self.static, kind):
             raise InternalError(f"expected {kind.__name__} for {self.kind}, found {self.static!r}")
         return self.static
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns of the rows that events of the kind ``row`` carry."""
+        from pytrace.core.types.tables import TableSchema  # most runs need none
+
+        return TableSchema.of(self.static_part(RowMembers).names, self.args)
 
     def to_data(self) -> dict[str, object]:
         """JSON form."""

@@ -21,6 +21,7 @@ from pytrace.core.event_layout import (
     PacketFile,
     PrintedMap,
     Quantiles,
+    RowMembers,
     RuntimeFailure,
     StaticPart,
 )
@@ -36,6 +37,7 @@ PARTS: dict[str, StaticPart] = {
     "time": CurrentTime("%H:%M\n"),
     "join": Joined(","),
     "print_value": NoStaticPart(),
+    "row": RowMembers(["a", "b.c"]),
     "print_map": PrintedMap("@m", 3, 2, "-key", True),
     "quantiles": Quantiles("@h", [50.0, 99.9]),
     "clear": EmptiedMap("@m", joined=True),

@@ -216,6 +216,7 @@ class Run:
     config: Config = field(default_factory=Config)
     symbols: Symbols = field(default_factory=Symbols)
     json: bool = False
+    csv: bool = False
     options: RenderOptions = field(default_factory=RenderOptions)
 
     def __post_init__(self) -> None:
@@ -297,14 +298,24 @@ class Run:
         """What was printed since the last call."""
         kept = self.output.release() if self._made else b""
         self.renderer
+        cuts = self.output.cuts
         self.output.capture()
+        # It is one run that goes on: headings of tables are not due again.
+        self.output.cuts = cuts
         return kept
+
+    def printed_text(self) -> str:
+        """As :meth:`printed`, for UTF-8."""
+        return self.printed().decode()
 
 
 class _Kept(Output):
     def __init__(self, run: Run) -> None:
-        super().__init__(flush=Flush.FULL, json=run.json)
+        super().__init__(flush=Flush.FULL, json=run.json, csv=run.csv)
         self._run = run
+
+    def beside(self, parts: list[bytes]) -> None:
+        self._run.messages += b"".join(parts)
 
     def message(self, text: str) -> None:
         self.flush()

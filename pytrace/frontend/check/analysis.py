@@ -128,7 +128,8 @@ def _report_functions(checker: Checker, program: nodes.Program) -> None:
         if node.name in seen:
             notes = [("first defined here", seen[node.name])]
             checker.error(f"the function {node.name!r} is already defined", node.head, notes=notes)
-        if builtin(node.name) is not None:
+        row = builtin(node.name)
+        if row is not None and not row.yields:
             checker.error(f"{node.name!r} is the name of a builtin", node.head)
         seen.setdefault(node.name, node.head)
         for parameter in node.parameters:

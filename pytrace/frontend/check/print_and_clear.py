@@ -14,7 +14,10 @@ from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import walk
 
 _HARMLESS = frozenset(
-    {"print_map", "print_value", "quantiles", "clear", "zero", "printf", "time", "cat", "join", "system", "warnf"}
+    (
+        *("print_map", "print_value", "row", "quantiles", "clear", "zero"),
+        *("printf", "time", "cat", "join", "system", "warnf"),
+    )
 )
 """Events of statements that may stand between the two."""
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, field, fields, replace
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
 from pytrace.frontend.ast import nodes, visitor
@@ -180,7 +180,7 @@ class _Expander:
         macro = self._choose(node.name, (), scope)
         if macro is not None:
             return self._use(macro, node.span if scope is None else scope.span(node.span), (), scope)
-        if builtin(node.name) is None and node.name not in self.c_names:
+        if not bare_builtin(node.name) and node.name not in self.c_names:
             found = self.definitions.macro(node.name)
             if found is not None:
                 return self._c_macro(node, found, scope)

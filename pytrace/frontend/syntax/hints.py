@@ -55,6 +55,8 @@ def _statement_start(tokens: Sequence[Token], at: int) -> Token | None:
 def _assign(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
     if at and tokens[at - 1].type == "ASSIGN":
         return ("'==' is written without a space",)
+    if at > 2 and tokens[at - 2].type == "LPAREN" and tokens[at - 3].text == "row":
+        return ("row() takes a record: write row((name=value, …)), with two pairs of parentheses",)
     return ("use '==' to compare",)
 
 

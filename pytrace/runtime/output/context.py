@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
@@ -21,8 +21,12 @@ from pytrace.runtime.output.render.text import TextForms
 from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
+    from pytrace.core.types import Record
+    from pytrace.core.types.tables import RowTable
     from pytrace.runtime.output.pcap import PcapWriter
+    from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.output.render.map_printer import MapView, Reader
+    from pytrace.runtime.output.render.tables import Page, Table
 
 
 @dataclass(slots=True)
@@ -87,6 +91,10 @@ class Context:
         self.decoders = Decoders(trailer, self.config.max_strlen)
         self.texts = TextForms(Names(symbols, clock, manifest.strings, namespace=options.namespace))
         self.writers: dict[str, PcapWriter] = {}
+        self.tables: dict[int, Table] = {}
+        """Tables of rows whose first row was printed, by their numbers."""
+        self.keep_row: Callable[[Record, Values], None] | None = None
+        """Where decoded rows are kept beside being printed."""
         self._reader = reader
         self._views: dict[str, MapView] = {}
         self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
@@ -95,6 +103,50 @@ class Context:
     def jsons(self) -> JsonForms:
         """JSON forms of values."""
         return JsonForms(self.texts)
+
+    @cached_property
+    def row_tables(self) -> dict[int, RowTable]:
+        """The table of each ``row()`` of the script, by the id of its event."""
+        from pytrace.core.types.tables import row_tables  # few scripts need it
+
+        return row_tables((spec.id, spec.schema) for spec in self.manifest.events if spec.kind == "row")
+
+    @cached_property
+    def page(self) -> Page:
+        """What headings of tables share."""
+        from pytrace.runtime.output.render.tables import Page  # few scripts need it
+
+        output = self.output
+        height = output.height if not output.json and not output.csv and output.terminal else None
+        return Page(height, lambda: output.cuts)
+
+    @cached_property
+    def extend_text(self) -> Callable[[list[bytes]], None]:
+        """Prints texts that are rows of no table."""
+        return self.output.beside if self.output.csv else self.output.extend
+
+    def write_text(self, text: bytes) -> None:
+        """Print a text that is no row of a table."""
+        if self.output.csv:
+            self.output.beside([text])
+        else:
+            self.output.write(text)
+
+    def map_form(self, view: MapView) -> Callable[..., bytes]:
+        """How a map is printed: ``form(shown, always=…)``."""
+        if self.output.csv:
+            from pytrace.runtime.output.render import map_tables
+
+            return partial(map_tables.entries, view, self.page)
+        return view.json if self.output.json else view.text
+
+    def quantiles_form(self, view: MapView) -> Callable[[Sequence[str]], bytes]:
+        """How percentiles of a map are printed."""
+        if self.output.csv:
+            from pytrace.runtime.output.render import map_tables
+
+            return partial(map_tables.quantiles, view, self.page)
+        return view.quantiles_json if self.output.json else view.quantiles_text
 
     def view(self, name: str) -> MapView:
         """The view of a map of the script."""

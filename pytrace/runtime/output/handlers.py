@@ -15,6 +15,7 @@ from pytrace.core.event_layout import (
     EmptiedMap,
     EventSpec,
     Exit,
+    FlatLayout,
     Formatted,
     HelperFailure,
     Joined,
@@ -48,7 +49,13 @@ def _parts(context: Context, spec: EventSpec) -> list[bytes | Piece]:
 
 def _print_run(context: Context, spec: EventSpec, parts: list[bytes | Piece]) -> RunHandler:
     quick = all(isinstance(kind, _QUICK) for kind in spec.args)
-    return Texts(Formatter(spec.layout, context.decoders, parts), context.output.extend, quick=quick)
+    return Texts(Formatter(spec.layout, context.decoders, parts), context.extend_text, quick=quick)
+
+
+def _row(context: Context, spec: EventSpec) -> RunHandler:
+    from pytrace.runtime.output import rows  # few scripts need it
+
+    return rows.handler(context, spec, quick=all(isinstance(kind, _QUICK) for kind in FlatLayout.of(spec.layout).args))
 
 
 _QUICK = (Bool, Int, Enum, Pointer, String, Buffer, Mac, Inet)
@@ -101,7 +108,7 @@ def _nothing() -> RunHandler:
 
 
 def _emit(context: Context, kind: str, text: bytes, ending: bytes = b"") -> None:
-    context.output.write(json.line(kind, json.quoted(text)) if context.output.json else text + ending)
+    context.write_text(json.line(kind, json.quoted(text)) if context.output.json else text + ending)
 
 
 def _time(context: Context, spec: EventSpec) -> RunHandler:
@@ -179,7 +186,7 @@ def _print_map(context: Context, spec: EventSpec) -> RunHandler:
 
     shown = Shown(static.top, static.div, static.order, static.clear)
     view = context.view(static.map)
-    show = view.json if context.output.json else view.text
+    show = context.map_form(view)
     return each(lambda _data, _offset: context.output.write(show(shown, always=True)))
 
 
@@ -187,7 +194,7 @@ def _quantiles(context: Context, spec: EventSpec) -> RunHandler:
     static = spec.static_part(Quantiles)
     percents = [f"{item:g}" for item in static.percents]
     view = context.view(static.map)
-    show = view.quantiles_json if context.output.json else view.quantiles_text
+    show = context.quantiles_form(view)
     return each(lambda _data, _offset: context.output.write(show(percents)))
 
 
@@ -290,6 +297,7 @@ HANDLERS: dict[str, Make] = {
     "time": _time,
     "join": _join,
     "print_value": _print_value,
+    "row": _row,
     "print_map": _print_map,
     "quantiles": _quantiles,
     "clear": _clear,

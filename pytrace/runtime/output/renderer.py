@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pytrace.base.fast_typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.decoder import RunHandler, Tally
 
 if TYPE_CHECKING:
+    from pytrace.core.types import Record
+    from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.output.render.map_printer import MapView, Reader
 
 __all__ = ["RenderOptions", "Renderer", "RunState"]
@@ -79,6 +81,10 @@ class Renderer:
         """Text forms of values, with the names that this run has resolved."""
         return self._context.texts
 
+    def keep_rows(self, keep: Callable[[Record, Values], None]) -> None:
+        """From now on hand decoded rows to *keep*, too."""
+        self._context.keep_row = keep
+
     def views(self) -> list[MapView]:
         """All maps of the script, as what was printed and cleared has left them."""
         return [self._context.view(item.name) for item in self._manifest.maps]
@@ -88,6 +94,10 @@ class Renderer:
     def kinds(self, kind: str) -> frozenset[int]:
         """Ids of the events of a kind."""
         return frozenset(spec.id for spec in self._manifest.events if spec.kind == kind)
+
+    def write_text(self, text: bytes) -> None:
+        """Print a text that no event brought, as the programs of iterators write it."""
+        self._context.write_text(text)
 
     def end_batch(self) -> None:
         """All waiting events were handled: let their output be seen."""
@@ -148,12 +158,12 @@ class Renderer:
 
     def print_maps(self) -> None:
         """Print the end of output: all maps that hold something, by name."""
-        if not self.output.json:
+        if not self.output.json and not self.output.csv:
             self.output.write(b"\n\n")
         if self._manifest.config.print_maps_on_exit:
             for name in sorted(item.name for item in self._manifest.maps):
-                view = self._context.view(name)
-                self.output.write(view.json() if self.output.json else view.text())
+                show = self._context.map_form(self._context.view(name))
+                self.output.write(show())
         self.output.flush()
 
     def close(self) -> None:

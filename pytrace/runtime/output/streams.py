@@ -94,10 +94,13 @@ class Output:
         messages: int = 2,
         flush: Flush = Flush.LINE,
         json: bool = False,
+        csv: bool = False,
         colour: bool = False,
     ) -> None:
         self.descriptor = descriptor
         self.json = json
+        self.csv = csv
+        """Whether all that is printed are tables as CSV; other text goes :meth:`beside` it."""
         self.colour = colour
         """Whether messages are coloured."""
         self.broken = False
@@ -118,6 +121,8 @@ class Output:
         """Parts that :meth:`flush` gave up."""
         self.gave_up = False
         """Whether the last :meth:`flush` did."""
+        self.cuts = 0
+        """Changes when something that was printed may never be seen (:meth:`drop`, :meth:`capture`)."""
         self._patience = PATIENCE
         self._in_line = False
         """Whether what was written last did not end its line."""
@@ -127,7 +132,7 @@ class Output:
 
     @classmethod
     def to_file(
-        cls, path: str, *, flush: Flush = Flush.LINE, json: bool = False, colour: bool = False
+        cls, path: str, *, flush: Flush = Flush.LINE, json: bool = False, csv: bool = False, colour: bool = False
     ) -> Output:
         """Output to a new file; an existing one is emptied.
 
@@ -138,7 +143,7 @@ class Output:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
-        made = cls(descriptor, flush=flush, json=json, colour=colour)
+        made = cls(descriptor, flush=flush, json=json, csv=csv, colour=colour)
         made._owned = True
         return made
 
@@ -148,6 +153,18 @@ class Output:
     def channel(self) -> Channel:
         """What :attr:`descriptor` is written through."""
         return Channel(self.descriptor)
+
+    @cached_property
+    def terminal(self) -> bool:
+        """Whether output goes to a terminal."""
+        return os.isatty(self.descriptor)
+
+    def height(self) -> int:
+        """Lines of the terminal that output goes to; 0 when it does not say."""
+        try:
+            return os.get_terminal_size(self.descriptor).lines
+        except OSError:
+            return 0
 
     @property
     def accepted(self) -> int:
@@ -279,6 +296,7 @@ class Output:
         goes on waiting, and is not counted.
         """
         self._patience = _PATIENCE_LATER
+        self.cuts += 1
         left = len(self._parts)
         half = b""
         if self._writing is not None:
@@ -311,9 +329,21 @@ class Output:
             return
         self._write_message(text)
 
+    def beside(self, parts: list[bytes]) -> None:
+        """Print on standard error what has no place in tables (:attr:`csv`), one part for each event."""
+        self.flush()
+        if self._send_message(b"".join(parts)):
+            self._written += len(parts)
+        else:
+            self.left += len(parts)
+
     def _write_message(self, text: str) -> None:
+        self._send_message(text.encode("utf-8", "surrogateescape"))
+
+    def _send_message(self, text: bytes) -> bool:
+        """Write *text* on standard error; False when its reader was given up."""
         done: list[int] = []
-        data = memoryview(text.encode("utf-8", "surrogateescape"))
+        data = memoryview(text)
 
         def advance() -> bool:
             # Nobody could be told that a message cannot be written.
@@ -326,7 +356,7 @@ class Output:
                         return False
             return True
 
-        self._wait_for(advance, self._messages, lambda: sum(done))
+        return self._wait_for(advance, self._messages, lambda: sum(done))
 
     def _release_messages(self) -> None:
         """Write the messages that wait, on lines of their own."""
@@ -358,6 +388,7 @@ class Output:
     def capture(self) -> None:
         """From now on keep what is printed (``--test`` shows it only when the test failed)."""
         self.flush()
+        self.cuts += 1
         self.captured = []
 
     def release(self) -> bytes:

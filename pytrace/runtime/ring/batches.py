@@ -8,9 +8,13 @@ takes long; all others (maps, ``exit()``, commands, stacks) are handed to their 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from pytrace.runtime.ring.decoder import RunHandler, Tally, Texts, sequence_formatter
-from pytrace.runtime.ring.index import Repeated
+from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Repeated
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.tables import Again
 
 Group = Callable[[bytes, int, int], None]
 """``group(data, offset, count)``: handle a sequence of events that is there *count* times."""
@@ -54,20 +58,54 @@ class Batches:
         """Handle the records at *places* (in words), all of them of kinds that :meth:`together` has counted."""
         kinds = set(identities)
         ones: list[Callable[[bytes, int], bytes]] = [_nothing] * (max(kinds) + 1)
-        extend: Callable[[list[bytes]], None] | None = None
+        printing: dict[int, Texts] = {}
         for kind in kinds:
             handler = handlers[kind]
             if isinstance(handler, Texts):
-                extend, ones[kind] = handler.extend, handler.formatter.listed
+                printing[kind], ones[kind] = handler, handler.formatter.listed
             elif isinstance(handler, Tally):
                 handler.add(sum(identity == kind for identity in identities) if len(kinds) > 1 else len(identities))
-        if extend is not None:
-            extend([ones[identity](data, place) for identity, place in zip(identities, places)])  # noqa: B905
+        if not printing:
+            return
+        texts = [ones[identity](data, place) for identity, place in zip(identities, places)]  # noqa: B905
+        if not _plain(list(printing.values())):
+            _deliver(
+                texts,
+                [printing.get(identity) for identity in identities],
+                lambda at: printing[identities[at]].careful(data, WORD * places[at] + RECORD_HEADER),
+            )
+        else:
+            next(iter(printing.values())).extend(texts)
 
 
 def _nothing(_data: bytes, _offset: int) -> bytes:
     """What an event prints that is only counted."""
     return b""
+
+
+def _plain(handlers: Sequence[Texts]) -> bool:
+    """Whether texts are printed as they are, to one place."""
+    extend = handlers[0].extend
+    return all(handler.table is None and handler.extend == extend for handler in handlers)
+
+
+def _deliver(texts: list[bytes], of: Sequence[Texts | None], again: Again) -> None:
+    """Print *texts*, each the way of its handler in *of* (None for an empty one); *again* as tables want it."""
+    tables = {id(item.table): item.table for item in set(of) if item is not None and item.table is not None}
+    if tables:
+        places = [(at, item.table) for at, item in enumerate(of) if item is not None and item.table is not None]
+        if len(tables) == 1:
+            places[0][1].settle(texts, [at for at, _ in places], again)
+        else:
+            from pytrace.runtime.output.render.tables import settle  # loaded with the first table
+
+            settle(texts, places, again)
+    extends = list(dict.fromkeys(item.extend for item in of if item is not None))
+    if len(extends) == 1:
+        extends[0](texts)
+        return
+    for extend in extends:
+        extend([text for text, item in zip(texts, of, strict=True) if item is not None and item.extend == extend])
 
 
 def _batched(handlers: Sequence[RunHandler], identity: int) -> bool:
@@ -97,8 +135,34 @@ def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
         return None
     strides = [after - start for start, after in zip(part.starts, (*part.starts[1:], part.stride), strict=True)]
     run, extend = sequence_formatter([item.formatter for item in texts], strides), texts[0].extend
+    if not _plain(texts):
+        return _rows(texts, part, run)
 
     def group(data: bytes, offset: int, count: int) -> None:
         extend(run(data, offset, count))
+
+    return group
+
+
+def _rows(texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], list[bytes]]) -> Group:
+    """What prints a sequence that has rows of tables, or texts for several places."""
+    length, stride, extend = len(texts), part.stride, texts[0].extend
+    tables = {id(item.table): item.table for item in texts if item.table is not None}
+    table = next(iter(tables.values())) if len(tables) == 1 and len({item.extend for item in texts}) == 1 else None
+    within = [at for at, item in enumerate(texts) if item.table is not None]
+    starts = [start - part.starts[0] for start in part.starts]
+
+    def group(data: bytes, offset: int, count: int) -> None:
+        def again(at: int) -> bytes:
+            turn, place = divmod(at, length)
+            return texts[place].careful(data, offset + turn * stride + starts[place])
+
+        found = run(data, offset, count)
+        if table is None:
+            _deliver(found, texts * count, again)
+            return
+        rows = [range(at, len(found), length) for at in within]
+        table.settle(found, rows[0] if len(rows) == 1 else sorted(at for every in rows for at in every), again)
+        extend(found)
 
     return group

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
 
-from pytrace.base.fast_typing import Any, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, EventLayout
 from pytrace.core.types import String
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.printf import Piece
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.tables import Table, TextTable
 
 RunHandler = Callable[[bytes, int, int, int, int], None]
 """``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
@@ -174,8 +177,21 @@ class Formatter:
         """``listed(data, place)``: the text of the event whose record starts at word *place*."""
         return self._one(f"{WORD} * place", RECORD_HEADER)
 
-    def _one(self, start: str, before: int) -> Callable[[bytes, int], bytes]:
-        """The text of an event that is *before* bytes after the place that the expression *start* tells."""
+    def expression(self, values: Sequence[str], number: str = "") -> str:
+        """The source of the expression that makes a text of decoded *values*, which are expressions too."""
+        return f"FORMAT{number} % ({', '.join(values)},)" if self.constant is None else f"FORMAT{number}"
+
+    def names(self, number: str = "") -> dict[str, Any]:
+        """The names that :meth:`expression` uses; *number* tells several formatters in one function apart."""
+        return {f"FORMAT{number}": self.text if self.constant is None else self.constant}
+
+    def _one(
+        self, start: str, before: int, text: Callable[[Sequence[str]], str] | None = None
+    ) -> Callable[[bytes, int], bytes]:
+        """The text of an event that is *before* bytes after the place that the expression *start* tells.
+
+        *text* takes the place of :meth:`expression`.
+        """
         constant = self.constant
         if constant is not None:
             return lambda _data, _place: constant
@@ -185,10 +201,10 @@ class Formatter:
             f"    {plan.arguments}= UNPACK(data, {start})",
             *([f"    end = {start} + {before + self._layout.fixed_size}"] if plan.steps else []),
             *(f"    {step}" for step in plan.steps),
-            f"    return FORMAT % ({', '.join(plan.values)},)",
+            f"    return {(text or self.expression)(plan.values)}",
         ]
         made: Callable[[bytes, int], bytes] = plan.compile(
-            "\n".join(lines), UNPACK=plan.structure(before + HEADER).unpack_from, FORMAT=self.text
+            "\n".join(lines), UNPACK=plan.structure(before + HEADER).unpack_from, **self.names()
         )
         return made
 
@@ -223,9 +239,9 @@ class Formatter:
         plan = self.plan()
         lines = [
             "def made(records):",
-            f"    return [FORMAT % ({', '.join(plan.values)},) for {plan.arguments}in records]",
+            f"    return [{self.expression(plan.values)} for {plan.arguments}in records]",
         ]
-        made: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), FORMAT=self.text)
+        made: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), **self.names())
         return made
 
     def _loop(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
@@ -237,13 +253,47 @@ class Formatter:
             f"        {plan.arguments}= UNPACK(data, place)",
             f"        end = place + {self._layout.fixed_size}",
             *(f"        {step}" for step in plan.steps),
-            f"        found.append(FORMAT % ({', '.join(plan.values)},))",
+            f"        found.append({self.expression(plan.values)})",
             "    return found",
         ]
         made: Callable[[bytes, Iterable[int]], list[bytes]] = plan.compile(
-            "\n".join(lines), UNPACK=plan.structure().unpack_from, FORMAT=self.text
+            "\n".join(lines), UNPACK=plan.structure().unpack_from, **self.names()
         )
         return made
+
+
+class RowFormatter(Formatter):
+    """Formatted rows of an aligned table; *pieces* have the formats of the values, their widths are the table's."""
+
+    def __init__(self, layout: EventLayout, decoders: Decoders, pieces: list[bytes | Piece], table: TextTable) -> None:
+        super().__init__(layout, decoders, pieces)
+        self.table = table
+
+    def expression(self, values: Sequence[str], number: str = "") -> str:
+        """A row in one operation; one whose length shows that a value does not fit is made anew."""
+        table, inner, last = f"TABLE{number}", *self._split(values)
+        row, width, end = f"({inner})", f"{table}.width", ""
+        if last:
+            row, width, end = f"({inner}(w := {last}))", f"{width} + len(w)", ", w"
+        return f"(t if len(t := {table}.form % {row}) == {width} else {table}.wide(({inner}){end}))"
+
+    def names(self, number: str = "") -> dict[str, Any]:
+        """The name that :meth:`expression` uses."""
+        return {f"TABLE{number}": self.table}
+
+    @cached_property
+    def careful(self) -> Callable[[bytes, int], bytes]:
+        """``careful(data, offset)``: the row of the event at *offset*, with its texts looked at one by one."""
+        return self._one("place", 0, self._careful_expression)
+
+    def _careful_expression(self, values: Sequence[str]) -> str:
+        inner, last = self._split(values)
+        return f"TABLE.careful(({inner}), {last or None})"
+
+    def _split(self, values: Sequence[str]) -> tuple[str, str]:
+        """The values of aligned columns, as the inside of a tuple, and that of an open column or nothing."""
+        aligned, last = (values[:-1], values[-1]) if self.table.open else (values, "")
+        return "".join(f"{value}, " for value in aligned), last
 
 
 def sequence_formatter(
@@ -259,8 +309,8 @@ def sequence_formatter(
         plan = item.plan(f"e{number}")
         codes += plan.codes_of(RECORD_HEADER + HEADER, stride)
         arguments += plan.arguments
-        names |= plan.names | {f"FORMAT{number}": item.text if item.constant is None else item.constant}
-        values.append(f"FORMAT{number} % ({', '.join(plan.values)},)" if item.constant is None else f"FORMAT{number}")
+        names |= plan.names | item.names(str(number))
+        values.append(item.expression(plan.values, str(number)))
     target = arguments or "_"
     lines = [
         "def made(records):",
@@ -282,16 +332,33 @@ def sequence_formatter(
 class Texts:
     """The run handler of a place whose events each print one text; several places can be formatted together."""
 
-    def __init__(self, formatter: Formatter, extend: Callable[[list[bytes]], None], *, quick: bool) -> None:
+    def __init__(
+        self,
+        formatter: Formatter,
+        extend: Callable[[list[bytes]], None],
+        *,
+        quick: bool,
+        table: Table | None = None,
+    ) -> None:
         self.formatter = formatter
         self.extend = extend
         """Prints texts one after another."""
         self.quick = quick
         """Whether no event takes long (symbols and stacks do): how many are formatted together needs no care."""
+        self.table = table
+        """The table that the texts are rows of."""
+
+    @property
+    def careful(self) -> Callable[[bytes, int], bytes]:
+        """``careful(data, offset)``: the text of one event that its table wants anew."""
+        return self.formatter.careful if isinstance(self.formatter, RowFormatter) else self.formatter.one
 
     def __call__(self, data: bytes, offset: int, _length: int, stride: int, count: int) -> None:
         """Print a run of events."""
-        self.extend(self.formatter.run(data, offset, stride, count))
+        texts = self.formatter.run(data, offset, stride, count)
+        if self.table is not None:
+            self.table.settle(texts, range(count), lambda at: self.careful(data, offset + at * stride))
+        self.extend(texts)
 
 
 class Tally:

@@ -61,11 +61,11 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
 def output(options: RunOptions, stack: ExitStack) -> Output:
     """Standard output, or the file of ``-o``."""
     flush = Flush(options.buffering)
-    json = options.format == "json"
+    json, csv = options.format == "json", options.format == "csv"
     if options.output is None:
-        opened = Output(1, flush=flush, json=json, colour=colour())
+        opened = Output(1, flush=flush, json=json, csv=csv, colour=colour())
     else:
-        opened = Output.to_file(options.output, flush=flush, json=json, colour=colour())
+        opened = Output.to_file(options.output, flush=flush, json=json, csv=csv, colour=colour())
     stack.callback(opened.close)
     return opened
 

@@ -102,6 +102,8 @@ class Session:
         self._opened = Opened()
         self.rows: RowKeeper | None = None if self._saving is None else opening.rows()
         """Where rows are kept for snapshots; None when none are."""
+        if self.rows is not None:
+            self.renderer.keep_rows(self.rows.keep)
         self._recording: Recording | None = None
         self._started: Moment = opening.moment()
         self._detached: Moment | None = None
@@ -272,7 +274,7 @@ class Session:
                 continue
             with self.renderer.iterating():
                 for text in iterator.read(item.iterator):
-                    self.output.write(text)
+                    self.renderer.write_text(text)
                     if self.output.congested:
                         self.output.flush()
                 self.drain()

@@ -228,3 +228,40 @@ def test_what_was_written_of_a_line_is_counted_once(pipe: tuple[int, int]) -> No
     output.write(b"rest\nnext\n")
     assert output.accepted == 2
     assert waiting(pipe[0]) == b"part rest\nWARNING: one\nnext\n"
+
+
+def test_what_is_no_table_goes_to_standard_error_after_the_rows_before_it(pipe: tuple[int, int]) -> None:
+    output = Output(pipe[1], messages=pipe[1], flush=Flush.FULL, csv=True)
+    output.write(b"a\r\n")
+    output.beside([b"one\n", b"two\n"])
+    output.write(b"b\r\n")
+    assert waiting(pipe[0]) == b"a\r\none\ntwo\n"
+    assert output.accepted == 4
+    output.flush()
+    assert waiting(pipe[0]) == b"b\r\n"
+
+
+def test_text_that_nobody_reads_is_counted(pipe: tuple[int, int], tmp_path: Path) -> None:
+    output = Output.to_file(str(tmp_path / "rows.csv"), csv=True)
+    output._messages = Output(pipe[1]).channel
+    output.impatient = lambda: True
+    output.write(b"a\r\n")
+    output.beside([b"x" * (1 << 20), b"y"])
+    assert output.left == 2
+    output.close()
+    assert (tmp_path / "rows.csv").read_bytes() == b"a\r\n"
+
+
+def test_cuts_tell_that_what_was_printed_may_not_be_seen(pipe: tuple[int, int]) -> None:
+    output = Output(pipe[1])
+    seen = [output.cuts]
+    for step in (output.capture, output.release, output.drop):
+        step()
+        seen.append(output.cuts)
+    assert seen[0] < seen[1] <= seen[2] < seen[3]
+
+
+def test_a_pipe_is_no_terminal(pipe: tuple[int, int]) -> None:
+    output = Output(pipe[1])
+    assert not output.terminal
+    assert output.height() == 0

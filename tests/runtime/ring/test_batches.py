@@ -15,7 +15,7 @@ from pytrace.runtime.ring import batches
 from pytrace.runtime.ring.batches import Batches
 from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts
 from pytrace.runtime.ring.index import Index, Repeated
-from tests.support.encode import Run
+from tests.support.encode import Run, encode_event, record
 
 
 class Kinds:
@@ -122,3 +122,86 @@ def test_so_many_sequences_are_compiled_and_no_more(monkeypatch: pytest.MonkeyPa
     assert len(orders) > 10
     compiled = [number for number, group in enumerate(given) if group]
     assert compiled == [0, 1, 2, 3, 4, *range(len(orders), len(orders) + 5)]
+
+
+# ---------------------------------------------------------------------------------------------- rows of tables
+
+
+class Rows:
+    """Handlers of two tables' rows and of a plain text, as a run's output makes them."""
+
+    def __init__(self, *, csv: bool = False) -> None:
+        self.run = Run(csv=csv)
+        kinds: tuple[Type, ...] = (UINT64, String(8))
+        first = self.run.event("row", kinds, names=["n", "name"])
+        other = self.run.event("row", [UINT64], names=["m"])
+        text = self.run.event("printf", [UINT64], format="text %d\n")
+        for identity, values in ((first, (0, b"")), (other, (0,)), (text, (0,))):
+            self.run.send(identity, *values)  # handlers are made with their first event
+        self.run.printed()
+        self.run.output.cuts += 1
+        self.handlers = list(self.run.renderer.handlers)
+        self.names = (b"ok", b"a\nb", b"xyz")
+
+    def data(self, kinds: list[int]) -> bytes:
+        values: list[tuple[object, ...]] = [
+            (10**10 if at == 1 else at, self.names[at % 3]) if kind == 0 else (at,) for at, kind in enumerate(kinds)
+        ]
+        specs = self.run.specs
+        events = [encode_event(kind, specs[kind].args, value) for kind, value in zip(kinds, values, strict=True)]
+        return b"".join(record(event) for event in events)
+
+    def one_by_one(self, kinds: list[int]) -> bytes:
+        place, data = 8, self.data(kinds)
+        for kind in kinds:
+            length = int.from_bytes(data[place - 8 : place - 4], "little")
+            self.handlers[kind](data, place, length, 0, 1)
+            place += 8 + (length + 7) // 8 * 8
+        return self.run.printed()
+
+    def together(self, kinds: list[int]) -> bytes:
+        batches, data = Batches(), self.data(kinds)
+        places, place = array("I"), 0
+        while place < len(data):
+            places.append(place // 4)
+            place += 8 + (int.from_bytes(data[place : place + 4], "little") + 7) // 8 * 8
+        done = 0
+        while done < len(kinds):
+            count = batches.together(self.handlers, kinds[done:])
+            batches.handle(self.handlers, data, places[done : done + count], kinds[done : done + count])
+            done += count
+        return self.run.printed()
+
+    def grouped(self, kinds: list[int], times: int) -> bytes | None:
+        data = self.data(kinds * 40)
+        (part,), _ = Index(memoryview(data).cast("I")).segments(0, len(data))
+        assert isinstance(part, Repeated)
+        group = Batches().sequence(self.handlers, part)
+        if group is None:
+            return None
+        group(data, part.offset, times)
+        return self.run.printed()
+
+
+MIXTURES = [[0, 0, 0], [0, 2], [2, 0, 2], [0, 2, 2, 0], [1, 2, 0, 1], [0, 1, 0, 0, 1, 2, 1]]
+
+
+@pytest.mark.parametrize("csv", [False, True])
+@pytest.mark.parametrize("kinds", MIXTURES)
+def test_rows_that_are_printed_together_read_as_those_printed_one_by_one(kinds: list[int], csv: bool) -> None:
+    """Only widths may differ: rows that are printed together are aligned with each other."""
+    one, many = Rows(csv=csv), Rows(csv=csv)
+    expected, found = one.one_by_one(kinds), many.together(kinds)
+    assert [line.split() for line in found.splitlines()] == [line.split() for line in expected.splitlines()]
+    assert many.run.messages == one.run.messages
+
+
+@pytest.mark.parametrize("csv", [False, True])
+@pytest.mark.parametrize("kinds", [[0, 2], [2, 0, 2], [0, 0, 2], [2, 2, 1], [0, 2, 0], [0, 1], [1, 2, 0, 0]])
+def test_a_sequence_with_rows_has_a_function_of_its_own(kinds: list[int], csv: bool) -> None:
+    one, many = Rows(csv=csv), Rows(csv=csv)
+    found = many.grouped(kinds, 3)
+    assert found is not None
+    expected = one.one_by_one(kinds * 3)
+    assert [line.split() for line in found.splitlines()] == [line.split() for line in expected.splitlines()]
+    assert many.run.messages == one.run.messages

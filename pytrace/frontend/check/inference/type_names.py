@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
 from pytrace.core.types import (
     BOOL,
@@ -251,7 +251,7 @@ def _key_type(checker: Checker, operand: nodes.MapRef) -> Type:
 
 def _bare(checker: Checker, name: str) -> Type | None:
     """The C type that a bare name means in ``sizeof(pid_t)``, unless it is the name of a value."""
-    if builtin(name) is not None or checker.definitions.enumerator(name) is not None:
+    if bare_builtin(name) or checker.definitions.enumerator(name) is not None:
         return None
     return checker.definitions.typedef(name) or C_NAMES.get(name)
 

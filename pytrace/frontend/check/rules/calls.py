@@ -27,7 +27,7 @@ def call(checker: Checker, node: nodes.Call) -> Type:
     if function is not None:
         return _call_function(checker, node, function)
     row = builtin(node.name)
-    if row is None and node.name in checker.imported:
+    if (row is None or row.yields) and node.name in checker.imported:
         return imported_functions.call(checker, node)
     if row is None:
         hints = did_you_mean(node.name, [*builtin_names(), *checker.functions, *checker.imported])

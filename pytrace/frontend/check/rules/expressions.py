@@ -92,7 +92,7 @@ def parameter(checker: Checker, node: nodes.OpenParameter) -> Type:
 def identifier(checker: Checker, node: nodes.Identifier) -> Type:
     """A bare name: builtin or enum member."""
     row = builtin(node.name)
-    if row is not None and (row.value or row.least == 0):
+    if row is not None and row.bare:
         return calls.check_builtin(checker, node, row, ())
     member = checker.definitions.enumerator(node.name)
     if member is not None:
@@ -100,11 +100,10 @@ def identifier(checker: Checker, node: nodes.Identifier) -> Type:
         checker.set_constant(node, value)
         return kind
     hints: Iterable[str]
-    if row is None:
-        constant = checker.definitions.constant(node.name)
-        if constant is not None:
-            checker.set_constant(node, constant)
-            return literal(constant)
+    constant = checker.definitions.constant(node.name)
+    if constant is not None:
+        checker.set_constant(node, constant)
+        return literal(constant)
     if row is not None:
         return checker.error(f"{row.name} is a function: {row.signature}", node.span)
     if node.name == "sargN" or (node.name.startswith("sarg") and node.name[4:].isdigit()):

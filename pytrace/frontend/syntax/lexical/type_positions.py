@@ -5,7 +5,7 @@ The functions look at the tokens to come, of which nothing is consumed.
 
 from __future__ import annotations
 
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import bare_builtin
 from pytrace.frontend.syntax.lexical.lexer import Lexer
 from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, STRUCT_KEYWORDS, TYPE_NAMES
 
@@ -81,7 +81,7 @@ def is_cast(lexer: Lexer) -> bool:
     if ahead.word in STRUCT_KEYWORDS:
         return True
     known = ahead.word in TYPE_NAMES
-    if not known and builtin(ahead.word) is not None:
+    if not known and bare_builtin(ahead.word):
         return False
     return (known and ahead.open_ended) or _starts_expression(lexer, ahead.end + 1)
 
@@ -98,7 +98,7 @@ def is_type_operand(lexer: Lexer) -> bool:
     if _is_typeof(lexer):
         return True
     ahead = _whole_type(lexer)
-    return ahead is not None and (ahead.certain or (ahead.suffixed and builtin(ahead.word) is None))
+    return ahead is not None and (ahead.certain or (ahead.suffixed and not bare_builtin(ahead.word)))
 
 
 def is_type_argument(lexer: Lexer) -> bool:

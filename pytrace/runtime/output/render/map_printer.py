@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
@@ -78,7 +78,7 @@ class MapPrinter:
     ) -> None:
         self.key_type = key
         self.value_type = value
-        self._texts = texts
+        self.texts = texts
         self._jsons = jsons
         self._row = ROWS.get(type(value), OTHER)
         self._name = name.encode()
@@ -103,7 +103,7 @@ class MapPrinter:
         if self.key_type is None:
             opening = b":\n" if isinstance(self.value_type, BUCKETED) else b": "
             return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
-        key = self._texts.key(self.key_type)
+        key = self.texts.key(self.key_type)
         line = self._name.replace(b"%", b"%%") + (
             b"[%s]:\n%s\n" if isinstance(self.value_type, BUCKETED) else b"[%s]: %s\n"
         )
@@ -132,28 +132,28 @@ class MapPrinter:
         if isinstance(kind, types.TSeries):
             from pytrace.runtime.output.render import tseries
 
-            make = self._window(kind, entries, shown.div)
+            make = self.window(kind, entries, shown.div)
             return lambda value: tseries.text(make(intervals_of(value)))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
             return lambda value: histogram.text(shape, counts_of(value), shown.div)
-        return _with_div(self._texts.form(kind), kind, shown.div)
+        return with_div(self.texts.form(kind), kind, shown.div)
 
     def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.value_type
         if isinstance(kind, types.TSeries):
-            make = self._window(kind, entries, shown.div)
+            make = self.window(kind, entries, shown.div)
             return lambda value: json.series_form(make(intervals_of(value)))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
 
             shape = histogram.shape(kind)
             return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
-        return _with_div(self._jsons.form(kind), kind, shown.div)
+        return with_div(self._jsons.form(kind), kind, shown.div)
 
-    def _window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
+    def window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
         """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
         from pytrace.runtime.output.render import tseries
 
@@ -308,7 +308,7 @@ class MapView(MapPrinter):
         """Percentiles of a hist map, a line for each."""
         from pytrace.runtime.output.render import histogram
 
-        shape = self._shape()
+        shape = self.shape()
         parts = []
         for name, counts in self.entries():
             label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(name))
@@ -320,7 +320,7 @@ class MapView(MapPrinter):
         """Percentiles of a hist map as one line of JSON."""
         from pytrace.runtime.output.render import histogram
 
-        shape = self._shape()
+        shape = self.shape()
         found = [
             (name, json.quantile_form(histogram.quantiles(shape, counts_of(counts), percents)))
             for name, counts in self.entries()
@@ -333,7 +333,8 @@ class MapView(MapPrinter):
             data = self._members(found)
         return json.line("quantiles", json.mapping([(self._name, data)]))
 
-    def _shape(self) -> histogram.Shape:
+    def shape(self) -> histogram.Shape:
+        """The buckets of a map of histograms."""
         from pytrace.runtime.output.render import histogram
 
         kind = self.spec.value
@@ -343,10 +344,14 @@ class MapView(MapPrinter):
 
     def _key_text(self, name: Value) -> bytes:
         assert self.spec.key is not None
-        return self._texts.key(self.spec.key)(name)
+        return self.texts.key(self.spec.key)(name)
 
 
-def _with_div(form: Form, kind: types.Type, div: int) -> Form:
+Given = TypeVar("Given")
+
+
+def with_div(form: Callable[[Value], Given], kind: types.Type, div: int) -> Callable[[Value], Given]:
+    """*form* for values that are divided by *div* first."""
     if div <= 1 or isinstance(kind, types.Stats | types.LHist):
         return form
     change = divided(kind, div)

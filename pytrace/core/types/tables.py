@@ -1,0 +1,198 @@
+"""Tables: named columns of flat values, which the rows of a script and the entries of maps are.
+
+A value of a record or tuple type has a column for each of its members, at any nesting: ``a.b`` is the member ``b`` of
+the record ``a``, ``a.0`` the first of the tuple ``a``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core.types import (
+    INT64,
+    UINT64,
+    Array,
+    Avg,
+    Buffer,
+    Count,
+    Enum,
+    Hist,
+    Int,
+    LHist,
+    Max,
+    Min,
+    Record,
+    Stats,
+    String,
+    Struct,
+    Sum,
+    Timestamp,
+    TSeries,
+    Tuple,
+    Type,
+)
+
+UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
+"""The unit that the end of a number's name tells: ``lat_us`` is in microseconds."""
+
+NUMBERS = (Int, Count, Sum, Avg, Min, Max)
+"""Types whose values are numbers to a reader: they are aligned right and may have a unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: *unit* is one of the values of :data:`UNITS`, or empty."""
+
+    name: str
+    type: Type
+    unit: str = ""
+
+    @classmethod
+    def of(cls, name: str, kind: Type) -> Column:
+        """A column with the unit that its name tells."""
+        stem, underscore, end = name.rpartition("_")
+        known = bool(stem) and bool(underscore) and isinstance(kind, NUMBERS)
+        return cls(name, kind, UNITS.get(end, "") if known else "")
+
+    @property
+    def number(self) -> bool:
+        """Whether values are numbers to a reader."""
+        return isinstance(self.type, NUMBERS)
+
+    @property
+    def title(self) -> str:
+        """What a table for people has above the column: ``LAT(us)`` for ``lat_us``."""
+        stem = self.name.rpartition("_")[0] if self.unit else self.name
+        return f"{stem.upper()}({self.unit})" if self.unit else stem.upper()
+
+    @property
+    def shape(self) -> tuple[str, str]:
+        """What columns of one table have in common: the name, and the type as far as a reader sees it."""
+        kind = self.type
+        if isinstance(kind, Int | String | Buffer):
+            return self.name, kind.tag
+        return self.name, f"{kind.tag} {kind}" if isinstance(kind, Enum | Array | Struct) else kind.tag
+
+    def joined(self, other: Column) -> Column:
+        """The column of both: integers as wide as all need, strings as long as the longest."""
+        mine, its = self.type, other.type
+        if isinstance(mine, Int) and isinstance(its, Int):
+            return replace(self, type=_wider(mine, its))
+        if isinstance(mine, String | Buffer) and its.size > mine.size:
+            return replace(self, type=its)
+        return self
+
+
+def _wider(first: Int, second: Int) -> Int:
+    """An integer type for values of both; of ``int64`` and ``uint64`` the signed one."""
+    if first.signed == second.signed:
+        return max(first, second, key=lambda kind: kind.width)
+    signed, unsigned = (first, second) if first.signed else (second, first)
+    return signed if signed.width > unsigned.width else Int(min(8, 2 * unsigned.width), True)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value inside of another: its path from there (``b.0``; empty for the whole), its type, its byte offset."""
+
+    path: str
+    type: Type
+    offset: int
+
+
+def leaves(kind: Type, path: str = "", offset: int = 0) -> Iterator[Leaf]:
+    """The values that a value of type *kind* consists of, in order: members of records and tuples, at any nesting."""
+    if not isinstance(kind, Record | Tuple) or not kind.members:
+        yield Leaf(path, kind, offset)
+        return
+    names = kind.names if isinstance(kind, Record) else tuple(map(str, range(len(kind.members))))
+    for name, member, start in zip(names, kind.members, kind.offsets, strict=True):
+        yield from leaves(member, joined_path(path, name), offset + start)
+
+
+def joined_path(path: str, name: str) -> str:
+    """The path of the member *name* of the value at *path*."""
+    return f"{path}.{name}" if path and name else path or name
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], kinds: Sequence[Type]) -> TableSchema:
+        """The table of values with these names and types; an empty name is that of a record that is the whole row."""
+        return cls(
+            tuple(
+                Column.of(leaf.path, leaf.type)
+                for name, kind in zip(names, kinds, strict=True)
+                for leaf in leaves(kind, name)
+            )
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def shape(self) -> tuple[tuple[str, str], ...]:
+        """What schemas of one table have in common (:attr:`Column.shape`)."""
+        return tuple(column.shape for column in self.columns)
+
+    def joined(self, other: TableSchema) -> TableSchema:
+        """The schema of rows of both, which are of one shape."""
+        pairs = zip(self.columns, other.columns, strict=True)
+        return TableSchema(tuple(mine.joined(its) for mine, its in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """A table of a script's ``row()`` statements: *number* counts from 1 in the order of their first statements."""
+
+    number: int
+    schema: TableSchema
+
+
+def row_tables(statements: Iterable[tuple[int, TableSchema]]) -> dict[int, RowTable]:
+    """The table of each statement, by its number (that of its event): those of one shape share one."""
+    schemas: dict[tuple[tuple[str, str], ...], TableSchema] = {}
+    shapes: dict[int, tuple[tuple[str, str], ...]] = {}
+    for identity, schema in statements:
+        shape = shapes[identity] = schema.shape
+        known = schemas.get(shape)
+        schemas[shape] = schema if known is None else known.joined(schema)
+    tables = {shape: RowTable(at, schema) for at, (shape, schema) in enumerate(schemas.items(), 1)}
+    return {identity: tables[shape] for identity, shape in shapes.items()}
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+def key_columns(kind: Type | None) -> tuple[Column, ...]:
+    """Columns of a map's key: ``key``; of several ``key1``, ``key2`` …; of a record the names of its members."""
+    if kind is None:
+        return ()
+    if isinstance(kind, Record) and kind.members:
+        return TableSchema.of(("",), (kind,)).columns
+    if isinstance(kind, Tuple) and kind.members:
+        names = [f"key{number}" for number in range(1, len(kind.members) + 1)]
+        return TableSchema.of(names, kind.members).columns
+    return (Column.of("key", kind),)
+
+
+def map_schema(name: str, key: Type | None, value: Type) -> TableSchema:
+    """The columns of a map's entries; those of the value have the map's name (``@lat``, ``@lat.count``)."""
+    parts: list[tuple[str, Type]]
+    if isinstance(value, Stats):
+        parts = [("count", UINT64), ("average", INT64), ("total", INT64)]
+    elif isinstance(value, Hist | LHist):
+        parts = [("min", INT64), ("max", INT64), ("count", UINT64)]
+    elif isinstance(value, TSeries):
+        parts = [("start", Timestamp()), ("value", INT64)]
+    else:
+        return TableSchema((*key_columns(key), *TableSchema.of((name,), (value,)).columns))
+    return TableSchema((*key_columns(key), *(Column(f"{name}.{part}", kind) for part, kind in parts)))

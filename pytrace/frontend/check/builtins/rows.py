@@ -1,0 +1,68 @@
+"""``row()``: a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pytrace.core.event_layout import RowMembers
+from pytrace.core.types import VOID, Record, Tuple, Type, Void
+from pytrace.core.types.tables import joined_path
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node
+from pytrace.frontend.check.inference.conversions import Unknown, settle
+from pytrace.frontend.check.inference.resources import send
+
+if TYPE_CHECKING:
+    from pytrace.frontend.check.inference.checker import Checker
+
+_EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
+
+
+def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``row((name=value, …))``."""
+    record = arguments[0]
+    if not isinstance(record, nodes.Expr):
+        return checker.error("row() takes a record, not a type", record.span, hints=[_EXAMPLE])
+    if _whole_map(checker, record):
+        return VOID
+    kind = checker.value(record)
+    if isinstance(kind, Unknown):
+        return VOID
+    if not isinstance(kind, Record):
+        checker.error(f"row() takes a record, whose members have names, not {_named(kind)}", record.span,
+                      hints=[_EXAMPLE])
+        return VOID
+    parts = list(_parts(record, ""))
+    for _, part in parts:
+        if isinstance(checker.program.types[part], Void):
+            checker.error("there is no value for the column", part.span)
+            return VOID
+    send(checker, node, "row", RowMembers([path for path, _ in parts]), tuple(part for _, part in parts))
+    return VOID
+
+
+def _whole_map(checker: Checker, record: nodes.Expr) -> bool:
+    """Whether a keyed map is given without a key, which is reported."""
+    if not isinstance(record, nodes.MapRef) or not checker.map(record).keyed:
+        return False
+    hints = [f"print({record.name}) prints the map, row({record.name}[key]) the record of one key"]
+    checker.error(f"row() takes a record, not the map {record.name}", record.span, hints=hints)
+    return True
+
+
+def _named(kind: Type) -> str:
+    return f"the tuple {settle(kind)}" if isinstance(kind, Tuple) else str(settle(kind))
+
+
+def _parts(value: nodes.Expr, path: str) -> Iterator[tuple[str, nodes.Expr]]:
+    """The values that are sent: of records and tuples that are written out here the members, at any nesting."""
+    if isinstance(value, nodes.RecordLiteral) and value.members:
+        names = value.names
+    elif isinstance(value, nodes.TupleLiteral) and value.members:
+        names = tuple(map(str, range(len(value.members))))
+    else:
+        yield path, value
+        return
+    for name, member in zip(names, value.members, strict=True):
+        yield from _parts(member, joined_path(path, name))

@@ -1,0 +1,104 @@
+"""Maps as CSV tables: columns of the key, columns of the value; a histogram has a row for each bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytrace.core import types
+from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
+from pytrace.runtime.output.render import csv
+from pytrace.runtime.output.render.map_printer import Entry, MapView, Shown, with_div
+from pytrace.runtime.output.render.tables import Page
+from pytrace.runtime.output.render.text import stats_members
+
+Rows = Callable[[Any], list[list[bytes]]]
+"""The rows of a value, without its key."""
+
+
+def entries(view: MapView, page: Page, shown: Shown | None = None, *, always: bool = False) -> bytes:
+    """The map as a table of its own with a heading; empty when there is nothing to show."""
+    shown = shown or Shown()
+    found = view.entries(shown, always=always)
+    spec = view.spec
+    schema = map_schema(spec.name, spec.key, spec.value)
+    return _table(view, page, schema, found, _rows(view, shown, found))
+
+
+def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
+    """Percentiles of a hist map as a table of its own."""
+    from pytrace.runtime.output.render import histogram
+
+    shape, name = view.shape(), view.spec.name
+    columns = [Column(f"{name}.{item}", types.INT64) for item in ("percentile", "value", "error", "min", "max")]
+    schema = TableSchema((*key_columns(view.spec.key), *columns))
+
+    def rows(counts: Sequence[int]) -> list[list[bytes]]:
+        return [
+            [item.percent.encode(), *map(_bound, (item.value, item.error, item.low, item.high))]
+            for item in histogram.quantiles(shape, counts, percents)
+        ]
+
+    return _table(view, page, schema, view.entries(), rows)
+
+
+def _table(view: MapView, page: Page, schema: TableSchema, found: list[Entry], rows: Rows) -> bytes:
+    if not found:
+        return b""
+    key = csv.cells(view.texts, view.spec.key) if view.spec.key is not None else _no_key
+    lines = [csv.END] if page.begin(None) else []
+    lines.append(csv.line(name.encode() for name in schema.names))
+    for name, value in found:
+        before = key(name)
+        lines += [csv.line([*before, *after]) for after in rows(value)]
+    return b"".join(lines)
+
+
+def _no_key(_key: object) -> list[bytes]:
+    return []
+
+
+def _bound(value: int | None) -> bytes:
+    return b"" if value is None else b"%d" % value
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def _rows(view: MapView, shown: Shown, found: list[Entry]) -> Rows:
+    kind = view.spec.value
+    if isinstance(kind, types.Stats):
+        return lambda value: [[b"%d" % item for item in stats_members(value)]]
+    if isinstance(kind, types.Hist | types.LHist):
+        return _buckets(view, shown)
+    if isinstance(kind, types.TSeries):
+        return _intervals(view, kind, shown, found)
+    cells = with_div(csv.cells(view.texts, kind), kind, shown.div)
+    return lambda value: [cells(value)]
+
+
+def _buckets(view: MapView, shown: Shown) -> Rows:
+    from pytrace.runtime.output.render import histogram
+
+    shape = view.shape()
+    div = shown.div if shape.divisible else 1
+
+    def rows(counts: Sequence[int]) -> list[list[bytes]]:
+        return [
+            [_bound(item.low), _bound(None if item.high is None else item.high - 1), b"%d" % (item.count // div)]
+            for item in histogram.used(shape, counts)
+        ]
+
+    return rows
+
+
+def _intervals(view: MapView, kind: types.TSeries, shown: Shown, found: list[Entry]) -> Rows:
+    from pytrace.runtime.output.render import tseries
+
+    make = view.window(kind, found, shown.div)
+
+    def rows(value: Any) -> list[list[bytes]]:
+        points = make(value).points
+        return [[tseries.moment(start), b"%d" % item] for start, item in points if item is not None]
+
+    return rows

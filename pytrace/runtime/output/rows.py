@@ -1,0 +1,132 @@
+"""Rows: what ``row()`` prints, as aligned text, JSON or CSV, and as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pytrace.core import types
+from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
+from pytrace.core.types.tables import NUMBERS, RowTable
+from pytrace.runtime.output.context import Context
+from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.decoders import Values
+from pytrace.runtime.output.render.printf import Piece
+from pytrace.runtime.output.render.tables import Table, TextTable, cell
+from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Texts, reader
+
+
+def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
+    """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`."""
+    return reader(FlatLayout.of(spec.layout), context.decoders)
+
+
+def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
+    """What prints the rows of one place in the script, and keeps them where somebody wants them."""
+    shown = _printer(context, spec, quick=quick)
+    keep = context.keep_row
+    if keep is None:
+        return shown
+    schema, read = context.row_tables[spec.id].schema, values(context, spec)
+    record = types.Record(tuple(schema.names), tuple(column.type for column in schema.columns))
+
+    def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+        for place in range(offset, offset + stride * count, stride):
+            keep(record, read(data, place))
+        shown(data, offset, length, stride, count)
+
+    return run
+
+
+def _printer(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
+    output = context.output
+    if output.json:
+        return Texts(_json(context, spec), output.extend, quick=quick)
+    table = context.tables.get(number := context.row_tables[spec.id].number)
+    if table is None:
+        table = context.tables[number] = _table(context, context.row_tables[spec.id])
+    make = _text if isinstance(table, TextTable) else _csv
+    return Texts(make(context, spec, table), output.extend, quick=quick, table=table)
+
+
+def _table(context: Context, row_table: RowTable) -> Table:
+    if not context.output.csv:
+        return TextTable(context.page, row_table.schema)
+    from pytrace.runtime.output.render import csv
+
+    return Table(context.page, csv.line(name.encode() for name in row_table.schema.names), csv.END)
+
+
+# ---------------------------------------------------------------------------------------------- formats
+
+
+def _text(context: Context, spec: EventSpec, table: Table) -> Formatter:
+    assert isinstance(table, TextTable)
+    layout = FlatLayout.of(spec.layout)
+    pieces: list[bytes | Piece] = [
+        Piece(b"%d") if isinstance(kind, NUMBERS) else Piece(b"%s", render=cell(context.texts, kind))
+        for kind in layout.args
+    ]
+    return RowFormatter(layout, context.decoders, pieces, table)
+
+
+def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
+    from pytrace.runtime.output.render import csv
+
+    layout = FlatLayout.of(spec.layout)
+    parts: list[bytes | Piece] = []
+    for kind in layout.args:
+        form = csv.form(context.texts, kind, alone=len(layout.args) == 1)
+        parts += (b"," if parts else b"", Piece(b"%d") if form is None else Piece(b"%s", render=form))
+    return Formatter(layout, context.decoders, [*parts, csv.END])
+
+
+def _json(context: Context, spec: EventSpec) -> Formatter:
+    number = context.row_tables[spec.id].number
+    parts: list[bytes | Piece] = [b'{"type": "row", "table": %d, "data": ' % number]
+    parts += _object(context, spec.static_part(RowMembers).names, spec.args)
+    return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, b"}\n"])
+
+
+_Tree = dict[str, "_Tree | types.Type"]
+
+
+def _object(context: Context, names: list[str], kinds: tuple[types.Type, ...]) -> Iterator[bytes | Piece]:
+    """The JSON object of a row, in which records and tuples are objects and arrays again."""
+    if names == [""]:
+        yield from _nested(context, kinds[0])
+        return
+    tree: _Tree = {}
+    for path, kind in zip(names, kinds, strict=True):
+        *above, name = path.split(".")
+        place = tree
+        for step in above:
+            inner = place.setdefault(step, {})
+            assert isinstance(inner, dict)
+            place = inner
+        place[name] = kind
+    yield from _nested(context, tree)
+
+
+def _nested(context: Context, value: _Tree | types.Type) -> Iterator[bytes | Piece]:
+    if isinstance(value, types.Record) and value.members:
+        value = dict(zip(value.names, value.members, strict=True))
+    elif isinstance(value, types.Tuple) and value.members:
+        value = {str(at): kind for at, kind in enumerate(value.members)}
+    if isinstance(value, types.Type):
+        yield _json_piece(context, value)
+        return
+    array = "0" in value
+    yield b"[" if array else b"{"
+    for at, (name, inner) in enumerate(value.items()):
+        yield (b"," if array else b", ") if at else b""
+        yield b"" if array else b'"%s": ' % json.escape(name.encode())
+        yield from _nested(context, inner)
+    yield b"]" if array else b"}"
+
+
+def _json_piece(context: Context, kind: types.Type) -> Piece:
+    if isinstance(kind, types.Int) and kind.width <= 4:
+        return Piece(b"%d")
+    if isinstance(kind, types.String):
+        return Piece(b'"%s"', render=json.escape)
+    return Piece(b"%s", render=context.jsons.form(kind))

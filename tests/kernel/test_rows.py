@@ -1,0 +1,177 @@
+"""Rows of real events: what programs did is in the rows, in every format, however many there are."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.support.patience import patience
+from tests.support.programs import build
+
+OPENS = (
+    "tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @path[tid] = args.filename; @start[tid] = nsecs; } "
+    "tracepoint:syscalls:sys_exit_openat /pid == cpid && @path[tid]/ { "
+    "row((pid=pid, comm=comm, fd=args.ret, lat_ns=nsecs - @start[tid], path=str(@path[tid]))); "
+    "delete(@path, tid); delete(@start, tid); } end { clear(@path); clear(@start); }"
+)
+CALLS = 20_000
+NUMBERED = (
+    "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @n++; row((n=@n, comm=comm)); } end { clear(@n); }"
+)
+
+
+def tracer(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pytrace", *arguments]
+
+
+def trace(*arguments: str) -> str:
+    done = subprocess.run(tracer("-q", *arguments), capture_output=True, timeout=patience(60), check=True)
+    return done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Files whose names a reader of lines or of CSV could stumble over; the last does not exist."""
+    folder = tmp_path_factory.mktemp("rows")
+    names = ["plain", "with blank", 'a,"b"', "two\nlines", "missing"]
+    for name in names[:-1]:
+        (folder / name).write_text("x\n")
+    return [folder / name for name in names]
+
+
+def command(files: list[Path]) -> str:
+    quoted = " ".join("'" + str(path) + "'" for path in files)
+    return f"sh -c 'exec cat \"$@\" >/dev/null 2>&1' sh {quoted}"
+
+
+def check(rows: list[dict[str, object]], files: list[Path]) -> None:
+    known = {str(path): path.exists() for path in files}
+    opened = [row for row in rows if row["path"] in known]
+    assert [row["path"] for row in opened] == list(known)
+    for row in opened:
+        assert row["comm"] == "cat"
+        assert (int(str(row["fd"])) >= 0) == known[str(row["path"])]
+        assert int(str(row["lat_ns"])) > 0
+    assert len({row["pid"] for row in opened}) == 1
+
+
+def test_json_lines(files: list[Path]) -> None:
+    rows = [json.loads(line) for line in trace("-f", "json", "-e", OPENS, "-c", command(files)).splitlines()]
+    assert {(row["type"], row["table"]) for row in rows} == {("row", 1)}
+    check([row["data"] for row in rows], files)
+
+
+def test_csv(files: list[Path]) -> None:
+    text = trace("-f", "csv", "-e", OPENS, "-c", command(files))
+    check(list(csv.DictReader(io.StringIO(text, newline=""), strict=True)), files)
+
+
+def test_csv_in_a_file(files: list[Path], tmp_path: Path) -> None:
+    assert trace("-f", "csv", "-o", str(tmp_path / "rows.csv"), "-e", OPENS, "-c", command(files)) == ""
+    with open(tmp_path / "rows.csv", newline="") as opened:
+        check(list(csv.DictReader(opened, strict=True)), files)
+
+
+def test_text(files: list[Path]) -> None:
+    heading, *lines = trace("-e", OPENS, "-c", command(files)).rstrip("\n").split("\n")
+    assert heading.split() == ["PID", "COMM", "FD", "LAT(ns)", "PATH"]
+    rows = []
+    for line in lines:
+        pid, comm, descriptor, latency, path = line.split(maxsplit=4) if line.split()[4:] else [*line.split(), ""]
+        rows.append({"pid": pid, "comm": comm, "fd": descriptor, "lat_ns": latency, "path": path.replace("\\n", "\n")})
+    check(rows, files)
+    start = heading.index("PATH")
+    assert all(line[start - 1] == " " != line[start - 2] for line in lines)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_a_flood_is_printed_in_order_or_counted_as_lost(form: str) -> None:
+    done = subprocess.run(
+        tracer("-q", "-f", form, "-e", NUMBERED, "-c", f"{build() / 'syscalls'} {CALLS}"),
+        capture_output=True, timeout=patience(60), check=True,
+    )  # fmt: skip
+    text = done.stdout.decode()
+    lost = 0
+    if form == "json":
+        lines = [json.loads(line) for line in text.splitlines()]
+        numbers = [line["data"]["n"] for line in lines if line["type"] == "row"]
+        lost = sum(line["count"] for line in lines if line["type"] == "lost_events")
+    elif form == "csv":
+        numbers = [int(row["n"]) for row in csv.DictReader(io.StringIO(text, newline=""))]
+    else:
+        heading, *rows = text.split("\n")
+        assert heading.split() == ["N", "COMM"]
+        assert {len(row) for row in rows if row} == {len(rows[0])}
+        numbers = [int(row.split()[0]) for row in rows if row]
+    if form != "json":
+        words = done.stderr.decode().split()
+        lost = sum(int(count) for word, count in pairwise(words) if word == "Lost")
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) + lost == CALLS
+
+
+def test_each_map_print_can_be_told_from_the_next() -> None:
+    script = (
+        "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @[comm, cpu] = count(); } "
+        "interval:ms:5 { print_clear(@); }"
+    )
+    text = trace("-f", "csv", "-e", script, "-c", f"{build() / 'syscalls'} {CALLS}")
+    tables: list[list[list[str]]] = [[]]
+    for row in csv.reader(io.StringIO(text, newline=""), strict=True):
+        if row:
+            tables[-1].append(row)
+        else:
+            tables.append([])
+    assert {tuple(table[0]) for table in tables} == {("key1", "key2", "@")}
+    assert all(row[0] == "syscalls" for table in tables for row in table[1:])
+    assert sum(int(row[2]) for table in tables for row in table[1:]) == CALLS
+
+
+def test_an_ahead_of_time_file_knows_its_tables(tmp_path: Path) -> None:
+    script = "begin { row((a=1, b=(c=\"x\", d=pid))); row((e=2)); exit(); }"
+    subprocess.run(tracer("--aot", str(tmp_path / "rows"), "-e", script), check=True, timeout=patience(60))
+    first, second = (json.loads(line) for line in trace("-f", "json", str(tmp_path / "rows")).splitlines())
+    assert (first["table"], list(first["data"]), first["data"]["b"]["c"]) == (1, ["a", "b"], "x")
+    assert second == {"type": "row", "table": 2, "data": {"e": 2}}
+
+
+def test_followed_processes_are_in_the_rows() -> None:
+    script = "tracepoint:sched:sched_process_exec { row((pid=pid, comm=comm)); }"
+    text = trace("--follow", "-f", "csv", "-e", script, "-c", "sh -c 'true; env true; env true'")
+    names = [row["comm"] for row in csv.DictReader(io.StringIO(text, newline=""))]
+    assert names.count("true") >= 2
+
+
+def test_a_terminal_shows_the_heading_after_each_screenful() -> None:
+    height = 10
+    child, descriptor = pty.fork()
+    if not child:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", height, 80, 0, 0))
+        script = "begin { for ($i : 0..30) { row((i=$i)); } exit(); }"
+        os.execv(sys.executable, tracer("-q", "-e", script))
+    printed, deadline = b"", time.monotonic() + patience(30)
+    while time.monotonic() < deadline:
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except OSError:
+            break
+        printed += data
+    os.close(descriptor)
+    assert os.waitpid(child, 0)[1] == 0
+    lines = printed.decode().split()
+    assert lines[0] == "I"
+    assert [at for at, line in enumerate(lines) if line == "I"] == [0, 10, 20, 30]
+    assert [line for line in lines if line != "I"] == [str(number) for number in range(30)]

@@ -1,0 +1,218 @@
+"""Rows as JSON, CSV and typed values, of all types of values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrace.core.types import (
+    BOOL,
+    INT8,
+    INT32,
+    INT64,
+    UINT8,
+    UINT32,
+    UINT64,
+    VOID,
+    Array,
+    Buffer,
+    Enum,
+    Inet,
+    KSym,
+    Mac,
+    Pointer,
+    Record,
+    Stack,
+    String,
+    Timestamp,
+    Tuple,
+    Type,
+    USym,
+)
+from pytrace.runtime.output import rows
+from tests.support.encode import Cut, Frame, Run, Symbols, encode_event
+
+STATE = Enum("state", 4, False, (("IDLE", 0), ("BUSY", 1)))
+NESTED = Record(("x", "y"), (INT8, Tuple((BOOL, String(4)))))
+COLUMNS: dict[str, tuple[Type, Any]] = {
+    "small": (INT8, -5),
+    "large": (UINT64, 2**64 - 1),
+    "flag": (BOOL, True),
+    "comm": (String(16), b"bash"),
+    "path": (String(256), b'/tmp/a,"b"\n'),
+    "cut": (String(1024), Cut(b"y" * 1024)),
+    "state": (STATE, 1),
+    "other": (STATE, 7),
+    "address": (Pointer(VOID), 0xFFFF),
+    "ip": (Inet(), (2, b"\x7f\0\0\x01")),
+    "mac": (Mac(), b"\x01\x02\x03\x04\x05\xff"),
+    "at": (Timestamp(), (0, 0, 0)),
+    "stack": (Stack(False, 3), (0, (0x10, 0x20), 0)),
+    "function": (KSym(), 0x10),
+    "user": (USym(), (5, 0x20)),
+    "bytes": (Buffer(8), b"\x01b"),
+    "list": (Array(INT32, 2), (1, -1)),
+    "nested": (NESTED, (1, (False, b"abc"))),
+}
+KNOWN = {0x10: [Frame("inner", 4)], 0x20: [Frame("outer", 8)]}
+
+
+def run_with(**form: bool) -> tuple[Run, int]:
+    run = Run(symbols=Symbols(KNOWN), strings=("fixed",), **form)  # type: ignore[arg-type]
+    identity = run.event("row", [kind for kind, _ in COLUMNS.values()], names=list(COLUMNS))
+    return run, identity
+
+
+VALUES = [value for _, value in COLUMNS.values()]
+
+
+def test_json_has_the_forms_that_values_have_elsewhere() -> None:
+    run, identity = run_with(json=True)
+    run.send(identity, *VALUES)
+    line = json.loads(run.printed())
+    assert line["type"] == "row"
+    assert line["table"] == 1
+    assert list(line["data"]) == list(COLUMNS)
+    assert line["data"] == {
+        "small": -5, "large": "18446744073709551615", "flag": True, "comm": "bash", "path": '/tmp/a,"b"\n',
+        "cut": "y" * 1024 + "..", "state": 1, "other": 7, "address": 65535, "ip": "127.0.0.1",
+        "mac": "01:02:03:04:05:FF", "at": "fixed",
+        "stack": "\n        inner+4\n        outer+8\n", "function": "inner", "user": "outer", "bytes": [1, 98],
+        "list": [1, -1], "nested": {"x": 1, "y": [False, "abc"]},
+    }  # fmt: skip
+
+
+NAMES = [*list(COLUMNS)[:-1], "nested.x", "nested.y.0", "nested.y.1"]
+
+
+def sections(text: str) -> list[list[list[str]]]:
+    """The tables of CSV output."""
+    found: list[list[list[str]]] = [[]]
+    for row in csv.reader(io.StringIO(text, newline=""), strict=True):
+        if row:
+            found[-1].append(row)
+        else:
+            found.append([])
+    return found
+
+
+def test_csv_is_read_back() -> None:
+    run, identity = run_with(csv=True)
+    run.send(identity, *VALUES)
+    ((names, values),) = sections(run.printed_text())
+    assert names == NAMES
+    assert values == [
+        "-5", "18446744073709551615", "true", "bash", '/tmp/a,"b"\n', "y" * 1024 + "..", "BUSY", "7", "0xffff",
+        "127.0.0.1", "01:02:03:04:05:FF", "fixed", "inner+4;outer+8", "inner", "outer", "\\x01b", "[1,-1]",
+        "1", "false", "abc",
+    ]  # fmt: skip
+
+
+def test_text_has_the_same_values_in_one_line() -> None:
+    run, identity = run_with()
+    run.send(identity, *VALUES)
+    heading, row = run.printed_text().splitlines()
+    assert heading.split() == [name.upper() for name in NAMES]
+    assert row.split() == [
+        "-5", "18446744073709551615", "true", "bash", '/tmp/a,"b"\\n', "y" * 1024 + "..", "BUSY", "7", "0xffff",
+        "127.0.0.1", "01:02:03:04:05:FF", "fixed", "inner+4;outer+8", "inner", "outer", "\\x01b", "[1,-1]",
+        "1", "false", "abc",
+    ]  # fmt: skip
+
+
+def read(run: Run, identity: int, values: Sequence[Any]) -> tuple[Any, ...]:
+    spec = run.specs[identity]
+    made: Callable[[bytes, int], tuple[Any, ...]] = rows.values(run.renderer._context, spec)
+    return made(b"12345678" + encode_event(identity, spec.args, values), 8)
+
+
+def test_typed_values_of_numbers_are_those_of_the_event() -> None:
+    run = Run()
+    identity = run.event("row", [UINT32, INT64, BOOL], names=["a", "b", "c"])
+    assert read(run, identity, (1, -2, True)) == (1, -2, True)
+
+
+def test_rows_are_kept_where_somebody_wants_them() -> None:
+    run = Run()
+    identity = run.event("row", [UINT32, String(8)], names=["a_us", "b"])
+    kept: list[tuple[Record, tuple[Any, ...]]] = []
+    run.renderer._context.keep_row = lambda record, values: kept.append((record, values))
+    run.send(identity, 1, b"x")
+    run.send(identity, 2, b"y")
+    record = Record(("a_us", "b"), (UINT32, String(8)))
+    assert kept == [(record, (1, b"x")), (record, (2, b"y"))]
+    assert run.printed_text().split() == ["A(us)", "B", "1", "x", "2", "y"]
+
+
+def test_a_record_that_is_the_whole_row() -> None:
+    for form, printed in (
+        ({"json": True}, '{"type": "row", "table": 1, "data": {"x": 1, "y": [true,"ab"]}}\n'),
+        ({"csv": True}, "x,y.0,y.1\r\n1,true,ab\r\n"),
+        ({}, "   X Y.0   Y.1\n   1 true  ab\n"),
+    ):
+        run = Run(**form)  # type: ignore[arg-type]
+        identity = run.event("row", [NESTED], names=[""])
+        run.send(identity, (1, (True, b"ab")))
+        assert run.printed_text() == printed
+
+
+def test_members_of_literals_are_nested_in_json_as_they_were_written() -> None:
+    run = Run(json=True)
+    names = ["a.b", "a.c.0", "a.c.1", "d", "e.f.g"]
+    identity = run.event("row", [INT8, INT8, String(4), BOOL, NESTED], names=names)
+    run.send(identity, 1, 2, b"x", True, (3, (False, b"y")))
+    assert json.loads(run.printed())["data"] == {
+        "a": {"b": 1, "c": [2, "x"]}, "d": True, "e": {"f": {"g": {"x": 3, "y": [False, "y"]}}}
+    }  # fmt: skip
+
+
+def test_json_tells_tables_apart_by_number() -> None:
+    run = Run(json=True)
+    places = [run.event("row", [kind], names=[name]) for name, kind in
+              (("a", INT8), ("b", INT8), ("a", UINT64), ("a", BOOL))]  # fmt: skip
+    for identity in reversed(places):
+        run.send(identity, 1)
+    assert [json.loads(line)["table"] for line in run.printed().splitlines()] == [3, 1, 2, 1]
+
+
+def test_csv_has_an_empty_line_and_a_heading_where_the_table_changes() -> None:
+    run = Run(csv=True)
+    first, second = run.event("row", [UINT8], names=["a"]), run.event("row", [String(8)], names=["b"])
+    for identity, value in ((first, 1), (first, 2), (second, b""), (second, b"x"), (first, 3)):
+        run.send(identity, value)
+    text = run.printed_text()
+    assert text == 'a\r\n1\r\n2\r\n\r\nb\r\n""\r\nx\r\n\r\na\r\n3\r\n'
+    assert sections(text) == [[["a"], ["1"], ["2"]], [["b"], [""], ["x"]], [["a"], ["3"]]]
+
+
+def test_what_is_no_table_goes_beside_csv() -> None:
+    run = Run(csv=True)
+    row, text = run.event("row", [UINT8], names=["a"]), run.event("printf", [UINT8], format="n %d\n")
+    value, time = run.event("print_value", [UINT8]), run.event("time", format="now\n")
+    run.send(row, 1)
+    run.send_many(text, [(5,), (6,)])
+    run.send(value, 7)
+    run.send(time)
+    run.send(row, 2)
+    assert run.printed_text() == "a\r\n1\r\n2\r\n"
+    assert run.messages == b"n 5\nn 6\n7\nnow\n"
+
+
+@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=70).filter(lambda item: 0 not in item))))
+def test_csv_and_json_say_the_same(values: list[tuple[int, bytes]]) -> None:
+    printed = []
+    for form in ({"json": True}, {"csv": True}):
+        run = Run(**form)  # type: ignore[arg-type]
+        identity = run.event("row", [INT64, String(100)], names=["n", "s"])
+        run.send_many(identity, values)
+        printed.append(run.printed_text())
+    objects = [json.loads(line)["data"] for line in printed[0].splitlines()]
+    table = sections(printed[1])[0]
+    assert [[str(item["n"]), item["s"]] for item in objects] == table[1:]
+    assert len(objects) == len(values)
