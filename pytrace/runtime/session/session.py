@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
@@ -30,7 +31,10 @@ from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import child, opening
 from pytrace.runtime.session.child import Child
 from pytrace.runtime.session.consumer import Consumer
-from pytrace.runtime.session.signals import Signals
+from pytrace.runtime.session.signals import EndRequests, Signals
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.embedding import Embedding
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 
@@ -63,14 +67,17 @@ def run(script: CompiledScript, options: RunOptions) -> int:
 class Session:
     """One run of one compiled script: once made, its programs are loaded; *stack* closes what it opened."""
 
-    def __init__(self, script: CompiledScript, options: RunOptions, stack: ExitStack) -> None:
+    def __init__(
+        self, script: CompiledScript, options: RunOptions, stack: ExitStack, embedding: Embedding | None = None
+    ) -> None:
         manifest = script.manifest
         self.options = options
+        self._embedding = embedding
         self._by_kind = _by_kind(manifest.programs)
         opening.raise_limits(manifest)
-        self._signals = stack.enter_context(Signals())
+        self._signals: EndRequests = stack.enter_context(Signals()) if embedding is None else embedding.requests
         self._namespace = opening.namespace(options, stack)
-        self.output = opening.output(options, stack)
+        self.output = opening.output(options, stack) if embedding is None else embedding.output
         command = options.command
         self._child = child.start(command, stack, self._namespace) if command is not None else None
         unwound = opening.unwound(manifest, options, self._child)
@@ -92,6 +99,7 @@ class Session:
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._opened = Opened()
+        self._target_ended = False
         self._next_report = 0.0
         self._summed_up = False
         self._target = opening.target(options, self._child, stack)
@@ -103,7 +111,8 @@ class Session:
         options, signals = self.options, self._signals
         render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=self._namespace)
         reader = MapReader(self.loaded)
-        renderer = Renderer(self.loaded.manifest, self.output, self._symbols, reader, options=render)
+        handlers = None if self._embedding is None else self._embedding.handlers
+        renderer = Renderer(self.loaded.manifest, self.output, self._symbols, reader, options=render, handlers=handlers)
         renderer.state.hurry = lambda: signals.ending
         renderer.state.requests = lambda: signals.requests
         return renderer
@@ -146,7 +155,10 @@ class Session:
     def run(self) -> int:
         """Begin, attach, wait, end; the exit status."""
         try:
-            return self._run()
+            self.start()
+            while self.step():
+                pass
+            return self.finish()
         except KeyboardInterrupt:
             self._break_off()
             raise
@@ -170,7 +182,12 @@ class Session:
         self._links.close()
         return {**self._counters.totals(), **missed}
 
-    def _run(self) -> int:
+    def start(self) -> None:
+        """Run begin probes, attach the others, and let things happen.
+
+        Raises:
+            TraceError: a probe could not be attached, or the command of ``-c`` not be run.
+        """
         dry = self.options.dry_run
         # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
         # reads the output finds the number of attached probes first.
@@ -180,10 +197,9 @@ class Session:
         self._announce(attached)
         if not dry:
             self._go_on(attached)
-        return self._finish()
 
     def _go_on(self, attached: list[Attached]) -> None:
-        """All is attached: let things happen until something ends the run."""
+        """All is attached: let things happen."""
         self.drain()
         self._look_for_exit()
         if self._ended:
@@ -191,7 +207,15 @@ class Session:
         if self._child is not None:
             self._release_child(self._child)
         self._read_iterators(attached)
-        self._wait()
+        for descriptor in (self._signals.fileno(), self._target):
+            if descriptor is not None:
+                self._loop.watch(descriptor)
+        for descriptor in self._symbols.descriptors:
+            self._loop.watch(descriptor)
+        if self._embedding is None and not gc.isenabled():
+            # What the start made is there to stay; from here on there may be garbage.
+            gc.freeze()
+            gc.enable()
 
     @property
     def _ended(self) -> bool:
@@ -261,7 +285,7 @@ class Session:
         for item in attached:
             if item.note:
                 self.output.message(f"{item.note}\n")
-        if _somebody_waits():
+        if self._embedding is None and _somebody_waits():
             from pytrace.runtime.session import notify
 
             notify.attached_hooks()
@@ -283,31 +307,26 @@ class Session:
             if self._ended:
                 return
 
-    def _wait(self) -> None:
-        """Handle events until something ends the run."""
-        for descriptor in (self._signals.fileno(), self._target):
-            if descriptor is not None:
-                self._loop.watch(descriptor)
-        for descriptor in self._symbols.descriptors:
-            self._loop.watch(descriptor)
-        if not gc.isenabled():
-            # What the start made is there to stay; from here on there may be garbage.
-            gc.freeze()
-            gc.enable()
-        while not self._ended and not self._over_at_once:
-            longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
-            ready = self._consumer.wait(self._loop, longest)
-            self._symbols.poll()
-            if self._unwinder is not None:
-                self._unwinder.update(self._symbols.changes())
-            self._report_losses()
-            if not self._consumer.turn() and self._ahead is not None:
-                self._ahead.work()
-            for _ in self._signals.take():
-                self._run_all(SELF)
-            if self._target is not None and self._target in ready:
-                return
-            self._look_for_exit()
+    def step(self, longest: float = REPORT_EVERY) -> bool:
+        """Wait at most *longest* seconds for something to happen, and handle it; False when the run is over."""
+        if self.options.dry_run or self._ended or self._over_at_once or self._target_ended:
+            return False
+        if self._ahead is not None:
+            longest = self._ahead.pause(longest)
+        ready = self._consumer.wait(self._loop, longest)
+        self._symbols.poll()
+        if self._unwinder is not None:
+            self._unwinder.update(self._symbols.changes())
+        self._report_losses()
+        if not self._consumer.turn() and self._ahead is not None:
+            self._ahead.work()
+        for _ in self._signals.take():
+            self._run_all(SELF)
+        if self._target is not None and self._target in ready:
+            self._target_ended = True
+            return False
+        self._look_for_exit()
+        return True
 
     def _look_for_exit(self) -> None:
         """An ``exit()`` in a flood, for whose event there was no room."""
@@ -359,8 +378,9 @@ class Session:
             if self.output.gave_up:
                 self.renderer.broken_off(totals)
 
-    def _finish(self) -> int:
-        if _somebody_waits():
+    def finish(self) -> int:
+        """Detach, run end probes, handle what is left, and print the maps; the exit status."""
+        if self._embedding is None and _somebody_waits():
             from pytrace.runtime.session import notify
 
             notify.systemd("STOPPING=1")
@@ -379,7 +399,7 @@ class Session:
         totals |= self._consumer.totals()
         self._consumer.events_over = True
         # A run that a failed assertion ended has nothing more to say.
-        if not self.options.dry_run and not self.renderer.state.assertion_failed:
+        if self._embedding is None and not self.options.dry_run and not self.renderer.state.assertion_failed:
             if self._ahead is not None:
                 self._ahead.finish()
             self.renderer.print_maps()
