@@ -37,4 +37,6 @@ class CompileOptions:
     """``-v``: with notes about what was left out without a warning."""
     ahead: bool = False
     """For an ahead-of-time file: parameters that are not given stay open, as do facts about the machine."""
+    provenance: bool = False
+    """Whether events tell which probe sent them."""
     environment: dict[str, str] = field(default_factory=dict)

@@ -46,7 +46,7 @@ from typing import Any, TypeVar
 
 from pytrace.base.fast_dataclass import asdict, dataclass
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
+from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
 
 HEADER = 8
 """Bytes before the arguments."""
@@ -84,6 +84,8 @@ class EventLayout:
     """Where the arguments of an event lie."""
 
     args: tuple[Type, ...]
+    provenance: bool = False
+    """Whether a ``u64`` follows the arguments: program index (upper half) and attach cookie of the probe that fired."""
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:
@@ -93,12 +95,18 @@ class EventLayout:
     @cached_property
     def slots(self) -> Tuple:
         """The fixed part after the header."""
-        return Tuple(tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True)))
+        members = tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True))
+        return Tuple((*members, UINT64) if self.provenance else members)
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Offset of each argument's fixed part from the start of the event."""
-        return tuple(HEADER + offset for offset in self.slots.offsets)
+        return tuple(HEADER + offset for offset in self.slots.offsets[: len(self.args)])
+
+    @cached_property
+    def provenance_offset(self) -> int:
+        """Offset of the ``u64`` that tells which probe fired, where there is one."""
+        return HEADER + self.slots.offsets[-1]
 
     @cached_property
     def fixed_size(self) -> int:
@@ -249,6 +257,10 @@ STATIC_PARTS: dict[str, type[StaticPart]] = {
 S = TypeVar("S", bound=StaticPart)
 
 
+WITHOUT_PROVENANCE = frozenset({"exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error"})
+"""Kinds of events that never tell which probe sent them: nobody sees these as events of their own."""
+
+
 @dataclass(frozen=True)
 class EventSpec:
     """One place in a script that sends events.
@@ -264,11 +276,13 @@ class EventSpec:
     location: Location
     expansion: tuple[Location, ...] = ()
     """Macro and import chain, innermost first."""
+    provenance: bool = False
+    """Whether the event tells which probe sent it."""
 
     @property
     def layout(self) -> EventLayout:
         """Where the arguments lie."""
-        return EventLayout(self.args)
+        return EventLayout(self.args, self.provenance)
 
     def static_part(self, kind: type[S]) -> S:
         """The static part, which must be of the class *kind*.
@@ -289,6 +303,7 @@ class EventSpec:
             "static": asdict(self.static),
             "location": self.location.to_data(),
             "expansion": [place.to_data() for place in self.expansion],
+            "provenance": self.provenance,
         }
 
     @classmethod
@@ -301,6 +316,7 @@ class EventSpec:
             STATIC_PARTS[data["kind"]](**data["static"]),
             Location(*data["location"]),
             tuple(Location(*place) for place in data["expansion"]),
+            data["provenance"],
         )
 
 

@@ -23,7 +23,7 @@ from pytrace.core.types import Type, from_data, to_data
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 3
+FORMAT = 4
 """Raised whenever ELF conventions, manifest or event layouts change."""
 
 

@@ -111,6 +111,17 @@ def header(e: Emitter, spec: EventSpec, pointer: Value, tail: Value) -> None:
     """Event id and length of the tail."""
     e.b.store(str(spec.id), pointer, 32)
     e.b.store(tail, e.b.offset(pointer, 4), 32)
+    if spec.provenance:
+        e.b.store(_provenance(e), e.b.offset(pointer, spec.layout.provenance_offset), 64)
+
+
+def _provenance(e: Emitter) -> Value:
+    """Program index and attach cookie of the probe that runs (``EventLayout.provenance``)."""
+    index = str(e.program.index << 32)
+    if len(e.program.unit.targets) < 2:
+        return index
+    cookie = e.b.helper("get_attach_cookie", e.raw_context)
+    return e.b.op("or", cookie, index)
 
 
 def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:
