@@ -258,41 +258,17 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, options: RunO
 
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all; what is no regular file (``/dev/null``, a pipe) is written to and stays.
-
-    ``-`` is standard output.
-    """
+    """Write a file whole or not at all; ``-`` is standard output."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
+    from pytrace.base import whole_files
+
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as file:
-                file.write(data)
-        else:
-            _replace(os.path.realpath(path), data, 0o777 if executable else 0o666)
+        whole_files.write(path, data, executable=executable)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
-
-
-def _replace(path: str, data: bytes, mode: int) -> None:
-    import tempfile
-
-    from pytrace.base.interruption import held
-
-    with held():
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pytrace-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, mode & ~mask)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
 
 
 def _format(script: Script, options: RunOptions) -> int:

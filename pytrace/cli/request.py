@@ -8,7 +8,7 @@ import sys
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.cli.options import CommandLine
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
@@ -20,9 +20,6 @@ MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
-
-ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
-"""Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
 
+ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
+"""Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
