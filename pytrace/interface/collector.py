@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from collections.abc import Iterator
 
 from pytrace.core.event_layout import EventSpec, Formatted, PrintedMap
 from pytrace.core.manifest import ProgramSpec
@@ -130,7 +129,8 @@ class Collector(Output):
         def probe(record: bytes) -> str:
             (value,) = word(record, offset)
             targets = names[value >> 32]
-            return targets[min(value & 0xFFFFFFFF, len(targets) - 1)]
+            found: str = targets[min(value & 0xFFFFFFFF, len(targets) - 1)]
+            return found
 
         return probe
 

@@ -208,7 +208,8 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
     source, data = read(script)
     if data is not None:
         return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
-    return CompiledScript(build(source, options, RunOptions(pid=pid, disabled=options.disabled), cached), source, options)
+    built = build(source, options, RunOptions(pid=pid, disabled=options.disabled), cached)
+    return CompiledScript(built, source, options)
 
 
 def build(

@@ -21,7 +21,8 @@ class ScriptError(Exception):
     """A script cannot be compiled.
 
     *diagnostics* are the errors and warnings, in order: each has a severity, a message, hints, and a span, whose
-    ``source.name``, ``first`` and ``last`` (1-based line and column) tell the place. ``str()`` is what the command prints.
+    ``source.name``, ``first`` and ``last`` (1-based line and column) tell the place. ``str()`` is what the command
+    prints.
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:

@@ -44,7 +44,8 @@ class Event:
     @property
     def kind(self) -> str:
         """What sent it: ``printf``, ``print`` (a value), ``map``, ``quantiles``, ``time``, ``join``, ``cat``,
-        ``system``, ``errorf``, ``warnf``, ``row``, or ``iter`` (output of an iterator)."""
+        ``system``, ``errorf``, ``warnf``, ``row``, or ``iter`` (output of an iterator).
+        """
         return self._place.kind
 
     @property
@@ -72,7 +73,8 @@ class Event:
     @property
     def values(self) -> tuple[Any, ...]:
         """The arguments of ``printf``, the value of ``print``, the members of a ``row``; of a printed map one
-        dictionary. ``pytrace.results.values`` says what stands for each type."""
+        dictionary. ``pytrace.results.values`` says what stands for each type.
+        """
         if self._values is None:
             self._values = self._place.values(self._record)
         return self._values

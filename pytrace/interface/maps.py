@@ -82,10 +82,7 @@ class Maps(Mapping[str, ResultMap]):
         self._maps = dict(maps)
 
     def __getitem__(self, name: str) -> ResultMap:
-        found = self._maps.get(name) or self._maps.get(f"@{name}")
-        if found is None:
-            raise KeyError(name)
-        return found
+        return self._maps[name if name in self._maps else f"@{name}"]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._maps)

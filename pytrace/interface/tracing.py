@@ -8,12 +8,11 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
 from pytrace.interface.collector import Collector, table
@@ -21,10 +20,10 @@ from pytrace.interface.compiled import CompiledScript, Parameters, Script
 from pytrace.interface.compiled import compile as compile_script
 from pytrace.interface.errors import LossWarning, TraceWarning
 from pytrace.interface.events import Event
-from pytrace.interface.maps import Maps
+from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot
+from pytrace.results.snapshot import MapData
 from pytrace.runtime.abi import privileges
-from pytrace.runtime.output import messages
 from pytrace.runtime.session.embedding import Embedding, WakeUp
 from pytrace.runtime.session.session import Session
 
@@ -58,11 +57,13 @@ class Trace:
         self._over = self._finished = False
         self._exit_code = 0
         self._warned: dict[str, None] = {}
+        self._losses: dict[str, dict[str, int]] = {}
         self.maps: Maps
+        """The script's maps, read from the kernel whenever they are asked for something."""
         try:
             embedding = Embedding(self._collector, table(self._collector), self._wake)
             self._session = Session(prepared, options, self._stack, embedding)
-            self.maps = Maps(self._session, self._lock)
+            self.maps = Maps({spec.name: self._map(spec.name) for spec in prepared.manifest.maps})
             self._session.start()
         except BaseException:
             self._finalizer.detach()
@@ -195,7 +196,7 @@ class Trace:
         Empty when everything went well.
         """
         with self._lock:
-            found = messages.by_kind(self._session.loaded.manifest, self._session.totals())
+            found = self._losses if self.closed else self._session.losses()
         if self._collector.dropped:
             found = {**found, "unread": {"events": self._collector.dropped}}
         return {kind: {name: count for name, count in names.items() if count} for kind, names in found.items()}
@@ -211,9 +212,26 @@ class Trace:
         return tuple(self._warned)
 
     def snapshot(self) -> Snapshot:
-        """All that the run has at this moment."""
+        """All that the run has at this moment.
+
+        Raises:
+            TraceError: the trace is closed.
+        """
         with self._lock:
+            self._check_open()
             return Snapshot(self._session.snapshot())
+
+    def _map(self, name: str) -> ResultMap:
+        def read() -> MapData:
+            with self._lock:
+                self._check_open()
+                return self._session.map_data(name)
+
+        return ResultMap(name, read)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise TraceError("the trace is closed", hints=("take a snapshot() before",))
 
     def _tell(self) -> None:
         """Hand over the session's warnings."""
@@ -249,16 +267,12 @@ class Trace:
     def close(self) -> None:
         """Detach all probes, end the command if it still runs, and give everything back to the kernel.
 
-        :attr:`maps` keep what they held at this moment.
+        End probes run only before, in :meth:`stop` or when the run ends by itself.
         """
         with self._lock:
-            if not self._finalizer.alive:
-                return
-            self._finished = self._over = True
-            self._finalizer.detach()
-            try:
-                self.maps.keep()
-            finally:
+            if self._finalizer.detach() is not None:
+                self._finished = self._over = True
+                self._losses = self._session.losses()
                 self._stack.close()
 
     @property
@@ -341,7 +355,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         debuginfo=tuple(debuginfo),
         netns=netns,
     )
-    return Trace(script, replace(options))
+    return Trace(script, options)
 
 
 def run(
@@ -378,8 +392,3 @@ def run(
             if on_event is not None:
                 on_event(event)
         return trace.snapshot()
-
-
-def environment(values: Mapping[str, str]) -> dict[str, str]:
-    """*values* as a dictionary of its own."""
-    return dict(values)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
+from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import truncated
 from pytrace.results.values import Counts, Value
 from pytrace.runtime.output.render import histogram, tseries
+from pytrace.runtime.output.render.decoders import truncated
 
 
 class Average(int):
@@ -29,7 +30,8 @@ class Average(int):
         return self.total / self.count if self.count else 0.0
 
 
-class Stats(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stats:
     """The value of ``stats()``."""
 
     count: int
@@ -37,7 +39,8 @@ class Stats(NamedTuple):
     total: int
 
 
-class Bucket(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Bucket:
     """A bucket of a histogram: values from *low* up to *high*, that excluded; None for an open end."""
 
     low: int | None

@@ -96,6 +96,7 @@ class Session:
         signals = self._signals
         self._consumer = Consumer(self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch)
         self._misses: MissReader | None = None
+        self._missed: dict[Key, int] = {}
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._opened = Opened()
@@ -150,6 +151,33 @@ class Session:
         except TraceError as error:
             self._warn(error.message)
 
+    # ---- for embedding programs
+
+    def fileno(self) -> int:
+        """Readable when :meth:`step` would find something, unless :attr:`busy`."""
+        return self._loop.fileno()
+
+    @property
+    def busy(self) -> bool:
+        """Whether so much comes that the ring is looked at from time to time, and wakes nobody."""
+        return not self._loop.listening
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the command."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def child_status(self) -> int | None:
+        """How the command ended, as :meth:`Child.poll` tells it; None while it runs."""
+        return None if self._child is None else self._child.poll()
+
+    def losses(self) -> dict[str, dict[str, int]]:
+        """What was lost or failed so far: kind, then its subject, and how often."""
+        from pytrace.runtime.output import messages
+
+        return messages.by_kind(self.loaded.manifest, {**self._totals(), **self._consumer.totals()})
+
     # ---- the run
 
     def run(self) -> int:
@@ -177,10 +205,11 @@ class Session:
 
     def _detach(self) -> dict[Key, int]:
         """Detach all probes; gives what was lost, as far as no end probe can lose more."""
-        missed = self._misses.totals() if self._misses is not None else {}
+        if self._misses is not None:
+            self._missed = self._misses.totals()
         self._misses = None
         self._links.close()
-        return {**self._counters.totals(), **missed}
+        return {**self._counters.totals(), **self._missed}
 
     def start(self) -> None:
         """Run begin probes, attach the others, and let things happen.
@@ -359,7 +388,7 @@ class Session:
 
     def _totals(self) -> dict[Key, int]:
         """All that was lost so far, as programs and the kernel count it."""
-        missed = self._misses.totals() if self._misses is not None else {}
+        missed = self._misses.totals() if self._misses is not None else self._missed
         return {**self._counters.totals(), **missed}
 
     # ---- the end
