@@ -1,3 +1,62 @@
-"""pytrace: compile awk-like tracing scripts to BPF and run them in the Linux kernel."""
+"""pytrace: compile awk-like tracing scripts to BPF and run them in the Linux kernel.
+
+The command starts from here too, so nothing is imported before a Python program asks for it: docs/python.md.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pytrace.core.diagnostics import TraceError as TraceError
+    from pytrace.interface.compiled import CompiledScript as CompiledScript
+    from pytrace.interface.compiled import compile as compile  # noqa: A004
+    from pytrace.interface.errors import LossWarning as LossWarning
+    from pytrace.interface.errors import ScriptError as ScriptError
+    from pytrace.interface.errors import TraceWarning as TraceWarning
+    from pytrace.interface.events import Event as Event
+    from pytrace.interface.listing import Probe as Probe
+    from pytrace.interface.listing import features as features
+    from pytrace.interface.listing import probes as probes
+    from pytrace.interface.snapshots import Snapshot as Snapshot
+    from pytrace.interface.snapshots import merge as merge
+    from pytrace.interface.tracing import Trace as Trace
+    from pytrace.interface.tracing import open as open  # noqa: A004
+    from pytrace.interface.tracing import run as run
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "CompiledScript": "compiled",
+    "Event": "events",
+    "LossWarning": "errors",
+    "Probe": "listing",
+    "ScriptError": "errors",
+    "Snapshot": "snapshots",
+    "Trace": "tracing",
+    "TraceError": "errors",
+    "TraceWarning": "errors",
+    "compile": "compiled",
+    "features": "listing",
+    "merge": "snapshots",
+    "open": "tracing",
+    "probes": "listing",
+    "run": "tracing",
+}
+"""Public names and the modules of ``pytrace.interface`` that have them."""
+
+__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604  (all are strings)
+
+
+def __getattr__(name: str) -> object:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'pytrace' has no attribute {name!r}")
+    import importlib
+
+    found: object = getattr(importlib.import_module(f"pytrace.interface.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -68,3 +68,16 @@ def _temporary(path: str) -> str:
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(os.path.realpath(path)), prefix=".pytrace-")
     os.close(handle)
     return temporary
+
+
+def write(path: str, data: bytes, *, executable: bool = False) -> None:
+    """Write a file whole or not at all, also when the user ends the process meanwhile.
+
+    Raises:
+        OSError: it cannot be written; what was there before still is.
+    """
+    from pytrace.base.interruption import held
+
+    with held() if replaceable(path) else contextlib.nullcontext():
+        with replacing(path, 0o777 if executable else 0o666) as place, open(place, "wb") as file:
+            file.write(data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
 
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
@@ -258,22 +257,15 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontE
 
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all; what is no regular file (``/dev/null``, a pipe) is written to and stays.
-
-    ``-`` is standard output.
-    """
+    """Write a file whole or not at all; ``-`` is standard output."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
-    from pytrace.base.interruption import held
-    from pytrace.base.whole_files import replaceable, replacing
+    from pytrace.base import whole_files
 
-    mode = 0o777 if executable else 0o666
     try:
-        with held() if replaceable(path) else nullcontext():
-            with replacing(path, mode) as place, open(place, "wb") as file:
-                file.write(data)
+        whole_files.write(path, data, executable=executable)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
 

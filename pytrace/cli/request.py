@@ -8,7 +8,7 @@ import sys
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.cli.options import CommandLine
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
@@ -21,9 +21,6 @@ MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
-
-ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
-"""Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
 
+ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
+"""Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
@@ -37,4 +40,6 @@ class CompileOptions:
     """``-v``: with notes about what was left out without a warning."""
     ahead: bool = False
     """For an ahead-of-time file: parameters that are not given stay open, as do facts about the machine."""
+    provenance: bool = False
+    """Whether events tell which probe sent them."""
     environment: dict[str, str] = field(default_factory=dict)

@@ -47,7 +47,7 @@ from functools import cached_property
 from pytrace.base.fast_dataclass import asdict, dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT32, Buffer, String, Tuple, Type, from_data, to_data
+from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import TableSchema
@@ -97,12 +97,17 @@ class EventLayout:
     @cached_property
     def slots(self) -> Tuple:
         """The fixed part after the header."""
-        return Tuple(tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True)))
+        return Tuple(self.fixed_members)
+
+    @cached_property
+    def fixed_members(self) -> tuple[Type, ...]:
+        """What stands in the fixed part for each argument."""
+        return tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Offset of each argument's fixed part from the start of the event."""
-        return tuple(HEADER + offset for offset in self.slots.offsets)
+        return tuple(HEADER + offset for offset in self.slots.offsets[: len(self.args)])
 
     @cached_property
     def fixed_size(self) -> int:
@@ -117,6 +122,24 @@ class EventLayout:
             if tail and isinstance(arg, String | Buffer):
                 total += arg.capacity
         return total
+
+
+@dataclass(frozen=True)
+class LayoutWithProbe(EventLayout):
+    """An event that tells which probe sent it.
+
+    A ``u64`` follows the arguments: index of the program in the manifest (upper half), and attach cookie.
+    """
+
+    @cached_property
+    def slots(self) -> Tuple:
+        """The fixed part after the header."""
+        return Tuple((*self.fixed_members, UINT64))
+
+    @property
+    def probe_offset(self) -> int:
+        """Offset of that ``u64``."""
+        return HEADER + self.slots.offsets[-1]
 
 
 @dataclass(frozen=True)
@@ -304,6 +327,10 @@ STATIC_PARTS: dict[str, type[StaticPart]] = {
 S = TypeVar("S", bound=StaticPart)
 
 
+WITHOUT_PROVENANCE = frozenset({"exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error"})
+"""Kinds of events that never tell which probe sent them: nobody sees these as events of their own."""
+
+
 @dataclass(frozen=True)
 class EventSpec:
     """One place in a script that sends events.
@@ -319,11 +346,13 @@ class EventSpec:
     location: Location
     expansion: tuple[Location, ...] = ()
     """Macro and import chain, innermost first."""
+    provenance: bool = False
+    """Whether the event tells which probe sent it."""
 
     @property
     def layout(self) -> EventLayout:
         """Where the arguments lie."""
-        return EventLayout(self.args)
+        return LayoutWithProbe(self.args) if self.provenance else EventLayout(self.args)
 
     def static_part(self, kind: type[S]) -> S:
         """The static part, which must be of the class *kind*.
@@ -351,6 +380,7 @@ class EventSpec:
             "static": asdict(self.static),
             "location": self.location.to_data(),
             "expansion": [place.to_data() for place in self.expansion],
+            "provenance": self.provenance,
         }
 
     @classmethod
@@ -363,6 +393,7 @@ class EventSpec:
             STATIC_PARTS[data["kind"]](**data["static"]),
             Location(*data["location"]),
             tuple(Location(*place) for place in data["expansion"]),
+            data["provenance"],
         )
 
 

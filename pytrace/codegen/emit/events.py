@@ -15,7 +15,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import FRAME, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, RuntimeFailure
+from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, LayoutWithProbe, RuntimeFailure
 from pytrace.core.manifest import RING
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
 from pytrace.frontend.ast import nodes
@@ -112,6 +112,18 @@ def header(e: Emitter, spec: EventSpec, pointer: Ptr, tail: Number) -> None:
     """Event id and length of the tail."""
     e.b.store(spec.id, pointer, 32)
     e.b.store(tail, e.b.offset(pointer, 4), 32)
+    layout = spec.layout
+    if isinstance(layout, LayoutWithProbe):
+        e.b.store(_probe(e), e.b.offset(pointer, layout.probe_offset), 64)
+
+
+def _probe(e: Emitter) -> Number:
+    """Program index and attach cookie of the probe that runs."""
+    index = e.program.index << 32
+    if len(e.program.unit.targets) < 2:
+        return index
+    cookie = e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context)
+    return e.b.op("or", cookie, index)
 
 
 def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:

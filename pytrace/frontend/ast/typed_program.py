@@ -86,7 +86,15 @@ from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
-from pytrace.core.event_layout import STATIC_PARTS, EventSpec, HelperFailure, Location, RuntimeFailure, StaticPart
+from pytrace.core.event_layout import (
+    STATIC_PARTS,
+    WITHOUT_PROVENANCE,
+    EventSpec,
+    HelperFailure,
+    Location,
+    RuntimeFailure,
+    StaticPart,
+)
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import IteratorTarget
@@ -344,6 +352,8 @@ class CheckedProgram:
     config: Config = field(default_factory=Config)
     sources: list[Source] = field(default_factory=list)
     """Every source, the script first."""
+    provenance: bool = False
+    """Whether events tell which probe sent them (``CompileOptions.provenance``)."""
 
     def fact(self, node: nodes.Node, kind: type[F]) -> F:
         """The fact of a class that the checker has noted for a node.
@@ -370,7 +380,8 @@ class CheckedProgram:
         if type(static) is not STATIC_PARTS[kind]:
             raise InternalError(f"expected {STATIC_PARTS[kind].__name__} for {kind}, found {static!r}")
         place, expansion = locate(node.span)
-        spec = EventSpec(len(self.event_list), kind, args, static, place, expansion)
+        provenance = self.provenance and kind not in WITHOUT_PROVENANCE
+        spec = EventSpec(len(self.event_list), kind, args, static, place, expansion, provenance)
         self.event_list.append(spec)
         return spec
 

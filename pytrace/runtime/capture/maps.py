@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.core import types
+from pytrace.core.manifest import MapSpec
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Portable, Value
 from pytrace.runtime.capture.portable import PortableForms, plain
 from pytrace.runtime.output.render.decoders import Value as Decoded
-from pytrace.runtime.output.render.map_printer import MapView
+from pytrace.runtime.output.render.map_printer import Entry, MapView, with_div
 
 SLICE = 1024
 """Entries between two calls of what else has to go on."""
@@ -24,10 +25,18 @@ def map_data(view: MapView, forms: PortableForms, pause: Callable[[], None]) -> 
     spec = view.spec
     entries = view.contents()
     pause()
+    key_type = None if spec.key is None else plain(spec.key)
+    return MapData(spec.name, key_type, plain(spec.value), portable(spec, entries, forms, pause), help=spec.help)
+
+
+def portable(
+    spec: MapSpec, entries: list[Entry], forms: PortableForms, pause: Callable[[], None] = lambda: None, div: int = 1
+) -> dict[Portable, Value]:
+    """Decoded entries of a map as portable ones, numbers divided by *div* as ``print()`` does."""
     if isinstance(spec.value, types.Min | types.Max):
         entries = [(name, item) for name, item in entries if _is_set(item)]
     key = _without_key if spec.key is None else forms.form(spec.key)
-    value, join = forms.form(spec.value), joiner(spec.value)
+    value, join = with_div(forms.form(spec.value), spec.value, div), joiner(spec.value)
     found: dict[Portable, Value] = {}
     for start in range(0, len(entries), SLICE):
         for name, item in entries[start : start + SLICE]:
@@ -36,8 +45,7 @@ def map_data(view: MapView, forms: PortableForms, pause: Callable[[], None]) -> 
                 converted = join(found[portable], converted)
             found[portable] = converted
         pause()
-    key_type = None if spec.key is None else plain(spec.key)
-    return MapData(spec.name, key_type, plain(spec.value), found, help=spec.help)
+    return found
 
 
 def _without_key(_key: Decoded) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import pytrace
 from pytrace.core.manifest import Manifest
 from pytrace.core.run_options import RunOptions
-from pytrace.results.snapshot import Run, SnapshotData
+from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.runtime.capture.maps import map_data
 from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.row_keeper import RowKeeper
@@ -62,6 +62,11 @@ class Recording:
         maps = {view.spec.name: map_data(view, forms, pause) for view in self._views}
         tables = () if rows is None else rows.tables(self._identity, forms)
         return SnapshotData((self._run(start, end),), maps, tables, losses)
+
+    def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
+        """What one map holds at this moment."""
+        view = next(view for view in self._views if view.spec.name == name)
+        return map_data(view, PortableForms(self._texts, StackTraces(self._symbols)), pause)
 
     def _run(self, start: Moment, end: Moment) -> Run:
         system = os.uname()

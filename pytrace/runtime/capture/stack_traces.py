@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Any, Protocol
 from pytrace.core.types import Stack, StackMode
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.render import names

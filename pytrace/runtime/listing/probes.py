@@ -130,6 +130,19 @@ def targets(kernel: LiveKernel, found: Iterable[tuple[str, Target]], *, verbose:
     return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.place)) for kind, target in found))
 
 
+def places(kernel: LiveKernel, pattern: str, *, pid: int | None = None) -> Iterator[tuple[str, Place]]:
+    """Kind and place of each probe that matches one pattern.
+
+    Raises:
+        TraceError: as for :func:`listing`.
+    """
+    if pid is not None:
+        procfs.check_exists(pid)
+    for question in _questions(kernel, pattern, pid):
+        for place in ROWS[question.kind](question):
+            yield question.kind, place
+
+
 def _text(lines: Mapping[str, None]) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pytrace.base.fast_typing import TYPE_CHECKING
@@ -32,7 +32,8 @@ class Renderer:
     """Prints what a script sends and keeps.
 
     :attr:`handlers` is what :meth:`pytrace.runtime.ring.reader.RingReader.drain` takes: one handler for each event id.
-    After ``exit()`` the list holds handlers that ignore what is still waiting, until :meth:`resume`.
+    After ``exit()`` the list holds handlers that ignore what is still waiting, until :meth:`resume`. *handlers* are the
+    rows of another table than that of printing.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Renderer:
         clock: Clock | None = None,
         options: RenderOptions | None = None,
         state: RunState | None = None,
+        handlers: Mapping[str, Make] | None = None,
     ) -> None:
         self.state = state or RunState()
         self.output = output
@@ -53,7 +55,7 @@ class Renderer:
         self._context.on_exit = self._ignore_rest
         self._made: list[RunHandler] = []
         for index, spec in enumerate(manifest.events):
-            make = HANDLERS.get(spec.kind)
+            make = (handlers or HANDLERS).get(spec.kind)
             if make is None:
                 raise InternalError(f"no handler for events of kind {spec.kind!r}")
             if spec.id != index:

@@ -22,7 +22,20 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
 
 def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
     """What prints the rows of one place in the script, and keeps them where somebody wants them."""
-    shown = _printer(context, spec, quick=quick)
+    return keeping(context, spec, _printer(context, spec, quick=quick))
+
+
+def line(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
+    """``line(data, offset)``: a row as text on its own, the members with their names."""
+    layout = FlatLayout.of(spec.layout)
+    parts: list[bytes | Piece] = []
+    for name, kind in zip(context.row_tables[spec.id].schema.names, layout.args, strict=True):
+        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=context.texts.form(kind)))
+    return Formatter(layout, context.decoders, parts).one
+
+
+def keeping(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
+    """The handler *shown*, which also keeps rows where somebody wants them."""
     keep = context.keep_row
     if keep is None:
         return shown

@@ -340,6 +340,15 @@ class EventLoop:
         self._listening = True
         self._full: int | None = None
 
+    def fileno(self) -> int:
+        """Readable when a wait would return."""
+        return self._poll.fileno()
+
+    @property
+    def listening(self) -> bool:
+        """Whether a record in the ring ends a wait."""
+        return self._listening
+
     def watch(self, descriptor: int) -> None:
         """Also wake up when *descriptor* can be read."""
         self._poll.register(descriptor, select.EPOLLIN)

@@ -27,9 +27,12 @@ from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytrace.results.snapshot import SnapshotData
     from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.capture.row_keeper import RowKeeper
+    from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.reading_ahead import ReadingAhead
     from pytrace.runtime.session.saving import Saving
@@ -185,10 +188,14 @@ def renderer(
     lazy: LazySymbols,
     within: int | None,
     stack: ExitStack,
+    handlers: Mapping[str, Make] | None = None,
 ) -> Renderer:
-    """What prints events and maps; *within* is the network namespace of interfaces."""
+    """What prints events and maps; *within* is the network namespace of interfaces.
+
+    *handlers* are what is done on events in place of printing them.
+    """
     render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=within)
-    made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render)
+    made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render, handlers=handlers)
     stack.callback(made.close)
     return made
 

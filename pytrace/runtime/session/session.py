@@ -29,10 +29,14 @@ from pytrace.runtime.output import messages
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import opening
 from pytrace.runtime.session.consumer import Consumer
-from pytrace.runtime.session.signals import Signals
+from pytrace.runtime.session.signals import EndRequests, Signals
 
 if TYPE_CHECKING:
-    from pytrace.results.snapshot import SnapshotData
+    from pytrace.runtime.session.embedding import Embedding
+    from pytrace.runtime.symbols.lazy import LazySymbols
+
+if TYPE_CHECKING:
+    from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.capture.recording import Moment, Recording
     from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.child import Child
@@ -69,14 +73,17 @@ def run(script: CompiledScript, options: RunOptions) -> int:
 class Session:
     """One run of one compiled script: once made, its programs are loaded; *stack* closes what it opened."""
 
-    def __init__(self, script: CompiledScript, options: RunOptions, stack: ExitStack) -> None:
+    def __init__(
+        self, script: CompiledScript, options: RunOptions, stack: ExitStack, embedding: Embedding | None = None
+    ) -> None:
         manifest = script.manifest
         self.options = options
+        self._embedding = embedding
         self._by_kind = _by_kind(manifest.programs)
         opening.raise_limits(manifest)
-        self._signals = stack.enter_context(Signals())
+        self._signals: EndRequests = embedding.requests if embedding is not None else stack.enter_context(Signals())
         self._namespace = opening.namespace(options, stack)
-        self.output = opening.output(options, stack)
+        self.output = opening.output(options, stack) if embedding is None else embedding.output
         self._saving = opening.saving(options, self.snapshot, self._warn)
         command = options.command
         self._child = None if command is None else opening.child(command, stack, self._namespace)
@@ -90,24 +97,28 @@ class Session:
         signals = self._signals
         signals.instead = self._symbols.give_up_lines
         opening.follow_mappings(manifest, options, self._child, self._symbols, self._warn)
-        self.renderer = opening.renderer(self.loaded, options, self.output, self._symbols, self._namespace, stack)
+        handlers = None if embedding is None else embedding.handlers
+        self.renderer = opening.renderer(
+            self.loaded, options, self.output, self._symbols, self._namespace, stack, handlers
+        )
         self.renderer.state.hurry = lambda: signals.ending
         self.renderer.state.requests = lambda: signals.requests
         backlog = backlog_limit(available_memory())
         self._ring = RingReader(self.loaded.map_fd(manifest.ring), stack, backlog=backlog)
         self._consumer = Consumer(self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch)
         self._misses: MissReader | None = None
+        self._missed: dict[Key, int] = {}
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._opened = Opened()
-        self.rows: RowKeeper | None = None if self._saving is None else opening.rows()
+        self.rows: RowKeeper | None = None if self._saving is None and embedding is None else opening.rows()
         """Where rows are kept for snapshots; None when none are."""
         if self.rows is not None:
             self.renderer.keep_rows(self.rows.keep)
         self._recording: Recording | None = None
         self._started: Moment = opening.moment()
         self._detached: Moment | None = None
-        self._missed: dict[Key, int] = {}
+        self._target_ended = False
         self._next_report = 0.0
         self._summed_up = False
         self._target = opening.target(options, self._child, stack)
@@ -134,12 +145,47 @@ class Session:
             self._unwinder.add(child.pid)
         child.release()
 
+    # ---- for embedding programs
+
+    @property
+    def symbols(self) -> LazySymbols:
+        """The symboliser."""
+        return self._symbols
+
+    def fileno(self) -> int:
+        """Readable when :meth:`step` would find something, unless :attr:`busy`."""
+        return self._loop.fileno()
+
+    @property
+    def busy(self) -> bool:
+        """Whether so much comes that the ring is looked at from time to time, and wakes nobody."""
+        return not self._loop.listening
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the command."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def child_status(self) -> int | None:
+        """How the command ended, as :meth:`Child.poll` tells it; None while it runs."""
+        return None if self._child is None else self._child.poll()
+
+    def losses(self) -> dict[str, dict[str, int]]:
+        """What was lost or failed so far: kind, then its subject, and how often."""
+        from pytrace.runtime.output import messages
+
+        return messages.by_kind(self.loaded.manifest, {**self._totals(), **self._consumer.totals()})
+
     # ---- the run
 
     def run(self) -> int:
         """Begin, attach, wait, end; the exit status."""
         try:
-            return self._run()
+            self.start()
+            while self.step():
+                pass
+            return self.finish()
         except KeyboardInterrupt:
             self._break_off()
             raise
@@ -166,7 +212,12 @@ class Session:
         self._detached = self._detached or opening.moment()
         return self._totals()
 
-    def _run(self) -> int:
+    def start(self) -> None:
+        """Run begin probes, attach the others, and let things happen.
+
+        Raises:
+            TraceError: a probe could not be attached, or the command of ``-c`` not be run.
+        """
         dry = self.options.dry_run
         # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
         # reads the output finds the number of attached probes first.
@@ -179,10 +230,9 @@ class Session:
         self._announce(attached)
         if not dry:
             self._go_on(attached)
-        return self._finish()
 
     def _go_on(self, attached: list[Attached]) -> None:
-        """All is attached: let things happen until something ends the run."""
+        """All is attached: let things happen."""
         self.drain()
         self._look_for_exit()
         if self._ended:
@@ -190,7 +240,15 @@ class Session:
         if self._child is not None:
             self._release_child(self._child)
         self._read_iterators(attached)
-        self._wait()
+        for descriptor in (self._signals.fileno(), self._target):
+            if descriptor is not None:
+                self._loop.watch(descriptor)
+        for descriptor in self._symbols.descriptors:
+            self._loop.watch(descriptor)
+        if self._embedding is None and not gc.isenabled():
+            # What the start made is there to stay; from here on there may be garbage.
+            gc.freeze()
+            gc.enable()
 
     @property
     def _ended(self) -> bool:
@@ -260,7 +318,7 @@ class Session:
         for item in attached:
             if item.note:
                 self.output.message(f"{item.note}\n")
-        if _somebody_waits():
+        if self._embedding is None and _somebody_waits():
             from pytrace.runtime.session import notify
 
             notify.attached_hooks()
@@ -282,35 +340,30 @@ class Session:
             if self._ended:
                 return
 
-    def _wait(self) -> None:
-        """Handle events until something ends the run."""
-        for descriptor in (self._signals.fileno(), self._target):
-            if descriptor is not None:
-                self._loop.watch(descriptor)
-        for descriptor in self._symbols.descriptors:
-            self._loop.watch(descriptor)
-        if not gc.isenabled():
-            # What the start made is there to stay; from here on there may be garbage.
-            gc.freeze()
-            gc.enable()
-        while not self._ended and not self._over_at_once:
-            longest = REPORT_EVERY if self._ahead is None else self._ahead.pause(REPORT_EVERY)
-            if self._saving is not None:
-                longest = self._saving.pause(longest)
-            ready = self._consumer.wait(self._loop, longest)
-            self._symbols.poll()
-            if self._unwinder is not None:
-                self._unwinder.update(self._symbols.changes())
-            self._report_losses()
-            if not self._consumer.turn() and self._ahead is not None:
-                self._ahead.work()
-            if self._saving is not None:
-                self._saving.work()
-            for _ in self._signals.take():
-                self._run_all(SELF)
-            if self._target is not None and self._target in ready:
-                return
-            self._look_for_exit()
+    def step(self, longest: float = REPORT_EVERY) -> bool:
+        """Wait at most *longest* seconds for something to happen, and handle it; False when the run is over."""
+        if self.options.dry_run or self._ended or self._over_at_once or self._target_ended:
+            return False
+        if self._ahead is not None:
+            longest = self._ahead.pause(longest)
+        if self._saving is not None:
+            longest = self._saving.pause(longest)
+        ready = self._consumer.wait(self._loop, longest)
+        self._symbols.poll()
+        if self._unwinder is not None:
+            self._unwinder.update(self._symbols.changes())
+        self._report_losses()
+        if not self._consumer.turn() and self._ahead is not None:
+            self._ahead.work()
+        if self._saving is not None:
+            self._saving.work()
+        for _ in self._signals.take():
+            self._run_all(SELF)
+        if self._target is not None and self._target in ready:
+            self._target_ended = True
+            return False
+        self._look_for_exit()
+        return True
 
     def _look_for_exit(self) -> None:
         """An ``exit()`` in a flood, for whose event there was no room."""
@@ -350,16 +403,24 @@ class Session:
 
     def snapshot(self) -> SnapshotData:
         """All that the run has at this moment: while it goes on, or after it until it is closed."""
+        recording = self._record()
+        totals = self.renderer.all_losses({**self._totals(), **self._consumer.totals()})
+        losses = messages.by_kind(self.loaded.manifest, totals)
+        end = self._detached or opening.moment()
+        return recording.snapshot(self._started, end, losses, self.rows, self._collect)
+
+    def map_data(self, name: str) -> MapData:
+        """What the map *name* holds at this moment."""
+        return self._record().map_data(name, self._collect)
+
+    def _record(self) -> Recording:
         from pytrace.runtime.capture.recording import Recording
 
         self._symbols.poll()
         if self._recording is None:
             renderer, manifest = self.renderer, self.loaded.manifest
             self._recording = Recording(manifest, self.options, renderer.views(), renderer.texts, self._symbols)
-        totals = self.renderer.all_losses({**self._totals(), **self._consumer.totals()})
-        losses = messages.by_kind(self.loaded.manifest, totals)
-        end = self._detached or opening.moment()
-        return self._recording.snapshot(self._started, end, losses, self.rows, self._collect)
+        return self._recording
 
     def _collect(self) -> None:
         """Make room in the ring for new events, which are handled later."""
@@ -382,8 +443,9 @@ class Session:
             if self.output.gave_up:
                 self.renderer.broken_off(totals)
 
-    def _finish(self) -> int:
-        if _somebody_waits():
+    def finish(self) -> int:
+        """Detach, run end probes, handle what is left, and print the maps; the exit status."""
+        if self._embedding is None and _somebody_waits():
             from pytrace.runtime.session import notify
 
             notify.systemd("STOPPING=1")
@@ -402,7 +464,7 @@ class Session:
         totals |= self._consumer.totals()
         self._consumer.events_over = True
         unsaved = ""
-        if not self.options.dry_run:
+        if not self.options.dry_run and self._embedding is None:
             unsaved = self._finish_maps()
         self._sum_up(totals)
         self._summed_up = True

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core.diagnostics import Interrupted
 
 if TYPE_CHECKING:
@@ -22,6 +22,26 @@ _FORWARDED = (signal.SIGUSR1,)
 TOGETHER = 0.1
 """Signals within so many seconds of the first are one request: ``timeout`` sends one to the process and one to its
 group, a service manager SIGTERM and SIGHUP, a terminal that closes SIGHUP twice. Nobody types that fast."""
+
+
+class EndRequests(Protocol):
+    """Where a session looks whether somebody wants it to end."""
+
+    ending: bool
+    """Whether somebody asked for the end, and is waiting for it."""
+    requests: int
+    """How often somebody did."""
+    instead: Callable[[], bool]
+    """Asked at a second request: whether it ended something smaller than the whole run."""
+
+    def begin(self) -> None:
+        """From now on there is something to end in order."""
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when the session should look."""
+
+    def take(self) -> list[int]:
+        """Signals for ``self`` probes that came since the last call."""
 
 
 class Signals:

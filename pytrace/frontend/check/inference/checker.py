@@ -119,7 +119,7 @@ class Checker:
         self.config = config
         self.reported = diagnostics
         self.diagnostics = Diagnostics()
-        self.program = CheckedProgram()
+        self.program = CheckedProgram(provenance=options.provenance)
         self.final = False
         self.number = 0
         self.unit: ProbeUnit | None = None
@@ -196,7 +196,7 @@ class Checker:
         if not changed:
             changed = self._supply()
         self.diagnostics = Diagnostics()
-        self.program = CheckedProgram(units=self.program.units)
+        self.program = CheckedProgram(units=self.program.units, provenance=self.options.provenance)
         for variable in self.variables.values():
             variable.assigned = variable.offered = variable.read = False
         for state in self.maps.values():

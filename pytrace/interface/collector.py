@@ -1,0 +1,261 @@
+"""Events of a session kept as objects, in place of being printed."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
+from pytrace.core.manifest import ProgramSpec
+from pytrace.core.types import Record, Stack, Type, parts
+from pytrace.interface.events import Event, Place
+from pytrace.interface.values import as_python
+from pytrace.results.values import Portable
+from pytrace.runtime.capture.maps import portable
+from pytrace.runtime.capture.portable import PortableForms
+from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
+from pytrace.runtime.output.context import Context
+from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
+from pytrace.runtime.output.render.decoders import Values
+from pytrace.runtime.output.render.map_printer import Shown
+from pytrace.runtime.output.render.printf import compile_pieces
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.decoder import RunHandler, each, formatter, reader
+
+PRINTED = {"print_value": "print", "print_map": "map"}
+"""Kinds of events that Python programs know by the name of the function in the script."""
+
+FOLLOWED_BY_TEXT = ("time", "join", "cat", "system", "quantiles")
+"""Kinds whose handler writes one text for each event."""
+
+MOST_EVENTS = 100_000
+"""Events that wait to be taken; when more come, the oldest are dropped and counted."""
+
+
+class Collector(Output):
+    """Keeps what a session prints: events in :attr:`events`, its messages in :attr:`messages`."""
+
+    def __init__(self, programs: tuple[ProgramSpec, ...], most: int = MOST_EVENTS) -> None:
+        super().__init__(-1, messages=-1)
+        self.events: deque[Event] = deque()
+        self.messages: list[str] = []
+        """Warnings of the session, each ending its line, that nobody has taken yet."""
+        self.dropped = 0
+        """Events that were dropped because nobody took them."""
+        self.most = most
+        self._programs = programs
+        self.symbols: Symbols | None = None
+        """The session's symboliser, once there is a session."""
+        self._taken = 0
+        self._current: tuple[Place, bytes] | None = None
+        self._iterator = Place("iter", programs[0].location, (), bytes, lambda _record: (), lambda _record: "iter")
+
+    # ---- what a session calls
+
+    @property
+    def accepted(self) -> int:
+        """How many events were handed over so far."""
+        return self._taken + len(self.events)
+
+    @property
+    def congested(self) -> bool:
+        """Never: what is too much is dropped and counted."""
+        return False
+
+    def write(self, data: bytes) -> None:
+        """Keep a text that a handler, or an iterator, writes."""
+        place, record = self._current or (self._iterator, b"")
+        self.add(Event(place, record, data, (data.decode("utf-8", "surrogateescape"),)))
+
+    def extend(self, parts: Iterable[bytes]) -> None:
+        """Keep texts."""
+        for part in parts:
+            self.write(part)
+
+    def add(self, event: Event) -> None:
+        """Keep an event."""
+        events = self.events
+        if len(events) >= self.most:
+            events.popleft()
+            self._taken += 1
+            self.dropped += 1
+        events.append(event)
+
+    def take(self) -> Event:
+        """The oldest event that waits."""
+        self._taken += 1
+        return self.events.popleft()
+
+    def end_batch(self) -> None:
+        """Nothing is written."""
+
+    def advance(self) -> bool:
+        """Nothing waits to be written."""
+        return True
+
+    def flush(self) -> None:
+        """Nothing waits to be written."""
+
+    def message(self, text: str) -> None:
+        """Keep a message of the session."""
+        self.messages.append(text)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    @contextmanager
+    def during(self, place: Place, record: bytes) -> Iterator[None]:
+        """Within, what is written belongs to an event of *place*."""
+        self._current = place, record
+        try:
+            yield
+        finally:
+            self._current = None
+
+    # ---- for handlers
+
+    def place(self, context: Context, spec: EventSpec, text: Callable[[bytes], bytes]) -> Place:
+        """The place that *spec* describes."""
+        layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
+        read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
+        lasting = any(isinstance(inner, Stack) for inner in parts(layout.args))
+        made: list[PortableForms] = []
+
+        def values(record: bytes) -> tuple[Portable, ...]:
+            # Stacks are remembered by their addresses, which may be other functions later.
+            if lasting or not made:
+                made[:] = [self.forms(context)]
+            found = zip(layout.args, read(record, 0), strict=True)
+            return tuple(made[0].form(kind)(value) for kind, value in found)
+
+        kind = PRINTED.get(spec.kind, spec.kind)
+        names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
+        return Place(kind, spec.location, names, text, values, self._probe(spec))
+
+    def forms(self, context: Context) -> PortableForms:
+        """What makes plain values of decoded ones."""
+        if self.symbols is None:
+            raise InternalError("an event came before the session was there")
+        return PortableForms(context.texts, StackTraces(self.symbols))
+
+    def _probe(self, spec: EventSpec) -> Callable[[bytes], str]:
+        layout = spec.layout
+        if not isinstance(layout, LayoutWithProbe):
+            return lambda _record: ""
+        names = [tuple(target.probe for target in program.targets) for program in self._programs]
+        offset, word = layout.probe_offset, struct.Struct("=Q").unpack_from
+
+        def probe(record: bytes) -> str:
+            (value,) = word(record, offset)
+            targets = names[value >> 32]
+            found: str = targets[min(value & 0xFFFFFFFF, len(targets) - 1)]
+            return found
+
+        return probe
+
+
+def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
+    return args[0].names if len(args) == 1 and isinstance(args[0], Record) else ()
+
+
+# ---------------------------------------------------------------------------------------------- handlers
+
+
+def table(collector: Collector) -> Mapping[str, Make]:
+    """What is done on each kind of event: those that print become objects, the others do what they always do."""
+    rows: dict[str, Make] = dict(HANDLERS)
+    rows |= {
+        "printf": _formatted(collector),
+        "errorf": _formatted(collector, error=True),
+        "warnf": _formatted(collector),
+        "print_value": _value(collector),
+        "print_map": _map(collector),
+        "row": _row(collector),
+    }
+    for kind in FOLLOWED_BY_TEXT:
+        rows[kind] = _text(collector, HANDLERS[kind])
+    return rows
+
+
+def _keep(collector: Collector, place: Place) -> RunHandler:
+    def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+        for at in range(offset, offset + stride * count, stride):
+            collector.add(Event(place, data[at : at + length]))
+
+    return run
+
+
+def _formatted(collector: Collector, *, error: bool = False) -> Make:
+    def make(context: Context, spec: EventSpec) -> RunHandler:
+        static = spec.static_part(Formatted)
+        parts = compile_pieces(static_bytes(static.format), spec.args, context.texts)
+        one = formatter(spec.layout, context.decoders, parts)
+        keep = _keep(collector, collector.place(context, spec, lambda record: one(record, 0)))
+        if not error:
+            return keep
+
+        def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            context.state.errors += count
+            context.state.assertion_failed |= static.assertion
+            keep(data, offset, length, stride, count)
+
+        return run
+
+    return make
+
+
+def _value(collector: Collector) -> Make:
+    def make(context: Context, spec: EventSpec) -> RunHandler:
+        one = formatter(spec.layout, context.decoders, compile_pieces(b"%s\n", spec.args, context.texts))
+        return _keep(collector, collector.place(context, spec, lambda record: one(record, 0)))
+
+    return make
+
+
+def _row(collector: Collector) -> Make:
+    def make(context: Context, spec: EventSpec) -> RunHandler:
+        from pytrace.runtime.output import rows
+
+        text = rows.line(context, spec)
+        collect = _keep(collector, collector.place(context, spec, lambda record: text(record, 0)))
+        return rows.keeping(context, spec, collect)
+
+    return make
+
+
+def _map(collector: Collector) -> Make:
+    def make(context: Context, spec: EventSpec) -> RunHandler:
+        static = spec.static_part(PrintedMap)
+        shown = Shown(static.top, static.div or 1, static.order, static.clear)
+        view = context.view(static.map)
+        place = collector.place(context, spec, bytes)
+
+        def handle(data: bytes, offset: int) -> None:
+            entries = view.entries(shown, always=True)
+            text = view.entries_text(entries, shown)
+            values = portable(view.spec, entries, collector.forms(context), div=shown.div)
+            form = as_python(view.spec.value)
+            mapping = {key: form(value) for key, value in values.items()}
+            collector.add(Event(place, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
+
+        return each(handle)
+
+    return make
+
+
+def _text(collector: Collector, original: Make) -> Make:
+    def make(context: Context, spec: EventSpec) -> RunHandler:
+        inner = original(context, spec)
+        place = collector.place(context, spec, bytes)
+
+        def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            for at in range(offset, offset + stride * count, stride):
+                with collector.during(place, data[at : at + length]):
+                    inner(data, at, length, stride, 1)
+
+        return run
+
+    return make

@@ -1,0 +1,273 @@
+"""Compiling scripts from Python, and what a compiled script tells about itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from pytrace import cache
+from pytrace.base import whole_files
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core import manifest
+from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.diagnostics import Diagnostics, TraceError
+from pytrace.core.manifest import MapSpec
+from pytrace.core.run_options import RunOptions
+from pytrace.core.source import Source
+from pytrace.core.types import Type
+from pytrace.interface.errors import placed
+from pytrace.runtime.host import fingerprints
+
+Script: TypeAlias = "str | os.PathLike[str]"
+"""The text of a script, or the path of a file; a string without ``{`` and ``<`` is a path."""
+
+Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
+"""Positional parameters (``$1`` …), or named ones (``getopt``); a named one that is None is a flag."""
+
+AHEAD_CPUS = 64
+"""Saved scripts have room for so many CPUs, or more where they were compiled on a larger machine."""
+
+@dataclass(frozen=True, slots=True)
+class MapDescription:
+    """A map of a script: its name, the types of key (None: no keys) and value, and how many keys there is room for."""
+
+    name: str
+    key: Type | None
+    value: Type
+    max_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramDescription:
+    """A BPF program of a script."""
+
+    name: str
+    kind: str
+    """Kind of the probe (``kprobe`` …)."""
+    probes: tuple[str, ...]
+    """Full names of the probes that it is attached to."""
+    line: int
+    """Line of the script."""
+    instructions: int
+    """Instructions that LLVM made, before the kernel's own changes."""
+
+
+class CompiledScript:
+    """A compiled script: what it attaches to, what it keeps, and its code."""
+
+    def __init__(self, script: manifest.CompiledScript, source: Source, options: CompileOptions) -> None:
+        self._script = script
+        self._source = source
+        self._options = options
+
+    @property
+    def name(self) -> str:
+        """Name of the script's file; ``script`` for a text."""
+        return self._source.name
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """Full names of all probes, in the order of the script."""
+        programs = (item for item in self._script.manifest.programs if not item.service)
+        return tuple(target.probe for program in programs for target in program.targets)
+
+    @property
+    def maps(self) -> Mapping[str, MapDescription]:
+        """The maps by name."""
+        return {item.name: _described(item) for item in self._script.manifest.maps}
+
+    @property
+    def programs(self) -> tuple[ProgramDescription, ...]:
+        """The BPF programs."""
+        from pytrace.runtime.elf.file import ElfFile
+
+        with ElfFile(self._script.elf, self.name) as elf:
+            sizes = {section.name: section.size for section in elf.sections}
+        return tuple(
+            ProgramDescription(
+                item.symbol,
+                item.kind,
+                tuple(target.probe for target in item.targets),
+                item.location.line,
+                sizes.get(f"pytrace/{item.symbol}", 0) // 8,
+            )
+            for item in self._script.manifest.programs
+        )
+
+    @property
+    def instructions(self) -> int:
+        """Instructions of all programs together."""
+        return sum(program.instructions for program in self.programs)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of the compilation, as the command prints them."""
+        return self._script.manifest.warnings
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that :func:`compile`, :func:`open` and the command run without a compiler, here or elsewhere.
+
+        Raises:
+            TraceError: the file cannot be written, or the script has parts that only this machine can compile.
+        """
+        ahead = self._script
+        if ahead.manifest.ahead is None:
+            ahead = build(self._source, replace(self._options, ahead=True, provenance=True), RunOptions())
+        try:
+            whole_files.write(os.fspath(path), ahead.to_bytes(executable=True), executable=True)
+        except OSError as error:
+            raise TraceError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
+
+    def prepared(self, options: RunOptions) -> manifest.CompiledScript:
+        """What a session loads: a saved script is made ready for this machine and its parameters."""
+        if self._script.manifest.ahead is None:
+            return self._script
+        from pytrace.runtime.aot import prepare
+        from pytrace.runtime.live_kernel import LiveKernel
+
+        given = prepare.Given(self._options.positional, self._options.named)
+        return prepare.prepare(self._script, given, options, LiveKernel(disabled=options.disabled)).script
+
+    @property
+    def source(self) -> Source:
+        """The script."""
+        return self._source
+
+    @property
+    def options(self) -> CompileOptions:
+        """What it was compiled with."""
+        return self._options
+
+    def __repr__(self) -> str:
+        return f"<CompiledScript {self.name!r}: {len(self.probes)} probes, maps {', '.join(self.maps) or 'none'}>"
+
+
+def _described(spec: MapSpec) -> MapDescription:
+    return MapDescription(spec.name, spec.key, spec.value, spec.max_entries)
+
+
+# ---------------------------------------------------------------------------------------------- compiling
+
+
+def compile(  # noqa: A001  (the name that users know from re and the like)
+    script: Script,
+    *,
+    parameters: Parameters = (),
+    pid: int | None = None,
+    command: str | Sequence[str] | None = None,
+    follow: bool = False,
+    unsafe: bool = False,
+    include_directories: Sequence[str] = (),
+    includes: Sequence[str] = (),
+    probe_filter: str | None = None,
+    debuginfo: Sequence[str] = (),
+    no_features: Sequence[str] = (),
+    cached: bool = True,
+) -> CompiledScript:
+    """Compile a script.
+
+    Args:
+        script: the text of a script, or the path of a file (a script, or what :meth:`CompiledScript.save` wrote).
+        parameters: see :data:`Parameters`.
+        pid: the process that the script is compiled for: what its probes offer may depend on it.
+        command: the command that will be run.
+        follow: whether child processes are traced, too.
+        unsafe: allow functions that change the system (``system``, ``signal`` …).
+        include_directories: folders of C headers.
+        includes: C headers that come before those of the script.
+        probe_filter: a regular expression; probes whose name does not match it are left out.
+        debuginfo: folders with debug information.
+        no_features: features of the kernel that are not to be used.
+        cached: use the result of an earlier run, and keep this one.
+
+    Raises:
+        ScriptError: the script has errors.
+        TraceError: the file cannot be read, or this machine cannot compile it.
+    """
+    positional, named = _parameters(parameters)
+    options = CompileOptions(
+        positional=positional,
+        named=named,
+        unsafe=unsafe,
+        pid=pid,
+        child=command is not None,
+        include_directories=tuple(include_directories),
+        includes=tuple(includes),
+        disabled=frozenset(no_features),
+        debuginfo=tuple(debuginfo),
+        probe_filter=probe_filter,
+        follow=follow,
+        provenance=True,
+        environment={
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("PYTRACE_", "BPFTRACE_")) or name in ENVIRONMENT
+        },
+    )
+    source, data = read(script)
+    if data is not None:
+        return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
+    built = build(source, options, RunOptions(pid=pid, disabled=options.disabled), cached)
+    return CompiledScript(built, source, options)
+
+
+def build(
+    source: Source, options: CompileOptions, run: RunOptions, cached: bool = False
+) -> manifest.CompiledScript:
+    """Compile *source*, or take what an earlier run kept.
+
+    Raises:
+        ScriptError: the script has errors.
+    """
+    key = cache.key(source.text, source.path or source.name, options) if cached else ""
+    if cached:
+        found = cache.load(key, fingerprints.still_true)
+        if found is not None:
+            return found
+    from pytrace import pipeline
+    from pytrace.runtime.live_kernel import LiveKernel
+
+    diagnostics = Diagnostics()
+    with placed(diagnostics):
+        kernel = LiveKernel(
+            disabled=run.disabled, debuginfo=options.debuginfo, least_cpus=AHEAD_CPUS if options.ahead else 0
+        )
+        script = pipeline.compile_script(source, options, kernel, diagnostics)
+    if cached:
+        cache.store(key, script)
+    return script
+
+
+def read(script: Script) -> tuple[Source, bytes | None]:
+    """The source of a script, and its compiled form when it is a file of that.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+    if isinstance(script, str) and any(mark in script for mark in "{<\n"):
+        return Source("script", script), None
+    path = os.fspath(script)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise TraceError(f"cannot read script {path!r}: {error.strerror}") from error
+    if manifest.is_compiled(data):
+        return Source(path, "", path), data
+    # Editors of other systems put a byte order mark in front.
+    return Source(path, data.decode("utf-8", "surrogateescape").removeprefix("\ufeff"), os.path.abspath(path)), None
+
+
+def _parameters(given: Parameters) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
+    if isinstance(given, Mapping):
+        return (), tuple((name, _text(value)) for name, value in given.items())
+    if isinstance(given, str):
+        raise TypeError("parameters must be a sequence or a mapping, not a string")
+    return tuple(str(item) for item in given), ()
+
+
+def _text(value: object) -> str | None:
+    if value is None or value is True:
+        return None
+    return "false" if value is False else str(value)

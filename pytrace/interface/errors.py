@@ -1,0 +1,42 @@
+"""What the Python interface raises and warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pytrace.core.diagnostics import Diagnostic, Diagnostics, TraceError, render_all
+from pytrace.core.diagnostics import ScriptError as FailedPass
+
+
+class TraceWarning(UserWarning):
+    """Something that a script or a run wants its user to know."""
+
+
+class LossWarning(TraceWarning):
+    """Events were lost, maps were full, or the like: results are not complete."""
+
+
+class ScriptError(Exception):
+    """A script cannot be compiled.
+
+    *diagnostics* are the errors and warnings, in order: each has a severity, a message, hints, and a span, whose
+    ``source.name``, ``first`` and ``last`` (1-based line and column) tell the place. ``str()`` is what the command
+    prints.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__(render_all(diagnostics).rstrip("\n"))
+        self.diagnostics = diagnostics
+
+
+@contextmanager
+def placed(diagnostics: Diagnostics) -> Iterator[None]:
+    """Raise :class:`ScriptError` with what *diagnostics* collected when a pass failed."""
+    try:
+        yield
+    except FailedPass:
+        raise ScriptError(tuple(diagnostics.items)) from None
+
+
+__all__ = ["LossWarning", "ScriptError", "TraceError", "TraceWarning", "placed"]

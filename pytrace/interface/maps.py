@@ -1,0 +1,94 @@
+"""Maps of scripts as mappings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pytrace.core.types import Type
+from pytrace.interface.values import as_python
+from pytrace.results.snapshot import MapData
+
+
+class ResultMap(Mapping[Any, Any]):
+    """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.values``.
+
+    A map without keys has its value in :attr:`value`, and as that of the key None.
+    """
+
+    def __init__(self, name: str, read: Callable[[], MapData]) -> None:
+        self.name = name
+        self._read = read
+
+    @property
+    def data(self) -> MapData:
+        """What the map holds now, as plain data."""
+        return self._read()
+
+    @property
+    def key_type(self) -> Type | None:
+        """Type of the keys; None without keys."""
+        return self.data.key
+
+    @property
+    def value_type(self) -> Type:
+        """Type of the values."""
+        return self.data.value
+
+    @property
+    def value(self) -> Any:
+        """The value of a map without keys; None when nothing was stored in it.
+
+        Raises:
+            TypeError: the map has keys.
+        """
+        data = self.data
+        if data.key is not None:
+            raise TypeError(f"{self.name} has keys: use {self.name}[key], or items()")
+        return as_python(data.value)(data.entries[None]) if data.entries else None
+
+    def __getitem__(self, key: Any) -> Any:
+        data = self.data
+        return as_python(data.value)(data.entries[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.data.entries))
+
+    def __len__(self) -> int:
+        return len(self.data.entries)
+
+    def items(self) -> Any:
+        """Keys and values, all read at once."""
+        return self.to_dict().items()
+
+    def values(self) -> Any:
+        """The values, all read at once."""
+        return self.to_dict().values()
+
+    def to_dict(self) -> dict[Any, Any]:
+        """Keys and values as a dictionary of its own."""
+        data = self.data
+        form = as_python(data.value)
+        return {key: form(value) for key, value in data.entries.items()}
+
+    def __repr__(self) -> str:
+        return f"<map {self.name}: {len(self)} keys>"
+
+
+class Maps(Mapping[str, ResultMap]):
+    """The maps of a script by name (``@`` may be left out)."""
+
+    def __init__(self, maps: Mapping[str, ResultMap]) -> None:
+        self._maps = dict(maps)
+
+    def __getitem__(self, name: str) -> ResultMap:
+        return self._maps[name if name in self._maps else f"@{name}"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._maps)
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+    def __repr__(self) -> str:
+        return f"<maps {', '.join(self._maps) or 'none'}>"

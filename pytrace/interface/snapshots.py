@@ -1,0 +1,105 @@
+"""Snapshots for Python programs."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from typing import Any, Self
+
+from pytrace.interface.maps import Maps, ResultMap
+from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+
+
+class Snapshot:
+    """All that a run, or several that were merged, has at one moment."""
+
+    def __init__(self, data: SnapshotData) -> None:
+        self.data = data
+        """The plain data."""
+
+    @property
+    def maps(self) -> Maps:
+        """The maps by name."""
+        return Maps({name: ResultMap(name, _constant(data)) for name, data in self.data.maps.items()})
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What ``row()`` sent."""
+        return self.data.tables
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that are in it."""
+        return self.data.runs
+
+    @property
+    def losses(self) -> dict[str, dict[str, int]]:
+        """What was lost or failed: kind, then the probe, map or place that it concerns, and how often."""
+        return self.data.losses
+
+    def to_dict(self, name: str) -> dict[Any, Any]:
+        """A map as a dictionary."""
+        return self.maps[name].to_dict()
+
+    # ---- files and formats
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the snapshot to a file that :meth:`load` and ``pytrace show`` read.
+
+        Raises:
+            TraceError: the file cannot be written.
+        """
+        from pytrace.results import file_form
+
+        file_form.write(self.data, os.fspath(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The snapshot that a file holds.
+
+        Raises:
+            TraceError: it is no such file, it is damaged, or another version of pytrace wrote it.
+        """
+        from pytrace.results import file_form
+
+        return cls(file_form.read(os.fspath(path)))
+
+    def format(self, name: str, *maps: str) -> bytes:
+        """The snapshot in one of the formats of ``-f``: all that the format can show, or only *maps*.
+
+        Raises:
+            TraceError: there is no such format or map, or the format cannot show it.
+        """
+        from pytrace.results.formats import selection, table
+
+        row, options = table.chosen(name, None)
+        file = io.BytesIO()
+        row.writer()(selection.select(self.data, row, maps).snapshot, options, file)
+        return file.getvalue()
+
+    def merge(self, *others: Snapshot) -> Snapshot:
+        """What one run that had seen everything would hold.
+
+        Raises:
+            TraceError: the maps do not fit, or two snapshots are of one run.
+        """
+        return merge([self, *others])
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {len(self.runs)} runs: maps {', '.join(self.data.maps) or 'none'}>"
+
+
+def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """What one run that had seen everything would hold.
+
+    Raises:
+        TraceError: the maps do not fit, or two snapshots are of one run.
+    """
+    from pytrace.results import merge as merging
+
+    return Snapshot(merging.merge([item.data for item in snapshots]))
+
+
+def _constant(data: MapData) -> Any:
+    return lambda: data

@@ -1,0 +1,161 @@
+"""Values of aggregations as Python programs get them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Self
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import types
+from pytrace.results.values import Counts, Value
+from pytrace.runtime.output.render import histogram, tseries
+from pytrace.runtime.output.render.decoders import truncated
+
+
+class Average(int):
+    """The value of ``avg()``: an integer, truncated as it prints; *total* and *count* are what it was made of."""
+
+    total: int
+    count: int
+
+    def __new__(cls, total: int, count: int) -> Self:
+        made = super().__new__(cls, truncated(total, count))
+        made.total, made.count = total, count
+        return made
+
+    @property
+    def mean(self) -> float:
+        """The average, not truncated; 0 without samples."""
+        return self.total / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The value of ``stats()``."""
+
+    count: int
+    average: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket of a histogram: values from *low* up to *high*, that excluded; None for an open end."""
+
+    low: int | None
+    high: int | None
+    count: int
+
+
+class Histogram(Sequence[Bucket]):
+    """The value of ``hist()`` or ``lhist()``: buckets from the first to the last that is not empty."""
+
+    def __init__(self, kind: types.Hist | types.LHist, counts: Counts) -> None:
+        self.kind = kind
+        self.counts = counts
+        """Buckets that are not empty: number and count."""
+        self._shape = histogram.shape(kind)
+
+    def _all(self) -> list[int]:
+        found = [0] * self.kind.buckets
+        for number, count in self.counts.items():
+            found[number] = count
+        return found
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """The buckets, in order."""
+        return [Bucket(item.low, item.high, item.count) for item in histogram.used(self._shape, self._all())]
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # not Sequence's, which nobody needs of buckets
+        """How many values there were."""
+        return sum(self.counts.values())
+
+    def quantile(self, fraction: float) -> int | None:
+        """The value that *fraction* (0 to 1) of all values do not exceed, as ``quantiles()`` of scripts tells it.
+
+        None at an open end, and without values.
+        """
+        found = list(histogram.quantiles(self._shape, self._all(), [f"{100 * fraction:g}"])) if self.counts else []
+        return found[0].value if found else None
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.buckets[index]
+
+    def __len__(self) -> int:
+        return len(self.buckets)
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter(self.buckets)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and (self.kind, self.counts) == (other.kind, other.counts)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, tuple(sorted(self.counts.items()))))
+
+    def __str__(self) -> str:
+        return histogram.text(self._shape, self._all()).decode()
+
+    def __repr__(self) -> str:
+        return f"<Histogram of {self.count} values>"
+
+
+class Point(NamedTuple):
+    """An interval of a time series."""
+
+    start: datetime
+    """In UTC; microseconds are the finest that ``datetime`` has."""
+    nanoseconds: int
+    """The same, in nanoseconds since 1970."""
+    value: int | None
+    """None without a sample."""
+
+
+class Series(tuple[Point, ...]):
+    """The value of ``tseries()``: intervals of equal length, in order."""
+
+    interval: int
+    """Length of an interval, in nanoseconds."""
+
+    @classmethod
+    def of(cls, kind: types.TSeries, value: Mapping[int, tuple[int, int]]) -> Self:
+        """The series of a portable value."""
+        intervals = [(number + 1, item, meta) for number, (item, meta) in value.items()]
+        found = tseries.whole(kind, intervals)
+        made = cls(Point(datetime.fromtimestamp(start / 1e9, UTC), start, item) for start, item in found.points)
+        made.interval = kind.interval
+        return made
+
+
+def as_python(kind: types.Type) -> Callable[[Value], Any]:
+    """How portable values of a type are given to Python programs."""
+    make = _ROWS.get(type(kind))
+    return (lambda value: value) if make is None else make(kind)
+
+
+def _average(_kind: types.Avg) -> Callable[[Any], Average]:
+    return lambda value: Average(*value)
+
+
+def _stats(_kind: types.Stats) -> Callable[[Any], Stats]:
+    return lambda value: Stats(value[1], truncated(*value), value[0])
+
+
+def _histogram(kind: types.Hist | types.LHist) -> Callable[[Any], Histogram]:
+    return lambda value: Histogram(kind, value)
+
+
+def _series(kind: types.TSeries) -> Callable[[Any], Series]:
+    return lambda value: Series.of(kind, value)
+
+
+_ROWS: dict[type[types.Type], Callable[[Any], Callable[[Any], Any]]] = {
+    types.Avg: _average,
+    types.Stats: _stats,
+    types.Hist: _histogram,
+    types.LHist: _histogram,
+    types.TSeries: _series,
+}

@@ -1,0 +1,56 @@
+"""A session inside another program: signals, output and process settings stay that program's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.runtime.output.handlers import Make
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.signals import EndRequests
+
+
+class WakeUp:
+    """In place of signals: nothing is asked for by the system, and :meth:`wake` interrupts a wait from any thread."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        self.requests = 0
+        self.instead: Callable[[], bool] = bool
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def begin(self) -> None:
+        """Nothing is taken over."""
+
+    def fileno(self) -> int:
+        """Readable after :meth:`wake`."""
+        return self._descriptor
+
+    def take(self) -> list[int]:
+        """No signal is handed on."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+        return []
+
+    def wake(self) -> None:
+        """Have a wait that is going on, or the next one, return at once."""
+        if self._descriptor >= 0:
+            os.eventfd_write(self._descriptor, 1)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """What takes the place of standard output, of printing and of signals."""
+
+    output: Output
+    handlers: Mapping[str, Make]
+    """What is done on each kind of event."""
+    requests: EndRequests
