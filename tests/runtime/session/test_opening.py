@@ -11,6 +11,7 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, SessionData
+from pytrace.core.run_options import RunOptions
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
 from tests.support.encode import Run
@@ -59,8 +60,13 @@ def test_maps_whose_stacks_show_no_functions() -> None:
         (StackMode.BPFTRACE, Config(print_maps_on_exit=False), False),
     ],
 )
-def test_lines_are_read_ahead_only_where_maps_will_show_them(mode: StackMode, config: Config, *, reads: bool) -> None:
+@pytest.mark.parametrize("save", [None, "x.pts"])
+def test_lines_are_read_ahead_only_where_maps_will_show_them(
+    mode: StackMode, config: Config, save: str | None, *, reads: bool
+) -> None:
     run = Run()
     run.keyed("@", Stack(True, 4, mode), Count(), {})
     loaded = cast(Any, SimpleNamespace(manifest=Manifest((), tuple(run.maps), (), (), config), maps={}))
-    assert (opening.reading_ahead(loaded, cast(Any, None)) is not None) == reads
+    saved = save is not None and mode is StackMode.BPFTRACE and config.show_debug_info
+    made = opening.reading_ahead(loaded, RunOptions(save=save), cast(Any, None))
+    assert (made is not None) == (reads or saved)

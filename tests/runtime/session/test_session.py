@@ -57,10 +57,12 @@ class Bare(Session):
                 finish=lambda: self.order.append("finish"), drain=lambda: self.order.append("drain"),
                 totals=lambda: {("unprinted", 0): 1}, events_over=False, break_off=lambda: self.order.append("break"),
             ),
-            "_symbols": SimpleNamespace(hurry=lambda _: None, notices=lambda: ["no lines of x"]),
+            "_symbols": SimpleNamespace(hurry=lambda _: None, notices=lambda: ["no lines of x"], descriptors=[]),
             "_counters": SimpleNamespace(totals=lambda: {("lost", 0): 2}),
             "_links": SimpleNamespace(close=lambda: self.order.append("detach")),
-            "_signals": SimpleNamespace(ending=False, take=list), "_ring": self.ring,
+            "_signals": SimpleNamespace(ending=False, take=list, fileno=lambda: 3), "_ring": self.ring,
+            "_loop": SimpleNamespace(watch=lambda _: None), "_target": None, "_target_ended": False,
+            "_embedding": None, "_saving": None, "_missed": {}, "_detached": None,
             "_misses": None, "_child": None, "_ahead": None, "_unwinder": None, "_summed_up": False,
         }  # fmt: skip
         for name, value in parts.items():
@@ -70,8 +72,10 @@ class Bare(Session):
         self.order.append("attach")
         return [Attached(spec, target) for spec in self.programs("kprobe") for target in spec.targets]
 
-    def _wait(self) -> None:
-        self.order.append("wait")
+    def step(self, longest: float = 1.0) -> bool:
+        if not self.options.dry_run and not self._ended:
+            self.order.append("wait")
+        return False
 
 
 BEGIN, END, PROBE = program("begin"), program("end"), program("kprobe")
@@ -146,7 +150,7 @@ def test_a_second_signal_tells_what_is_left(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(made, "_wait", interrupted)
+    monkeypatch.setattr(made, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         made.run()
     assert made.order[-3:] == ["detach", "break", "broken off [('lost', 0), ('unprinted', 0)]"]
@@ -180,6 +184,30 @@ def test_runs_that_are_over_once_all_is_attached(
     programs: tuple[ProgramSpec, ...], command: str | None, over: bool
 ) -> None:
     assert Bare(*programs, command=command)._over_at_once is over
+
+
+def test_a_step_waits_and_handles_what_came() -> None:
+    made: Any = Bare(PROBE)
+    waited: list[float] = []
+    made._consumer.wait = lambda _loop, longest: waited.append(longest) or []
+    made._consumer.turn = lambda: 1
+    made._symbols.poll = lambda: made.order.append("poll")
+    made._next_report = float("inf")
+    assert Session.step(made, 0.25) is True
+    assert (waited, made.order) == ([0.25], ["poll"])
+
+
+def test_a_step_after_the_end_of_the_traced_process_is_none() -> None:
+    made: Any = Bare(PROBE)
+    made._target = 9
+    made._consumer.wait = lambda _loop, _longest: [9]
+    made._consumer.turn = lambda: 0
+    made._symbols.poll = lambda: None
+    made._next_report = float("inf")
+    assert [Session.step(made), Session.step(made)] == [False, False]
+    made._target_ended = False
+    made.state.exit_requested = True
+    assert Session.step(made) is False
 
 
 def test_an_exit_for_whose_event_there_was_no_room() -> None:

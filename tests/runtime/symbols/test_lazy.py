@@ -27,6 +27,8 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("kernel", (1,), {"caller": True}),
     ("user", (7, 1), {"caller": True}),
     ("trampoline", (7, 1), {}),
+    ("kernel_place", (1,), {}),
+    ("user_place", (7, 1), {}),
     ("start", ([7],), {"prompt": True}),
     ("prepare", ([(7, 1)],), {}),
     ("wait_for", (iter(()), "lines"), {}),
