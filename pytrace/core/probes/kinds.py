@@ -3,8 +3,8 @@
 A row says how the kind is named, which BPF program type carries it, what its context is, how ``-p`` filters it, and
 which class describes what it attaches to.
 What needs code (parsing an attach point, expanding it, attaching it, listing it) is found by the row's name in
-``frontend.attach.attach_points``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a completeness test
-checks that each has it.
+``frontend.attach.providers.table``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; completeness tests
+check that each has it.
 """
 
 from __future__ import annotations
