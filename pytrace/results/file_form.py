@@ -169,6 +169,7 @@ def _table_document(writer: Writer, numbers: dict[str, int], table: Table) -> di
         "runs": [numbers[run] for run in table.rows],
         "rows": [writer.column(table.type, rows) for rows in table.rows.values()],
         "dropped": table.dropped,
+        "number": table.number,
     }
 
 
@@ -233,4 +234,4 @@ def _table(reader: Reader, runs: tuple[Run, ...], found: Any) -> Table:
         raise ValueError("the columns of a table are no record")
     names = [runs[_integer(number)].identity for number in found["runs"]]
     rows = [reader.column(type_, column) for column in found["rows"]]
-    return Table(type_, dict(zip(names, rows, strict=True)), _integer(found["dropped"]))
+    return Table(type_, dict(zip(names, rows, strict=True)), _integer(found["dropped"]), _integer(found["number"]))

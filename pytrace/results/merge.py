@@ -135,6 +135,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
             assert isinstance(type_, types.Record)
             known.type = type_
             known.dropped += table.dropped
+            known.number = min(known.number, table.number)
             for run, rows in table.rows.items():
                 known.rows.setdefault(run, []).extend(rows)
             break
@@ -143,7 +144,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
     order = [run.identity for run in runs]
     for table in merged:
         table.rows = {run: table.rows[run] for run in order if run in table.rows}
-    return tuple(sorted(merged, key=lambda table: (table.type.names, type_union.described(table.type))))
+    return tuple(sorted(merged, key=lambda table: (table.number, table.type.names, type_union.described(table.type))))
 
 
 def _merge_losses(losses: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:

@@ -64,6 +64,8 @@ class Table:
     """By the identity of the run."""
     dropped: int = 0
     """Older rows that were not kept."""
+    number: int = 1
+    """That of the table in its script, or the least of them where scripts that number it differently were merged."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.encode import Run
-from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
 PAIR = types.Record(("a", "b"), (types.INT64, STRING))
@@ -115,13 +115,6 @@ def test_stacks_print_by_their_mode() -> None:
         assert written(found).decode() == f"@[\n{lines}]: 1\n"
     error = snapshot(map_data("@", types.Stack(True), COUNT, {StackTrace((), True, "File exists"): 1}))
     assert written(error) == b"@[\n        [no stack: File exists]\n]: 1\n"
-
-
-def test_rows_follow_the_maps_in_the_order_of_runs() -> None:
-    rows = table(["pid", "comm"], [types.INT64, STRING], [(10, "b"), (9, "\udcff")])
-    found = snapshot(tables=(rows,))
-    assert written(found) == b"PID  COMM\n10   b\n9    \xff\n"
-    assert [standard_json.loads(line)["data"]["pid"] for line in written(found, json).splitlines()] == [10, 9]
 
 
 def test_the_heading_names_runs_and_losses() -> None:
