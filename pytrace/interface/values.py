@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
+from pytrace.core.types.produced import truncated
 from pytrace.results.values import Counts, Value
 from pytrace.runtime.output.render import histogram, tseries
-from pytrace.runtime.output.render.decoders import truncated
 
 
 class Average(int):

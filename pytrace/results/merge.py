@@ -8,10 +8,9 @@ from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import joining, type_union
-from pytrace.results.joining import Entries
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.type_union import MismatchError
-from pytrace.results.values import Portable
+from pytrace.results.values import Portable, Value
 
 
 def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> SnapshotData:
@@ -85,15 +84,17 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     return merged
 
 
-def _absorb_plain(into: Entries, times: dict[Portable, int], data: MapData, end: int) -> None:
+def _absorb_plain(into: dict[Portable, Value], times: dict[Portable, int], data: MapData, end: int) -> None:
     """The last value of each key, by the end of the snapshot that it comes from."""
     own: Mapping[Portable, int] = data.times or {}
     for key, value in data.entries.items():
         time = own.get(key, end)
         known = times.get(key)
-        if known is None or time > known or (time == known and value > into[key]):
+        if known is None or time > known:
             into[key] = value
             times[key] = time
+        elif time == known:
+            into[key] = joining.greater(into[key], value)
 
 
 def _key(name: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> types.Type | None:

@@ -9,7 +9,7 @@ the parameters of histograms and time series, the sort of stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
@@ -95,7 +95,7 @@ def _struct(first: types.Struct, second: types.Struct) -> Type:
     return types.Struct(base.kind, base.name, base.size, fields, align=base.align)
 
 
-def _layout(struct: types.Struct) -> tuple[Any, ...]:
+def _layout(struct: types.Struct) -> tuple[int, int, list[tuple[int, int, int]]]:
     places = [(field.offset, field.bit_offset, field.bit_size) for field in struct.fields]
     return struct.size, struct.align, places
 

@@ -390,10 +390,3 @@ ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = dict((
     row(types.LHist, _buckets),
     row(types.TSeries, _tseries),
 ))
-
-
-def truncated(total: int, count: int) -> int:
-    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
-    if not count:
-        return 0
-    return total // count if total >= 0 else -(-total // count)

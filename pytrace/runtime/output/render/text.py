@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, named_fields, row, truncated
+from pytrace.core.types.produced import truncated
+from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, named_fields, row
 from pytrace.runtime.output.render.names import ValueNames
 
 if TYPE_CHECKING:
