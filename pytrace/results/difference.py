@@ -114,7 +114,7 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
         value = common
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
-    subtract = cast(Subtract, _ROWS.get(type(value), _unlike)(value))
+    subtract = cast("Subtract", _ROWS.get(type(value), _unlike)(value))
     changes = {}
     for item in {**old, **new}:
         was, is_ = old.get(item), new.get(item)
@@ -153,7 +153,7 @@ def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]])
 
 # ---------------------------------------------------------------------------------------------- rows
 
-Subtract: TypeAlias = Callable[[Value | None, Value | None], tuple[Delta | None, int]]
+Subtract: TypeAlias = "Callable[[Value | None, Value | None], tuple[Delta | None, int]]"
 """The delta of two values, of which one may be None, and its size."""
 _Row: TypeAlias = Callable[[Never, Never], tuple[Delta | None, int]]
 """The same for values of one type."""

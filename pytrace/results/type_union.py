@@ -9,7 +9,7 @@ the parameters of histograms and time series, the sort of stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
@@ -129,8 +129,14 @@ _Make = Callable[[Type, Type], Type]
 
 
 def _row(kind: type[_T], make: Callable[[_T, _T], Type]) -> tuple[type[Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
+    """A row of the table, whose function is only called with types of its own class."""
+
+    def both(first: Type, second: Type) -> Type:
+        assert isinstance(first, kind)
+        assert isinstance(second, kind)
+        return make(first, second)
+
+    return kind, both
 
 
 _ROWS: dict[type[Type], _Make] = dict((
