@@ -87,7 +87,7 @@ def test_what_is_no_column_is_refused(type_: types.Type, column: Column) -> None
 @pytest.mark.parametrize("read", [columns.listed, columns.named, lambda column: columns.checked(column, str)])
 def test_documents_are_looked_at_before_they_are_believed(read: Callable[[Column], object]) -> None:
     for column in (None, 5, "text", [5] if read is not columns.listed else {}):
-        with pytest.raises(ValueError, match="should hold|is missing"):
+        with pytest.raises(ValueError, match=r"should hold|is missing"):
             read(column)
 
 
