@@ -295,16 +295,8 @@ def _members(of: Callable[[_K], Sequence[Type]]) -> Row[_K, tuple[Portable, ...]
     return Row(pack, unpack)
 
 
-def named_members(type_: types.Struct) -> list[Type]:
-    """Types of the members of a struct as portable values have them: those of anonymous ones in place."""
-    found: list[Type] = []
-    for field in type_.fields:
-        if not field.name and isinstance(field.type, types.Struct):
-            found += named_members(field.type)
-        elif field.name:
-            text = isinstance(field.type, types.Array) and field.type.element == types.INT8 and field.type.count > 0
-            found.append(types.String(field.type.size) if text else field.type)
-    return found
+def _struct_members(type_: types.Struct) -> list[Type]:
+    return [field.type for field in types.named_fields(type_)]
 
 
 def _record_members(type_: types.Record) -> Sequence[Type]:
@@ -370,7 +362,7 @@ ROWS: dict[type[Type], Row[Type, Value]] = dict((
     _row(types.Array, _members(lambda type_: list(repeat(type_.element, type_.count)))),
     _row(types.Tuple, _members(lambda type_: type_.members)),
     _row(types.Record, _ROWS),
-    _row(types.Struct, _members(named_members)),
+    _row(types.Struct, _members(_struct_members)),
     _row(types.Stack, Row(_pack_stacks, _unpack_stacks)),
     _row(types.KSym, _STRINGS),
     _row(types.USym, _STRINGS),

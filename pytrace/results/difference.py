@@ -7,11 +7,9 @@ from typing import Never, TypeAlias, cast
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.produced import truncated
 from pytrace.results import type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.type_union import MismatchError
 from pytrace.results.values import Counts, Pair, Portable, Series, Value
 
 Delta: TypeAlias = int | Pair | Counts
@@ -89,7 +87,7 @@ def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str]
     Raises:
         TraceError: keys or values of a map are not comparable.
     """
-    one, other = (name or _label(item) for name, item in zip(names, (before, after), strict=True))
+    one, other = (name or item.title for name, item in zip(names, (before, after), strict=True))
     maps = {}
     for name in sorted({*before.maps, *after.maps}):
         found = _map(name, (before.maps.get(name), one), (after.maps.get(name), other))
@@ -98,20 +96,15 @@ def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str]
     return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses))
 
 
-def _label(snapshot: SnapshotData) -> str:
-    return " and ".join(f"{run.script} on {run.host}" for run in snapshot.runs) or "an empty snapshot"
-
-
 def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | None, str]) -> MapDifference:
     (before, here), (after, there) = first, second
     only = before or after
     assert only is not None
     key, value = only.key, only.value
     if before is not None and after is not None:
-        key = _common(f"map {name}: keys", (before.key, here), (after.key, there))
-        common = _common(f"map {name}: values", (before.value, here), (after.value, there))
-        assert common is not None
-        value = common
+        if before.key is not None or after.key is not None:
+            key = type_union.common(f"map {name}: keys", "compared", (before.key, after.key), (here, there))
+        value = type_union.common(f"map {name}: values", "compared", (before.value, after.value), (here, there))
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
     subtract = cast("Subtract", _ROWS.get(type(value), _unlike)(value))
@@ -122,23 +115,6 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
             delta, size = subtract(was, is_)
             changes[item] = Change(was, is_, delta, size)
     return MapDifference(name, key, value, changes)
-
-
-def _common(
-    what: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]
-) -> types.Type | None:
-    (one, here), (other, there) = first, second
-    if one is None and other is None:
-        return None
-    try:
-        if one is None or other is None:
-            raise MismatchError
-        return type_union.joined(one, other)
-    except MismatchError:
-        raise TraceError(
-            f"{what} differ and cannot be compared: "
-            f"{type_union.described(one)} in {here}, {type_union.described(other)} in {there}"
-        ) from None
 
 
 def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

@@ -28,7 +28,7 @@ def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> Snaps
         TraceError: a run occurs in two of them, or the keys or values of a map cannot stand in one map.
     """
     items = list(snapshots)
-    labels = [names[number] if number < len(names) else _label(item) for number, item in enumerate(items)]
+    labels = [names[number] if number < len(names) else item.title for number, item in enumerate(items)]
     runs = _runs(items, labels)
     maps: dict[str, list[tuple[SnapshotData, MapData, str]]] = {}
     for item, label in zip(items, labels, strict=True):
@@ -40,10 +40,6 @@ def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> Snaps
         _merge_tables(items, runs),
         _merge_losses(item.losses for item in items),
     )
-
-
-def _label(snapshot: SnapshotData) -> str:
-    return " and ".join(f"{run.script} on {run.host}" for run in snapshot.runs) or "an empty snapshot"
 
 
 def _runs(snapshots: Sequence[SnapshotData], labels: Sequence[str]) -> tuple[Run, ...]:
@@ -69,8 +65,10 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     first, first_label = parts[0][1], parts[0][2]
     key, value = first.key, first.value
     for _, data, label in parts[1:]:
-        key = _key(name, (key, first_label), (data.key, label))
-        value = _joined(f"map {name}: values", (value, first_label), (data.value, label))
+        labels = first_label, label
+        if key is not None or data.key is not None:
+            key = type_union.common(f"map {name}: keys", "merged", (key, data.key), labels)
+        value = type_union.common(f"map {name}: values", "merged", (value, data.value), labels)
     merged = MapData(name, key, value, {}, None, max(data.help for _, data, _ in parts))
     rule = joining.rule(value)
     if rule is None:
@@ -95,30 +93,6 @@ def _absorb_plain(into: dict[Portable, Value], times: dict[Portable, int], data:
             times[key] = time
         elif time == known:
             into[key] = joining.greater(into[key], value)
-
-
-def _key(name: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> types.Type | None:
-    one, other = first[0], second[0]
-    if one is None and other is None:
-        return None
-    if one is None or other is None:
-        raise _differ(f"map {name}: keys", first, second)
-    return _joined(f"map {name}: keys", (one, first[1]), (other, second[1]))
-
-
-def _joined(what: str, first: tuple[types.Type, str], second: tuple[types.Type, str]) -> types.Type:
-    try:
-        return type_union.joined(first[0], second[0])
-    except MismatchError:
-        raise _differ(what, first, second) from None
-
-
-def _differ(what: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> TraceError:
-    (one, here), (other, there) = first, second
-    return TraceError(
-        f"{what} differ and cannot be merged: "
-        f"{type_union.described(one)} in {here}, {type_union.described(other)} in {there}"
-    )
 
 
 # ---------------------------------------------------------------------------------------------- tables, losses

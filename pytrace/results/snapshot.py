@@ -80,6 +80,11 @@ class SnapshotData:
     """Kind of loss or failure, then the probe, map or place in the script that it concerns, and how often."""
 
     @property
+    def title(self) -> str:
+        """What messages call it that know no better name."""
+        return " and ".join(f"{run.script} on {run.host}" for run in self.runs) or "an empty snapshot"
+
+    @property
     def start(self) -> int:
         """Wall time of the first run's start, in nanoseconds."""
         return min((run.start for run in self.runs), default=0)

@@ -289,7 +289,7 @@ class Key(int):
 def test_types_are_looked_at_once_for_each_map_and_entries_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[types.Type] = []
 
-    def rule(type_: types.Type) -> joining.Rule | None:
+    def rule(type_: types.Type) -> joining.Rule[Value] | None:
         asked.append(type_)
         return real(type_)
 

@@ -14,7 +14,7 @@ from pytrace.core import types
 from pytrace.core.types import StackMode
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Counts, Portable, Series, StackTrace, Value
-from pytrace.runtime.output.render.decoders import ByType, named_fields, row
+from pytrace.runtime.output.render.decoders import ByType, row
 from pytrace.runtime.output.render.decoders import Value as Decoded
 from pytrace.runtime.output.render.histogram import all_buckets
 from pytrace.runtime.output.render.json import JsonForms
@@ -114,7 +114,7 @@ def _tuple(restored: Restored, kind: types.Tuple | types.Record) -> Callable[[_M
 
 
 def _struct(restored: Restored, kind: types.Struct) -> Callable[[_Members], Decoded]:
-    return _members([restored.made(field.type) for field in named_fields(kind)])
+    return _members([restored.made(field.type) for field in types.named_fields(kind)])
 
 
 def _inet(_restored: Restored, _kind: types.Type) -> Callable[[str], Decoded]:

@@ -13,7 +13,7 @@ from pytrace.core import types
 from pytrace.results.values import Counts, Portable, Series, Value
 from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.output.render import tseries
-from pytrace.runtime.output.render.decoders import ByType, Values, for_any, named_fields, row
+from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
 from pytrace.runtime.output.render.decoders import Value as Decoded
 from pytrace.runtime.output.render.text import TextForms
 
@@ -110,7 +110,7 @@ def _tuple(forms: PortableForms, kind: types.Tuple | types.Record) -> Callable[[
 
 
 def _struct(forms: PortableForms, kind: types.Struct) -> Callable[[Values], Portable]:
-    return _members([forms.form(field.type) for field in named_fields(kind)])
+    return _members([forms.form(field.type) for field in types.named_fields(kind)])
 
 
 def _stack(forms: PortableForms, kind: types.Stack) -> Callable[[Never], Portable]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from pytrace.base.fast_typing import Generic, Never, TypeAlias, TypeVar, cast
 from pytrace.core import types
@@ -228,22 +228,6 @@ def _tuple(decoders: Decoders, kind: types.Tuple | types.Record) -> Decode:
     return decoders.members(kind.members, kind.offsets)
 
 
-def named_fields(kind: types.Struct, base: int = 0) -> Iterator[types.Field]:
-    """The members of a struct as they print: those of anonymous members in place, offsets from the outermost start."""
-    for field in kind.fields:
-        if field.name:
-            yield types.Field(field.name, _shown(field.type), base + field.offset, field.bit_offset, field.bit_size)
-        elif isinstance(field.type, types.Struct):
-            yield from named_fields(field.type, base + field.offset)
-
-
-def _shown(kind: types.Type) -> types.Type:
-    """A member's type as it prints: character arrays are text, as they are when a script reads the member alone."""
-    if isinstance(kind, types.Array) and kind.element == types.INT8 and kind.count > 0:
-        return types.String(kind.count)
-    return kind
-
-
 def _bitfield(field: types.Field) -> Decode:
     # The bits may straddle the storage unit (packed structs), so read just the bytes that hold them.
     first, shift = divmod(field.bit_offset, 8)
@@ -266,7 +250,7 @@ def _bitfield(field: types.Field) -> Decode:
 
 def _struct(decoders: Decoders, kind: types.Struct) -> Decode:
     parts: list[tuple[Decode, int]] = []
-    for field in named_fields(kind):
+    for field in types.named_fields(kind):
         if field.bit_size:
             parts.append((_bitfield(field), 0))
         else:

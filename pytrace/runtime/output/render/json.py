@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.base.lazy_regex import late
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import ByType, Values, for_any, named_fields, row
+from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
 from pytrace.runtime.output.render.text import STATS, Form, TextForms, V, boolean, stats_members, void
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
 
 
 def _struct(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
-    fields = list(named_fields(kind))
+    fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 

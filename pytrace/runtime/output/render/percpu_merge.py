@@ -10,7 +10,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import Generic, TypeVar, cast
 from pytrace.core import types
 from pytrace.core.types.produced import truncated, wrapped
-from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code, named_fields
+from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code
 
 T = TypeVar("T", bound=types.Type)
 V = TypeVar("V")
@@ -189,7 +189,7 @@ def divided(kind: types.Type, div: int) -> Callable[[Value], Value]:
     elif isinstance(kind, types.Tuple | types.Record):
         parts = [divided(member, div) for member in kind.members]
     elif isinstance(kind, types.Struct):
-        parts = [divided(field.type, div) for field in named_fields(kind)]
+        parts = [divided(field.type, div) for field in types.named_fields(kind)]
     else:
         return itself
     return partial(_each, parts=parts)

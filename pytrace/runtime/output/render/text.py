@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.core import types
 from pytrace.core.types.produced import truncated
-from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, named_fields, row
+from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, row
 from pytrace.runtime.output.render.names import ValueNames
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
 
 
 def _struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
-    fields = list(named_fields(kind))
+    fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
