@@ -34,7 +34,7 @@ else:
     class Protocol(Generic):
         """A base class whose methods others have, too."""
 
-    def TypeVar(_name: str, **_options: object) -> _Form:  # noqa: N802  (as in typing)
+    def TypeVar(_name: str, *_constraints: object, **_options: object) -> _Form:  # noqa: N802  (as in typing)
         """A type that is found by its use."""
         return Any
 

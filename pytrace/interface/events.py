@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.event_layout import Location
+from pytrace.interface.values import Result
 from pytrace.results.values import Portable
 
 
@@ -34,7 +34,7 @@ class Event:
     __slots__ = ("_place", "_record", "_text", "_values")
 
     def __init__(
-        self, place: Place, record: bytes, text: bytes | None = None, values: tuple[Any, ...] | None = None
+        self, place: Place, record: bytes, text: bytes | None = None, values: tuple[Result, ...] | None = None
     ) -> None:
         self._place = place
         self._record = record
@@ -71,7 +71,7 @@ class Event:
         return self.raw_text.decode("utf-8", "surrogateescape").removesuffix("\n")
 
     @property
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> tuple[Result, ...]:
         """The arguments of ``printf``, the value of ``print``, the members of a ``row``; of a printed map one
         dictionary. ``pytrace.results.values`` says what stands for each type.
         """

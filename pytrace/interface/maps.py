@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 
 from pytrace.core.types import Type
-from pytrace.interface.values import as_python
+from pytrace.interface.values import Result, as_python
 from pytrace.results.snapshot import MapData
 
 
-class ResultMap(Mapping[Any, Any]):
+class ResultMap(Mapping[Result, Result]):
     """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.values``.
 
     A map without keys has its value in :attr:`value`, and as that of the key None.
@@ -36,7 +35,7 @@ class ResultMap(Mapping[Any, Any]):
         return self.data.value
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Result:
         """The value of a map without keys; None when nothing was stored in it.
 
         Raises:
@@ -47,25 +46,25 @@ class ResultMap(Mapping[Any, Any]):
             raise TypeError(f"{self.name} has keys: use {self.name}[key], or items()")
         return as_python(data.value)(data.entries[None]) if data.entries else None
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Result) -> Result:
         data = self.data
         return as_python(data.value)(data.entries[key])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Result]:
         return iter(list(self.data.entries))
 
     def __len__(self) -> int:
         return len(self.data.entries)
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[Result, Result]:
         """Keys and values, all read at once."""
         return self.to_dict().items()
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Result]:
         """The values, all read at once."""
         return self.to_dict().values()
 
-    def to_dict(self) -> dict[Any, Any]:
+    def to_dict(self) -> dict[Result, Result]:
         """Keys and values as a dictionary of its own."""
         data = self.data
         form = as_python(data.value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from typing import Self
 
 from pytrace.interface.maps import Maps, ResultMap
+from pytrace.interface.values import Result
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 
 
@@ -38,7 +39,7 @@ class Snapshot:
         """What was lost or failed: kind, then the probe, map or place that it concerns, and how often."""
         return self.data.losses
 
-    def to_dict(self, name: str) -> dict[Any, Any]:
+    def to_dict(self, name: str) -> dict[Result, Result]:
         """A map as a dictionary."""
         return self.maps[name].to_dict()
 
@@ -101,5 +102,5 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     return Snapshot(merging.merge([item.data for item in snapshots]))
 
 
-def _constant(data: MapData) -> Any:
+def _constant(data: MapData) -> Callable[[], MapData]:
     return lambda: data

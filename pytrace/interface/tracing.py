@@ -382,7 +382,8 @@ def run(
         ScriptError, TraceError: as for :func:`open`.
     """
     end = None if duration is None else time.monotonic() + duration
-    with open(script, **options) as trace:  # type: ignore[arg-type]  # the same names and types as there
+    # The same names and types as there.
+    with open(script, **options) as trace:  # type: ignore[arg-type]
         while not trace.ended:
             left = LONGEST if end is None else end - time.monotonic()
             if left <= 0 or (until is not None and until(trace)):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Never, Self, TypeAlias, cast
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.results.values import Counts, Value
+from pytrace.core.types.produced import truncated
+from pytrace.results.values import Counts, Pair, Value
+from pytrace.results.values import Series as Intervals
 from pytrace.runtime.output.render import histogram, tseries
-from pytrace.runtime.output.render.decoders import truncated
+
+Result: TypeAlias = Any
+"""A key or a value as Python programs get it: of what type it is, the script that they run decides."""
 
 
 class Average(int):
@@ -48,7 +52,7 @@ class Bucket:
     count: int
 
 
-class Histogram(Sequence[Bucket]):
+class Histogram:
     """The value of ``hist()`` or ``lhist()``: buckets from the first to the last that is not empty."""
 
     def __init__(self, kind: types.Hist | types.LHist, counts: Counts) -> None:
@@ -58,10 +62,7 @@ class Histogram(Sequence[Bucket]):
         self._shape = histogram.shape(kind)
 
     def _all(self) -> list[int]:
-        found = [0] * self.kind.buckets
-        for number, count in self.counts.items():
-            found[number] = count
-        return found
+        return histogram.all_buckets(self.kind, self.counts)
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -69,7 +70,7 @@ class Histogram(Sequence[Bucket]):
         return [Bucket(item.low, item.high, item.count) for item in histogram.used(self._shape, self._all())]
 
     @property
-    def count(self) -> int:  # type: ignore[override]  # not Sequence's, which nobody needs of buckets
+    def count(self) -> int:
         """How many values there were."""
         return sum(self.counts.values())
 
@@ -81,7 +82,7 @@ class Histogram(Sequence[Bucket]):
         found = list(histogram.quantiles(self._shape, self._all(), [f"{100 * fraction:g}"])) if self.counts else []
         return found[0].value if found else None
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> Bucket:
         return self.buckets[index]
 
     def __len__(self) -> int:
@@ -130,29 +131,31 @@ class Series(tuple[Point, ...]):
         return made
 
 
-def as_python(kind: types.Type) -> Callable[[Value], Any]:
+def as_python(kind: types.Type) -> Callable[[Value], Result]:
     """How portable values of a type are given to Python programs."""
     make = _ROWS.get(type(kind))
-    return (lambda value: value) if make is None else make(kind)
+    return (lambda value: value) if make is None else cast("Callable[[Value], Result]", make(kind))
 
 
-def _average(_kind: types.Avg) -> Callable[[Any], Average]:
+def _average(_kind: types.Type) -> Callable[[Pair], Average]:
     return lambda value: Average(*value)
 
 
-def _stats(_kind: types.Stats) -> Callable[[Any], Stats]:
+def _stats(_kind: types.Type) -> Callable[[Pair], Stats]:
     return lambda value: Stats(value[1], truncated(*value), value[0])
 
 
-def _histogram(kind: types.Hist | types.LHist) -> Callable[[Any], Histogram]:
+def _histogram(kind: types.Type) -> Callable[[Counts], Histogram]:
+    assert isinstance(kind, types.Hist | types.LHist)
     return lambda value: Histogram(kind, value)
 
 
-def _series(kind: types.TSeries) -> Callable[[Any], Series]:
+def _series(kind: types.Type) -> Callable[[Intervals], Series]:
+    assert isinstance(kind, types.TSeries)
     return lambda value: Series.of(kind, value)
 
 
-_ROWS: dict[type[types.Type], Callable[[Any], Callable[[Any], Any]]] = {
+_ROWS: dict[type[types.Type], Callable[[types.Type], Callable[[Never], Result]]] = {
     types.Avg: _average,
     types.Stats: _stats,
     types.Hist: _histogram,

@@ -11,14 +11,15 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Generic, TypeAlias, TypeGuard, TypeVar, cast
 
+from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
 from pytrace.core.types import Type
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.values import Counts, Frame, Portable, Series, StackTrace, Value
 
-Column: TypeAlias = Any
-"""What MessagePack makes of a column: nested lists, strings, bytes, integers."""
+Column: TypeAlias = "bool | int | float | str | bytes | list[Column] | dict[str, Column] | None"
+"""What MessagePack can say: columns, and documents of them."""
 
 _T = TypeVar("_T")
 
@@ -52,10 +53,10 @@ def unpack_integers(column: Column) -> list[int]:
     Raises:
         ValueError: it is none.
     """
-    code, data = column
+    code, data = listed(column, 2)
     if code == _LARGE:
-        return [int(text) for text in data]
-    if code not in _CODES:
+        return [int(text) for text in checked(data, str)]
+    if not isinstance(code, str) or code not in _CODES or not isinstance(data, bytes):
         raise ValueError(f"column of integers with code {code!r}")
     found = array(code)
     found.frombytes(data)
@@ -64,7 +65,7 @@ def unpack_integers(column: Column) -> list[int]:
     return found.tolist()
 
 
-def pack_runs(items: Iterable[Sequence[Any]], pack: Callable[[list[Any]], list[Column]]) -> Column:
+def pack_runs(items: Iterable[Sequence[_T]], pack: Callable[[list[_T]], list[Column]]) -> list[Column]:
     """Sequences of different lengths: their lengths, and the columns of all their elements."""
     rows = list(items)
     return [pack_integers([len(row) for row in rows]), *pack(list(chain.from_iterable(rows)))]
@@ -84,15 +85,56 @@ def split(lengths: Iterable[int], items: Sequence[_T]) -> Iterable[Sequence[_T]]
         raise ValueError(f"sequences of {start} elements together, of which there are {len(items)}")
 
 
-def checked(column: Column, kind: type) -> list[Any]:
+def checked(column: Column, kind: type[_T]) -> list[_T]:
     """A list of texts or bytes.
 
     Raises:
         ValueError: it is none.
     """
-    if type(column) is not list or not set(map(type, column)) <= {kind}:
+    if not _holds(column, kind):
         raise ValueError(f"a column should hold {kind.__name__}")
     return column
+
+
+def _holds(column: object, kind: type[_T]) -> TypeGuard[list[_T]]:
+    return type(column) is list and set(map(type, column)) <= {kind}
+
+
+def listed(column: Column, count: int | None = None) -> list[Column]:
+    """A list of columns, *count* ones where that is given.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(column, list) or (count is not None and len(column) != count):
+        raise ValueError("a list of columns is missing")
+    return column
+
+
+def named(column: Column) -> dict[str, Column]:
+    """A document.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(column, dict):
+        raise ValueError("a map of names is missing")
+    return column
+
+
+def keys(values: Sequence[Value]) -> Sequence[Portable]:
+    """Values that can be keys, or members of tuples.
+
+    Raises:
+        ValueError: they are none.
+    """
+    if not _are_plain(values):
+        raise ValueError("a histogram or time series stands where none can be")
+    return values
+
+
+def _are_plain(values: Sequence[Value]) -> TypeGuard[Sequence[Portable]]:
+    return dict not in set(map(type, values))
 
 
 # ---------------------------------------------------------------------------------------------- writing
@@ -111,9 +153,9 @@ class Writer:
         """The number of a string in the table of strings."""
         return self._strings.setdefault(text, len(self._strings))
 
-    def column(self, type_: Type, values: Sequence[Any]) -> Column:
+    def column(self, type_: Type, values: Sequence[Value]) -> Column:
         """A column of portable values of a type."""
-        return ROWS[type(type_)][0](self, type_, values)
+        return ROWS[type(type_)].pack(self, type_, values)
 
     def stack(self, stack: StackTrace) -> int:
         """The number of a stack in the table of stacks."""
@@ -139,11 +181,11 @@ class Writer:
         return {"frames": frames, "stacks": stacks, "strings": list(self._strings)}
 
     def _frame_columns(self) -> list[Column]:
-        columns = list(zip(*self._frames, strict=True)) or [()] * len(Frame._fields)
-        for at, name in enumerate(Frame._fields):
-            if name in _TEXTS:
-                columns[at] = tuple([self.string(text) for text in columns[at]])
-        return [pack_integers(column) for column in columns]
+        columns = zip(*self._frames, strict=True) if self._frames else [()] * len(Frame._fields)
+        return [
+            pack_integers([self.string(text) for text in column] if name in _TEXTS else column)
+            for name, column in zip(Frame._fields, columns, strict=True)
+        ]
 
 
 _TEXTS = ("function", "module", "build_id", "file")
@@ -158,8 +200,8 @@ class Reader:
 
     def __init__(self, tables: dict[str, Column]) -> None:
         self.strings: list[str] = checked(tables["strings"], str)
-        frames = self._read_frames(tables["frames"])
-        lengths, numbers, users, errors = map(unpack_integers, tables["stacks"])
+        frames = self._read_frames(listed(tables["frames"]))
+        lengths, numbers, users, errors = map(unpack_integers, listed(tables["stacks"], 4))
         found = _at(frames, numbers)
         self._stacks = [
             StackTrace(tuple(part), bool(user), error)
@@ -167,7 +209,7 @@ class Reader:
         ]
 
     def _read_frames(self, columns: Sequence[Column]) -> list[Frame]:
-        read: list[Sequence[Any]] = []
+        read: list[Sequence[str | int]] = []
         for name, column in zip(Frame._fields, columns, strict=True):
             numbers = unpack_integers(column)
             read.append(_at(self.strings, numbers) if name in _TEXTS else numbers)
@@ -178,13 +220,17 @@ class Reader:
         """Stacks by their numbers in the table."""
         return _at(self._stacks, numbers)
 
-    def column(self, type_: Type, column: Column) -> list[Any]:
+    def column(self, type_: Type, column: Column) -> Sequence[Value]:
         """The portable values of a column of a type.
 
         Raises:
             ValueError, LookupError, TypeError, OverflowError: the column is damaged.
         """
-        return ROWS[type(type_)][1](self, type_, column)
+        return ROWS[type(type_)].unpack(self, type_, column)
+
+    def rows(self, type_: types.Record, column: Column) -> list[tuple[Portable, ...]]:
+        """As :meth:`column` for rows of a table."""
+        return _ROWS.unpack(self, type_, column)
 
 
 def _at(items: Sequence[_T], numbers: Sequence[int]) -> list[_T]:
@@ -195,127 +241,146 @@ def _at(items: Sequence[_T], numbers: Sequence[int]) -> list[_T]:
 
 # ---------------------------------------------------------------------------------------------- rows
 
-_Pack = Callable[[Writer, Any, Sequence[Any]], Column]
-_Unpack = Callable[[Reader, Any, Column], list[Any]]
-
-_INTEGERS: tuple[_Pack, _Unpack] = (
-    lambda _writer, _type, values: pack_integers(values),
-    lambda _reader, _type, column: unpack_integers(column),
-)
-_BOOLS: tuple[_Pack, _Unpack] = (
-    lambda _writer, _type, values: pack_integers(values),
-    lambda _reader, _type, column: list(map(bool, unpack_integers(column))),
-)
-_STRINGS: tuple[_Pack, _Unpack] = (
-    lambda _writer, _type, values: list(values),
-    lambda _reader, _type, column: checked(column, str),
-)
-_BYTES: tuple[_Pack, _Unpack] = (
-    lambda _writer, _type, values: list(values),
-    lambda _reader, _type, column: checked(column, bytes),
-)
-_STACKS: tuple[_Pack, _Unpack] = (
-    lambda writer, _type, values: pack_integers([writer.stack(value) for value in values]),
-    lambda reader, _type, column: reader.stacks(unpack_integers(column)),
-)
+_K = TypeVar("_K", bound=Type)
+_V = TypeVar("_V", bound=Value)
 
 
-def _members(of: Callable[[Any], Sequence[Type]]) -> tuple[_Pack, _Unpack]:
+@dataclass(frozen=True, slots=True)
+class Row(Generic[_K, _V]):
+    """How columns of one class of types are written and read."""
+
+    pack: Callable[[Writer, _K, Sequence[_V]], Column]
+    unpack: Callable[[Reader, _K, Column], list[_V]]
+
+
+def _plain(pack: Callable[[Sequence[_V]], Column], unpack: Callable[[Column], list[_V]]) -> Row[Type, _V]:
+    """A row that depends neither on the type nor on the tables."""
+    return Row(lambda _writer, _type, values: pack(values), lambda _reader, _type, column: unpack(column))
+
+
+def _unpack_bools(column: Column) -> list[bool]:
+    return list(map(bool, unpack_integers(column)))
+
+
+def _unpack_strings(column: Column) -> list[str]:
+    return checked(column, str)
+
+
+def _unpack_bytes(column: Column) -> list[bytes]:
+    return checked(column, bytes)
+
+
+def _pack_stacks(writer: Writer, _type: Type, values: Sequence[StackTrace]) -> Column:
+    return pack_integers([writer.stack(value) for value in values])
+
+
+def _unpack_stacks(reader: Reader, _type: Type, column: Column) -> list[StackTrace]:
+    return reader.stacks(unpack_integers(column))
+
+
+def _members(of: Callable[[_K], Sequence[Type]]) -> Row[_K, tuple[Portable, ...]]:
     """Tuples: how many, and a column for each member."""
 
-    def pack(writer: Writer, type_: Type, values: Sequence[Any]) -> Column:
+    def pack(writer: Writer, type_: _K, values: Sequence[tuple[Portable, ...]]) -> Column:
         columns = zip(*values, strict=True) if values else [() for _ in of(type_)]
         return [len(values), *(writer.column(part, column) for part, column in zip(of(type_), columns, strict=True))]
 
-    def unpack(reader: Reader, type_: Type, column: Column) -> list[Any]:
-        count, *columns = column
-        parts = [reader.column(part, found) for part, found in zip(of(type_), columns, strict=True)]
-        if any(len(part) != count for part in parts):
+    def unpack(reader: Reader, type_: _K, column: Column) -> list[tuple[Portable, ...]]:
+        count, *columns = listed(column)
+        parts = [keys(reader.column(part, found)) for part, found in zip(of(type_), columns, strict=True)]
+        if not isinstance(count, int) or any(len(part) != count for part in parts):
             raise ValueError("columns of members differ in length")
         return list(zip(*parts, strict=True)) if parts else [()] * count
 
-    return pack, unpack
+    return Row(pack, unpack)
 
 
-def named_members(type_: types.Struct) -> list[Type]:
-    """Types of the members of a struct as portable values have them: those of anonymous ones in place."""
-    found: list[Type] = []
-    for field in type_.fields:
-        if not field.name and isinstance(field.type, types.Struct):
-            found += named_members(field.type)
-        elif field.name:
-            text = isinstance(field.type, types.Array) and field.type.element == types.INT8 and field.type.count > 0
-            found.append(types.String(field.type.size) if text else field.type)
-    return found
+def _struct_members(type_: types.Struct) -> list[Type]:
+    return [field.type for field in types.named_fields(type_)]
 
 
-def _pack_pairs(_writer: Writer, _type: Type, values: Sequence[Any]) -> Column:
+def _record_members(type_: types.Record) -> Sequence[Type]:
+    return type_.members
+
+
+_ROWS = _members(_record_members)
+
+
+def _pack_pairs(values: Sequence[tuple[int, int]]) -> Column:
     return [pack_integers([value[0] for value in values]), pack_integers([value[1] for value in values])]
 
 
-def _unpack_pairs(_reader: Reader, _type: Type, column: Column) -> list[Any]:
-    totals, counts = map(unpack_integers, column)
+def _unpack_pairs(column: Column) -> list[tuple[int, int]]:
+    totals, counts = map(unpack_integers, listed(column, 2))
     return list(zip(totals, counts, strict=True))
 
 
-def _pack_buckets(_writer: Writer, _type: Type, values: Sequence[Any]) -> Column:
+def _pack_buckets(_writer: Writer, _type: Type, values: Sequence[Counts]) -> Column:
     lengths = pack_integers([len(value) for value in values])
     buckets = pack_integers(list(chain.from_iterable(values)))
     return [lengths, buckets, pack_integers([count for value in values for count in value.values()])]
 
 
-def _unpack_buckets(_reader: Reader, type_: types.Hist | types.LHist, column: Column) -> list[Any]:
-    lengths, buckets, counts = map(unpack_integers, column)
+def _unpack_buckets(_reader: Reader, type_: types.Hist | types.LHist, column: Column) -> list[Counts]:
+    lengths, buckets, counts = map(unpack_integers, listed(column, 3))
     if buckets and not (min(buckets) >= 0 and max(buckets) < type_.buckets):
         raise ValueError("a histogram has a bucket outside of its type")
     return list(map(dict, split(lengths, list(zip(buckets, counts, strict=True)))))
 
 
-def _pack_series(_writer: Writer, _type: Type, values: Sequence[Any]) -> Column:
+def _pack_series(values: Sequence[Series]) -> Column:
     lengths = pack_integers([len(value) for value in values])
     items = [(number, *item) for value in values for number, item in value.items()]
     return [lengths, *(pack_integers([item[at] for item in items]) for at in range(3))]
 
 
-def _unpack_series(_reader: Reader, _type: Type, column: Column) -> list[Any]:
-    lengths, numbers, values, metas = map(unpack_integers, column)
+def _unpack_series(column: Column) -> list[Series]:
+    lengths, numbers, values, metas = map(unpack_integers, listed(column, 4))
     items = list(zip(numbers, zip(values, metas, strict=True), strict=True))
     return list(map(dict, split(lengths, items)))
 
 
-_TUPLES = _members(lambda type_: type_.members)
-_PAIRS: tuple[_Pack, _Unpack] = (_pack_pairs, _unpack_pairs)
-_BUCKETS: tuple[_Pack, _Unpack] = (_pack_buckets, cast(_Unpack, _unpack_buckets))
+_INTEGERS = _plain(pack_integers, unpack_integers)
+_BOOLS = _plain(pack_integers, _unpack_bools)
+_STRINGS: Row[Type, str] = _plain(list, _unpack_strings)
+_BYTES: Row[Type, bytes] = _plain(list, _unpack_bytes)
+_PAIRS = _plain(_pack_pairs, _unpack_pairs)
 
-ROWS: dict[type[Type], tuple[_Pack, _Unpack]] = {
-    types.Bool: _BOOLS,
-    types.Int: _INTEGERS,
-    types.Enum: _INTEGERS,
-    types.Pointer: _INTEGERS,
-    types.String: _STRINGS,
-    types.Buffer: _BYTES,
-    types.Array: _members(lambda type_: list(repeat(type_.element, type_.count))),
-    types.Tuple: _TUPLES,
-    types.Record: _TUPLES,
-    types.Struct: _members(named_members),
-    types.Stack: _STACKS,
-    types.KSym: _STRINGS,
-    types.USym: _STRINGS,
-    types.Inet: _STRINGS,
-    types.Mac: _STRINGS,
-    types.Timestamp: _STRINGS,
-    types.Username: _STRINGS,
-    types.InterfaceName: _STRINGS,
-    types.NetworkNamespace: _STRINGS,
-    types.CgroupPath: _STRINGS,
-    types.Count: _INTEGERS,
-    types.Sum: _INTEGERS,
-    types.Avg: _PAIRS,
-    types.Stats: _PAIRS,
-    types.Min: _INTEGERS,
-    types.Max: _INTEGERS,
-    types.Hist: _BUCKETS,
-    types.LHist: _BUCKETS,
-    types.TSeries: (_pack_series, _unpack_series),
-}
+
+def _row(kind: type[_K], row: Row[_K, _V]) -> tuple[type[Type], Row[Type, Value]]:
+    """A row of the table, whose functions are only called with types of its own class and their values."""
+    return kind, cast("Row[Type, Value]", row)
+
+
+ROWS: dict[type[Type], Row[Type, Value]] = dict((
+    _row(types.Bool, _BOOLS),
+    _row(types.Int, _INTEGERS),
+    _row(types.Enum, _INTEGERS),
+    _row(types.Pointer, _INTEGERS),
+    _row(types.String, _STRINGS),
+    _row(types.Buffer, _BYTES),
+    _row(types.Array, _members(lambda type_: list(repeat(type_.element, type_.count)))),
+    _row(types.Tuple, _members(lambda type_: type_.members)),
+    _row(types.Record, _ROWS),
+    _row(types.Struct, _members(_struct_members)),
+    _row(types.Stack, Row(_pack_stacks, _unpack_stacks)),
+    _row(types.KSym, _STRINGS),
+    _row(types.USym, _STRINGS),
+    _row(types.Inet, _STRINGS),
+    _row(types.Mac, _STRINGS),
+    _row(types.Timestamp, _STRINGS),
+    _row(types.Username, _STRINGS),
+    _row(types.InterfaceName, _STRINGS),
+    _row(types.NetworkNamespace, _STRINGS),
+    _row(types.CgroupPath, _STRINGS),
+    _row(types.Count, _INTEGERS),
+    _row(types.Sum, _INTEGERS),
+    _row(types.Avg, _PAIRS),
+    _row(types.Stats, _PAIRS),
+    _row(types.Min, _INTEGERS),
+    _row(types.Max, _INTEGERS),
+    _row(types.Hist, Row(_pack_buckets, _unpack_buckets)),
+    _row(types.LHist, Row(_pack_buckets, _unpack_buckets)),
+    _row(types.TSeries, _plain(_pack_series, _unpack_series)),
+))
 """How columns of each type are written and read."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Never, TypeAlias, cast
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.types.produced import truncated
 from pytrace.results import type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.type_union import MismatchError
-from pytrace.results.values import Portable, Value
+from pytrace.results.values import Counts, Pair, Portable, Series, Value
+
+Delta: TypeAlias = int | Pair | Counts
+"""A difference of two values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Change:
     """None: the key was added."""
     after: Value | None
     """None: the key was removed."""
-    delta: Value | None
+    delta: Delta | None
     """After less before, signed, and not wrapped; a missing key counts as nothing. Of avg and stats both numbers, of
     histograms the buckets that differ, of time series the intervals (their values, as they print). None for what is no
     number, and for min and max where a value is missing."""
@@ -85,7 +87,7 @@ def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str]
     Raises:
         TraceError: keys or values of a map are not comparable.
     """
-    one, other = (name or _label(item) for name, item in zip(names, (before, after), strict=True))
+    one, other = (name or item.title for name, item in zip(names, (before, after), strict=True))
     maps = {}
     for name in sorted({*before.maps, *after.maps}):
         found = _map(name, (before.maps.get(name), one), (after.maps.get(name), other))
@@ -94,23 +96,18 @@ def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str]
     return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses))
 
 
-def _label(snapshot: SnapshotData) -> str:
-    return " and ".join(f"{run.script} on {run.host}" for run in snapshot.runs) or "an empty snapshot"
-
-
 def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | None, str]) -> MapDifference:
     (before, here), (after, there) = first, second
     only = before or after
     assert only is not None
     key, value = only.key, only.value
     if before is not None and after is not None:
-        key = _common(f"map {name}: keys", (before.key, here), (after.key, there))
-        common = _common(f"map {name}: values", (before.value, here), (after.value, there))
-        assert common is not None
-        value = common
+        if before.key is not None or after.key is not None:
+            key = type_union.common(f"map {name}: keys", "compared", (before.key, after.key), (here, there))
+        value = type_union.common(f"map {name}: values", "compared", (before.value, after.value), (here, there))
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
-    subtract = _ROWS.get(type(value), _unlike)(value)
+    subtract = cast("Subtract", _ROWS.get(type(value), _unlike)(value))
     changes = {}
     for item in {**old, **new}:
         was, is_ = old.get(item), new.get(item)
@@ -118,23 +115,6 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
             delta, size = subtract(was, is_)
             changes[item] = Change(was, is_, delta, size)
     return MapDifference(name, key, value, changes)
-
-
-def _common(
-    what: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]
-) -> types.Type | None:
-    (one, here), (other, there) = first, second
-    if one is None and other is None:
-        return None
-    try:
-        if one is None or other is None:
-            raise MismatchError
-        return type_union.joined(one, other)
-    except MismatchError:
-        raise TraceError(
-            f"{what} differ and cannot be compared: "
-            f"{type_union.described(one)} in {here}, {type_union.described(other)} in {there}"
-        ) from None
 
 
 def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -149,30 +129,29 @@ def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]])
 
 # ---------------------------------------------------------------------------------------------- rows
 
-Subtract = Callable[[Any, Any], tuple[Any, int]]
+Subtract: TypeAlias = "Callable[[Value | None, Value | None], tuple[Delta | None, int]]"
 """The delta of two values, of which one may be None, and its size."""
+_Row: TypeAlias = Callable[[Never, Never], tuple[Delta | None, int]]
+"""The same for values of one type."""
 
 
-def average(value: tuple[int, int] | None) -> int:
+def average(value: Pair | None) -> int:
     """What an avg or stats value prints, rounded towards zero; 0 for none."""
-    total, count = value or (0, 0)
-    if not count:
-        return 0
-    return total // count if total >= 0 else -(-total // count)
+    return truncated(*(value or (0, 0)))
 
 
-def series_values(type_: types.TSeries, value: Mapping[int, tuple[int, int]] | None) -> dict[int, int]:
+def series_values(type_: types.TSeries, value: Series | None) -> Counts:
     """What the intervals of a time series print."""
     if type_.reduce == "avg":
         return {number: average(item) for number, item in (value or {}).items()}
     return {number: item for number, (item, _) in (value or {}).items()}
 
 
-def _unlike(_type: types.Type) -> Subtract:
+def _unlike(_type: types.Type) -> _Row:
     return lambda _was, _is: (None, 0)
 
 
-def _numbers(_type: types.Type) -> Subtract:
+def _numbers(_type: types.Type) -> _Row:
     def subtract(was: int | None, is_: int | None) -> tuple[int, int]:
         delta = (is_ or 0) - (was or 0)
         return delta, abs(delta)
@@ -180,7 +159,7 @@ def _numbers(_type: types.Type) -> Subtract:
     return subtract
 
 
-def _extremes(_type: types.Type) -> Subtract:
+def _extremes(_type: types.Type) -> _Row:
     def subtract(was: int | None, is_: int | None) -> tuple[int | None, int]:
         if was is None or is_ is None:
             return None, abs(was or is_ or 0)
@@ -189,30 +168,37 @@ def _extremes(_type: types.Type) -> Subtract:
     return subtract
 
 
-def _pairs(_type: types.Type) -> Subtract:
-    def subtract(was: tuple[int, int] | None, is_: tuple[int, int] | None) -> tuple[tuple[int, int], int]:
+def _pairs(_type: types.Type) -> _Row:
+    def subtract(was: Pair | None, is_: Pair | None) -> tuple[Pair, int]:
         old, new = was or (0, 0), is_ or (0, 0)
         return (new[0] - old[0], new[1] - old[1]), abs(average(is_) - average(was))
 
     return subtract
 
 
-def _less(new: Mapping[int, int], old: Mapping[int, int]) -> tuple[dict[int, int], int]:
+def _less(new: Counts, old: Counts) -> tuple[Counts, int]:
     every = {number: new.get(number, 0) - old.get(number, 0) for number in sorted({*old, *new})}
     delta = {number: value for number, value in every.items() if value}
     return delta, sum(map(abs, delta.values()))
 
 
-def _buckets(_type: types.Type) -> Subtract:
-    return lambda was, is_: _less(is_ or {}, was or {})
+def _buckets(_type: types.Type) -> _Row:
+    def subtract(was: Counts | None, is_: Counts | None) -> tuple[Counts, int]:
+        return _less(is_ or {}, was or {})
+
+    return subtract
 
 
-def _series(type_: types.Type) -> Subtract:
+def _series(type_: types.Type) -> _Row:
     assert isinstance(type_, types.TSeries)
-    return lambda was, is_: _less(series_values(type_, is_), series_values(type_, was))
+
+    def subtract(was: Series | None, is_: Series | None) -> tuple[Counts, int]:
+        return _less(series_values(type_, is_), series_values(type_, was))
+
+    return subtract
 
 
-_ROWS: dict[type[types.Type], Callable[[types.Type], Subtract]] = {
+_ROWS: dict[type[types.Type], Callable[[types.Type], _Row]] = {
     types.Int: _numbers,
     types.Count: _numbers,
     types.Sum: _numbers,
@@ -226,7 +212,7 @@ _ROWS: dict[type[types.Type], Callable[[types.Type], Subtract]] = {
 }
 """What has a size of change."""
 
-_SIGNED: dict[type[types.Type], Callable[[Any], types.Type]] = {
+_SIGNED: dict[type[types.Type], Callable[[types.Type], types.Type]] = {
     types.Int: lambda _type: types.INT64,
     types.Count: lambda _type: types.Sum(True),
     types.Sum: lambda _type: types.Sum(True),

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Any
+from collections.abc import Sequence
 
 from pytrace.base import whole_files
 from pytrace.base.fast_dataclass import fields
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results.columns import Column, Reader, Writer, pack_integers, unpack_integers
+from pytrace.results.columns import Column, Reader, Writer, keys, listed, named, pack_integers, unpack_integers
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+from pytrace.results.values import Portable
 
 SUFFIX = ".pts"
 """What names of snapshot files end with."""
@@ -111,7 +112,7 @@ def _damaged(name: str, why: str) -> TraceError:
     return TraceError(f"the snapshot {name!r} is damaged or truncated: {why}")
 
 
-def _unpacked(compressed: memoryview, size: int) -> Any:
+def _unpacked(compressed: memoryview, size: int) -> dict[str, Column]:
     """The document; memory is taken as its content needs it, whatever sizes are claimed."""
     import msgpack
     import zstandard
@@ -126,7 +127,7 @@ def _unpacked(compressed: memoryview, size: int) -> Any:
     if len(packed) != size:
         raise ValueError(f"its content is not the {size} bytes that it should be")
     try:
-        return msgpack.unpackb(packed, unicode_errors="surrogateescape", strict_map_key=True)
+        return named(msgpack.unpackb(packed, unicode_errors="surrogateescape", strict_map_key=True))
     except (msgpack.UnpackException, msgpack.StackError) as error:
         raise ValueError(str(error) or "no MessagePack") from None
 
@@ -134,10 +135,10 @@ def _unpacked(compressed: memoryview, size: int) -> Any:
 # ---------------------------------------------------------------------------------------------- to a document
 
 
-def _document(snapshot: SnapshotData) -> dict[str, Column]:
+def _document(snapshot: SnapshotData) -> dict[str, object]:
     writer = Writer()
     numbers = {run.identity: number for number, run in enumerate(snapshot.runs)}
-    document: dict[str, Column] = {
+    document: dict[str, object] = {
         "runs": [{name: getattr(run, name) for name in _RUN} for run in snapshot.runs],
         "maps": [_map_document(writer, data) for data in snapshot.maps.values()],
         "tables": [_table_document(writer, numbers, table) for table in snapshot.tables],
@@ -146,8 +147,8 @@ def _document(snapshot: SnapshotData) -> dict[str, Column]:
     return {**document, **writer.tables()}
 
 
-def _map_document(writer: Writer, data: MapData) -> dict[str, Column]:
-    document: dict[str, Column] = {
+def _map_document(writer: Writer, data: MapData) -> dict[str, object]:
+    document: dict[str, object] = {
         "name": data.name,
         "key": None if data.key is None else types.to_data(data.key),
         "value": types.to_data(data.value),
@@ -163,74 +164,81 @@ def _map_document(writer: Writer, data: MapData) -> dict[str, Column]:
     return document
 
 
-def _table_document(writer: Writer, numbers: dict[str, int], table: Table) -> dict[str, Column]:
+def _table_document(writer: Writer, numbers: dict[str, int], table: Table) -> dict[str, object]:
     return {
         "type": types.to_data(table.type),
         "runs": [numbers[run] for run in table.rows],
         "rows": [writer.column(table.type, rows) for rows in table.rows.values()],
         "dropped": table.dropped,
+        "number": table.number,
     }
 
 
 # ---------------------------------------------------------------------------------------------- from a document
 
 
-def _snapshot(document: Any) -> SnapshotData:
+def _snapshot(document: dict[str, Column]) -> SnapshotData:
     reader = Reader(document)
-    runs = tuple(_run(found) for found in document["runs"])
-    maps = [_map(reader, found) for found in document["maps"]]
-    tables = tuple(_table(reader, runs, found) for found in document["tables"])
+    runs = tuple(_run(named(found)) for found in listed(document["runs"]))
+    maps = [_map(reader, named(found)) for found in listed(document["maps"])]
+    tables = tuple(_table(reader, runs, named(found)) for found in listed(document["tables"]))
     losses = {
-        _text(kind): {_text(subject): _integer(count) for subject, count in subjects.items()}
-        for kind, subjects in document["losses"].items()
+        _text(kind): {_text(subject): _integer(count) for subject, count in named(subjects).items()}
+        for kind, subjects in named(document["losses"]).items()
     }
     return SnapshotData(runs, {data.name: data for data in maps}, tables, losses)
 
 
-def _text(value: Any) -> str:
+def _text(value: Column) -> str:
     if type(value) is not str:
         raise ValueError("a text is missing")
     return value
 
 
-def _integer(value: Any) -> int:
+def _integer(value: Column) -> int:
     if type(value) is not int:
         raise ValueError("a number is missing")
     return value
 
 
-def _run(found: Any) -> Run:
-    values: dict[str, Any] = {}
-    for item in fields(Run):
-        value = found[item.name]
-        if item.name == "parameters":
-            values[item.name] = tuple(_text(part) for part in value)
-        else:
-            values[item.name] = _integer(value) if item.type == "int" else _text(value)
-    return Run(**values)
+def _run(found: dict[str, Column]) -> Run:
+    return Run(
+        identity=_text(found["identity"]),
+        host=_text(found["host"]),
+        kernel=_text(found["kernel"]),
+        machine=_text(found["machine"]),
+        script=_text(found["script"]),
+        script_hash=_text(found["script_hash"]),
+        parameters=tuple(map(_text, listed(found["parameters"]))),
+        start=_integer(found["start"]),
+        end=_integer(found["end"]),
+        start_monotonic=_integer(found["start_monotonic"]),
+        end_monotonic=_integer(found["end_monotonic"]),
+        version=_text(found["version"]),
+    )
 
 
-def _map(reader: Reader, found: Any) -> MapData:
-    key = None if found["key"] is None else types.from_data(found["key"])
-    value = types.from_data(found["value"])
+def _map(reader: Reader, found: dict[str, Column]) -> MapData:
+    name = _text(found["name"])
+    key = None if found["key"] is None else types.from_data(listed(found["key"]))
+    value = types.from_data(listed(found["value"]))
     values = reader.column(value, found["values"])
-    keys: list[Any] = [None] if key is None else reader.column(key, found["keys"])
-    if key is None and not values:
-        keys = []
-    entries = dict(zip(keys, values, strict=True))
-    if len(entries) != found["count"]:
-        raise ValueError(f"map {found['name']} has {len(entries)} keys instead of {found['count']}")
-    data = MapData(_text(found["name"]), key, value, entries, None, _text(found["help"]))
+    names: Sequence[Portable] = [None] * min(1, len(values)) if key is None else keys(reader.column(key, found["keys"]))
+    entries = dict(zip(names, values, strict=True))
+    if len(entries) != (count := _integer(found["count"])):
+        raise ValueError(f"map {name} has {len(entries)} keys instead of {count}")
+    data = MapData(name, key, value, entries, None, _text(found["help"]))
     if "times" in found:
-        times = zip(keys, unpack_integers(found["times"]), strict=True)
+        times = zip(names, unpack_integers(found["times"]), strict=True)
         data.times = {name: time for name, time in times if time >= 0}
     return data
 
 
-def _table(reader: Reader, runs: tuple[Run, ...], found: Any) -> Table:
-    type_ = types.from_data(found["type"])
+def _table(reader: Reader, runs: tuple[Run, ...], found: dict[str, Column]) -> Table:
+    type_ = types.from_data(listed(found["type"]))
     if not isinstance(type_, types.Record):
         raise ValueError("the columns of a table are no record")
-    names = [runs[_integer(number)].identity for number in found["runs"]]
-    rows = [reader.column(type_, column) for column in found["rows"]]
-    return Table(type_, dict(zip(names, rows, strict=True)), _integer(found["dropped"]))
+    names = [runs[_integer(number)].identity for number in listed(found["runs"])]
+    rows = [reader.rows(type_, column) for column in listed(found["rows"])]
+    by_run = dict(zip(names, rows, strict=True))
+    return Table(type_, by_run, _integer(found["dropped"]), _integer(found["number"]))

@@ -7,59 +7,58 @@ All rows are commutative and associative, so that any number of values joins to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.results.values import Counts, Portable, Series, Value
+from pytrace.core.types.produced import wrapped
+from pytrace.results.values import Counts, Pair, Portable, Series, Value
 
-Join = Callable[[Any, Any], Any]
+V = TypeVar("V")
+
+Join: TypeAlias = Callable[[V, V], V]
 """Joins two portable values (:mod:`pytrace.results.values`) of one type, and changes neither."""
 
-Entries: TypeAlias = dict[Portable, Any]
-Absorb = Callable[[Entries, Mapping[Portable, Any]], None]
+Absorb: TypeAlias = Callable[[dict[Portable, V], Mapping[Portable, V]], None]
 """Joins all entries of the second map to those of the first."""
 
-Finish = Callable[[Entries], None]
+Finish: TypeAlias = Callable[[dict[Portable, V]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Generic[V]):
     """How values of a type join."""
 
-    join: Join
-    absorb: Absorb
+    join: Join[V]
+    absorb: Absorb[V]
     """The same for whole maps: the function is chosen once and not for each key. The first map is changed, and must
     have been filled by this function alone; the values of the second are not."""
-    finish: Finish
+    finish: Finish[V]
     """To be called after the last ``absorb``."""
 
 
-def joiner(type_: types.Type) -> Callable[[Value, Value], Value]:
+greater = cast("Join[Value]", max)
+"""The greater of two values of one type, which compare."""
+
+
+def joiner(type_: types.Type) -> Join[Value]:
     """How two values of a type join: aggregations as if one map had aggregated all, of others the greater one stays."""
     row = rule(type_)
-    return max if row is None else row.join
+    return greater if row is None else row.join
 
 
-def rule(type_: types.Type) -> Rule | None:
+def rule(type_: types.Type) -> Rule[Value] | None:
     """How values of a type join; None for what is no aggregation."""
     make = ROWS.get(type(type_))
     return None if make is None else make(type_)
 
 
-def wrapped(signed: bool) -> Callable[[int], int]:
-    """What 64 bits hold of a number."""
-    if signed:
-        return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
-    return lambda value: value & ((1 << 64) - 1)
-
-
-def _nothing(_into: Entries) -> None:
+def _nothing(_into: object) -> None:
     """No value is left to finish."""
 
 
-def _absorbing(join: Join) -> Absorb:
-    def absorb(into: Entries, entries: Mapping[Portable, Any]) -> None:
+def _absorbing(join: Join[V]) -> Absorb[V]:
+    def absorb(into: dict[Portable, V], entries: Mapping[Portable, V]) -> None:
         get = into.get
         for key, value in entries.items():
             known = get(key)
@@ -75,40 +74,40 @@ def _add(first: int, second: int) -> int:
     return first + second
 
 
-def _sum(signed: bool) -> Rule:
+def _sum(signed: bool) -> Rule[int]:
     wrap = wrapped(signed)
 
-    def finish(into: Entries) -> None:
+    def finish(into: dict[Portable, int]) -> None:
         into.update({key: wrap(value) for key, value in into.items()})
 
     return Rule(lambda first, second: wrap(first + second), _absorbing(_add), finish)
 
 
-def _add_pairs(first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
+def _add_pairs(first: Pair, second: Pair) -> Pair:
     return first[0] + second[0], first[1] + second[1]
 
 
-def _pair(type_: types.Avg | types.Stats) -> Rule:
+def _pair(type_: types.Avg | types.Stats) -> Rule[Pair]:
     total, count = wrapped(type_.signed), wrapped(False)
 
-    def join(first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
+    def join(first: Pair, second: Pair) -> Pair:
         return total(first[0] + second[0]), count(first[1] + second[1])
 
-    def finish(into: Entries) -> None:
+    def finish(into: dict[Portable, Pair]) -> None:
         into.update({key: (total(value[0]), count(value[1])) for key, value in into.items()})
 
     return Rule(join, _absorbing(_add_pairs), finish)
 
 
-def _least(_type: types.Type) -> Rule:
+def _least(_type: types.Type) -> Rule[int]:
     return Rule(min, _absorbing(min), _nothing)
 
 
-def _greatest(_type: types.Type) -> Rule:
+def _greatest(_type: types.Type) -> Rule[int]:
     return Rule(max, _absorbing(max), _nothing)
 
 
-def _buckets(_type: types.Hist | types.LHist) -> Rule:
+def _buckets(_type: types.Hist | types.LHist) -> Rule[Counts]:
     most = (1 << 64) - 1
 
     def add(into: Counts, counts: Counts) -> None:
@@ -116,7 +115,7 @@ def _buckets(_type: types.Hist | types.LHist) -> Rule:
         for bucket, count in counts.items():
             into[bucket] = get(bucket, 0) + count
 
-    def finish(into: Entries) -> None:
+    def finish(into: dict[Portable, Counts]) -> None:
         for counts in into.values():
             if max(counts.values(), default=0) > most:
                 counts.update({bucket: count & most for bucket, count in counts.items()})
@@ -124,7 +123,7 @@ def _buckets(_type: types.Hist | types.LHist) -> Rule:
     return _in_place(add, finish)
 
 
-def _series(type_: types.TSeries) -> Rule:
+def _series(type_: types.TSeries) -> Rule[Series]:
     join = _intervals(type_)
 
     def add(into: Series, series: Series) -> None:
@@ -132,7 +131,7 @@ def _series(type_: types.TSeries) -> Rule:
             known = into.get(number)
             into[number] = item if known is None else join(known, item)
 
-    def finish(into: Entries) -> None:
+    def finish(into: dict[Portable, Series]) -> None:
         # Also what was in one snapshot only: of a signed and an unsigned series the signed one is taken.
         wrap = wrapped(type_.signed)
         for series in into.values():
@@ -141,16 +140,18 @@ def _series(type_: types.TSeries) -> Rule:
     return _in_place(add, finish if type_.reduce in ("avg", "sum") else _nothing)
 
 
-def _in_place(add: Callable[[Any, Any], None], finish: Finish) -> Rule:
+def _in_place(
+    add: Callable[[dict[int, V], dict[int, V]], None], finish: Finish[dict[int, V]]
+) -> Rule[dict[int, V]]:
     """For values that are dictionaries: those of the first map are its own."""
 
-    def join(first: dict[int, Any], second: dict[int, Any]) -> dict[int, Any]:
-        found = {None: dict(first)}
+    def join(first: dict[int, V], second: dict[int, V]) -> dict[int, V]:
+        found: dict[Portable, dict[int, V]] = {None: dict(first)}
         add(found[None], second)
-        finish(cast(Entries, found))
+        finish(found)
         return found[None]
 
-    def absorb(into: Entries, entries: Mapping[Portable, Any]) -> None:
+    def absorb(into: dict[Portable, dict[int, V]], entries: Mapping[Portable, dict[int, V]]) -> None:
         for key, value in entries.items():
             known = into.get(key)
             if known is None:
@@ -161,7 +162,7 @@ def _in_place(add: Callable[[Any, Any], None], finish: Finish) -> Rule:
     return Rule(join, absorb, finish)
 
 
-Interval: TypeAlias = tuple[int, int]
+Interval: TypeAlias = Pair
 """Value and meta (:class:`pytrace.core.types.TSeries`)."""
 
 
@@ -180,11 +181,11 @@ def _intervals(type_: types.TSeries) -> Callable[[Interval, Interval], Interval]
 
 
 _T = TypeVar("_T", bound=types.Type)
-_Make = Callable[[types.Type], Rule]
+_Make = Callable[[types.Type], Rule[Value]]
 
 
-def _row(kind: type[_T], make: Callable[[_T], Rule]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
+def _row(kind: type[_T], make: Callable[[_T], Rule[V]]) -> tuple[type[types.Type], _Make]:
+    """A row of the table, whose rules are only called with values of its own class."""
     return kind, cast(_Make, make)
 
 

@@ -8,10 +8,9 @@ from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import joining, type_union
-from pytrace.results.joining import Entries
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.type_union import MismatchError
-from pytrace.results.values import Portable
+from pytrace.results.values import Portable, Value
 
 
 def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> SnapshotData:
@@ -29,7 +28,7 @@ def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> Snaps
         TraceError: a run occurs in two of them, or the keys or values of a map cannot stand in one map.
     """
     items = list(snapshots)
-    labels = [names[number] if number < len(names) else _label(item) for number, item in enumerate(items)]
+    labels = [names[number] if number < len(names) else item.title for number, item in enumerate(items)]
     runs = _runs(items, labels)
     maps: dict[str, list[tuple[SnapshotData, MapData, str]]] = {}
     for item, label in zip(items, labels, strict=True):
@@ -41,10 +40,6 @@ def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> Snaps
         _merge_tables(items, runs),
         _merge_losses(item.losses for item in items),
     )
-
-
-def _label(snapshot: SnapshotData) -> str:
-    return " and ".join(f"{run.script} on {run.host}" for run in snapshot.runs) or "an empty snapshot"
 
 
 def _runs(snapshots: Sequence[SnapshotData], labels: Sequence[str]) -> tuple[Run, ...]:
@@ -70,8 +65,10 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     first, first_label = parts[0][1], parts[0][2]
     key, value = first.key, first.value
     for _, data, label in parts[1:]:
-        key = _key(name, (key, first_label), (data.key, label))
-        value = _joined(f"map {name}: values", (value, first_label), (data.value, label))
+        labels = first_label, label
+        if key is not None or data.key is not None:
+            key = type_union.common(f"map {name}: keys", "merged", (key, data.key), labels)
+        value = type_union.common(f"map {name}: values", "merged", (value, data.value), labels)
     merged = MapData(name, key, value, {}, None, max(data.help for _, data, _ in parts))
     rule = joining.rule(value)
     if rule is None:
@@ -85,39 +82,17 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     return merged
 
 
-def _absorb_plain(into: Entries, times: dict[Portable, int], data: MapData, end: int) -> None:
+def _absorb_plain(into: dict[Portable, Value], times: dict[Portable, int], data: MapData, end: int) -> None:
     """The last value of each key, by the end of the snapshot that it comes from."""
     own: Mapping[Portable, int] = data.times or {}
     for key, value in data.entries.items():
         time = own.get(key, end)
         known = times.get(key)
-        if known is None or time > known or (time == known and value > into[key]):
+        if known is None or time > known:
             into[key] = value
             times[key] = time
-
-
-def _key(name: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> types.Type | None:
-    one, other = first[0], second[0]
-    if one is None and other is None:
-        return None
-    if one is None or other is None:
-        raise _differ(f"map {name}: keys", first, second)
-    return _joined(f"map {name}: keys", (one, first[1]), (other, second[1]))
-
-
-def _joined(what: str, first: tuple[types.Type, str], second: tuple[types.Type, str]) -> types.Type:
-    try:
-        return type_union.joined(first[0], second[0])
-    except MismatchError:
-        raise _differ(what, first, second) from None
-
-
-def _differ(what: str, first: tuple[types.Type | None, str], second: tuple[types.Type | None, str]) -> TraceError:
-    (one, here), (other, there) = first, second
-    return TraceError(
-        f"{what} differ and cannot be merged: "
-        f"{type_union.described(one)} in {here}, {type_union.described(other)} in {there}"
-    )
+        elif time == known:
+            into[key] = joining.greater(into[key], value)
 
 
 # ---------------------------------------------------------------------------------------------- tables, losses
@@ -135,6 +110,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
             assert isinstance(type_, types.Record)
             known.type = type_
             known.dropped += table.dropped
+            known.number = min(known.number, table.number)
             for run, rows in table.rows.items():
                 known.rows.setdefault(run, []).extend(rows)
             break
@@ -143,7 +119,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
     order = [run.identity for run in runs]
     for table in merged:
         table.rows = {run: table.rows[run] for run in order if run in table.rows}
-    return tuple(sorted(merged, key=lambda table: (table.type.names, type_union.described(table.type))))
+    return tuple(sorted(merged, key=lambda table: (table.number, table.type.names, type_union.described(table.type))))
 
 
 def _merge_losses(losses: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:

@@ -64,6 +64,8 @@ class Table:
     """By the identity of the run."""
     dropped: int = 0
     """Older rows that were not kept."""
+    number: int = 1
+    """That of the table in its script, or the least of them where scripts that number it differently were merged."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,11 @@ class SnapshotData:
     tables: tuple[Table, ...] = ()
     losses: dict[str, dict[str, int]] = field(default_factory=dict)
     """Kind of loss or failure, then the probe, map or place in the script that it concerns, and how often."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it that know no better name."""
+        return " and ".join(f"{run.script} on {run.host}" for run in self.runs) or "an empty snapshot"
 
     @property
     def start(self) -> int:

@@ -9,10 +9,12 @@ the parameters of histograms and time series, the sort of stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from contextlib import suppress
+from typing import TypeVar
 
 from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Field, Type
 
 
@@ -32,6 +34,26 @@ def joined(first: Type, second: Type) -> Type:
         raise MismatchError
     make = _ROWS.get(type(first))
     return first if make is None else make(first, second)
+
+
+def common(what: str, verb: str, found: tuple[Type | None, Type | None], labels: tuple[str, str]) -> Type:
+    """As :func:`joined`, for what users see.
+
+    Args:
+        what: what has the types, for the message.
+        verb: what cannot be done with it (``merged``).
+        found: the types; None is that of keys that are not there.
+        labels: what the message calls the two snapshots.
+
+    Raises:
+        TraceError: values of the two cannot stand in one map.
+    """
+    first, second = found
+    if first is not None and second is not None:
+        with suppress(MismatchError):
+            return joined(first, second)
+    one, other = (f"{described(type_)} in {label}" for type_, label in zip(found, labels, strict=True))
+    raise TraceError(f"{what} differ and cannot be {verb}: {one}, {other}")
 
 
 def _same(first: object, second: object) -> None:
@@ -95,7 +117,7 @@ def _struct(first: types.Struct, second: types.Struct) -> Type:
     return types.Struct(base.kind, base.name, base.size, fields, align=base.align)
 
 
-def _layout(struct: types.Struct) -> tuple[Any, ...]:
+def _layout(struct: types.Struct) -> tuple[int, int, list[tuple[int, int, int]]]:
     places = [(field.offset, field.bit_offset, field.bit_size) for field in struct.fields]
     return struct.size, struct.align, places
 
@@ -129,8 +151,14 @@ _Make = Callable[[Type, Type], Type]
 
 
 def _row(kind: type[_T], make: Callable[[_T, _T], Type]) -> tuple[type[Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
+    """A row of the table, whose function is only called with types of its own class."""
+
+    def both(first: Type, second: Type) -> Type:
+        assert isinstance(first, kind)
+        assert isinstance(second, kind)
+        return make(first, second)
+
+    return kind, both
 
 
 _ROWS: dict[type[Type], _Make] = dict((

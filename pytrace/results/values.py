@@ -74,6 +74,9 @@ class StackTrace(NamedTuple):
 Portable: TypeAlias = "bool | int | str | bytes | StackTrace | tuple[Portable, ...] | None"
 """A key, or a value that is no aggregation; None is the key of a map without keys."""
 
+Pair: TypeAlias = tuple[int, int]
+"""An average or statistics: total and count."""
+
 Counts: TypeAlias = dict[int, int]
 """A histogram: bucket numbers and counts."""
 

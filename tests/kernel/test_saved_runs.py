@@ -25,6 +25,7 @@ from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
+from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.merge import merge
@@ -257,6 +258,36 @@ def test_a_saved_run_shows_as_it_was_printed(tmp_path: Path, programs: Path, sta
     file = io.BytesIO()
     table.named(form).writer()(run.snapshot, WriteOptions(), file)
     assert file.getvalue().decode().split("\n") == run.stdout.lstrip("\n").split("\n")
+
+
+ROWS = """
+GETPPID {
+  @n++;
+  row((n=@n, comm=comm, lat_us=@n * 1007, id=(uid=username, parts=(@n % 2 == 0, "a\\tb"))));
+  row((path=probe));
+}
+end { clear(@n); }
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_rows_show_as_they_were_printed(tmp_path: Path, programs: Path, form: str) -> None:
+    script = ROWS.replace("GETPPID", GETPPID)
+    run = save(tmp_path, "-q", "-f", form, "-e", script, "-c", f"{programs}/syscalls 20")
+    shown = subprocess.run(
+        [sys.executable, "-m", "pytrace", "show", "-f", form, str(run.path)], cwd=ROOT,
+        capture_output=True, check=True, text=True, timeout=patience(60),
+    ).stdout  # fmt: skip
+    if form == "json":
+        # The run prints rows of both tables as they come, a snapshot has them by table.
+        assert shown.splitlines() == sorted(run.stdout.splitlines(), key=lambda line: json.loads(line)["table"])
+        assert len(shown.splitlines()) == 40
+        return
+    first, second = shown.split("\n\n")
+    printed = [block.split("\n") for block in run.stdout.strip("\n").split("\n\n")]
+    assert first.split("\n")[1:] == [block[1] for block in printed if block[0].split()[0] == "N"]
+    assert second.rstrip("\n").split("\n")[1:] == [block[1] for block in printed if block[0] == "PATH"]
+    assert first.split("\n")[0].split() == ["N", "COMM", "LAT(us)", "ID.UID", "ID.PARTS.0", "ID.PARTS.1"]
 
 
 SIDE_BY_SIDE = """
@@ -511,7 +542,7 @@ def test_a_session_gives_snapshots_after_its_end(tmp_path: Path) -> None:
         row = types.Record(("n", "text"), (types.INT64, types.String(8)))
         assert session.run() == 0
         for number in (1, 2):
-            session.rows.keep(row, (number, b"x"))
+            session.rows.keep(RowTable(1, TableSchema.of(row.names, row.members)), (number, b"x"))
         first, second = session.snapshot(), session.snapshot()
     assert before.maps["@n"].entries == {}
     assert before.runs[0].identity == first.runs[0].identity

@@ -22,8 +22,6 @@ from pytrace.results.snapshot import SnapshotData
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack, table
 
-INTEGERS = st.integers(-(1 << 70), 1 << 70) | st.sampled_from([-129, -128, 127, 128, 255, 256, (1 << 64) - 1, 1 << 64])
-
 
 def again(found: SnapshotData) -> SnapshotData:
     return file_form.from_bytes(file_form.to_bytes(found), "x.pts")
@@ -38,10 +36,6 @@ def comparable(found: SnapshotData) -> SnapshotData:
 
 
 # ---------------------------------------------------------------------------------------------- there and back
-
-
-def test_every_type_has_columns() -> None:
-    assert columns.ROWS.keys() == set(types.ALL) - {types.Void}
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,17 +55,6 @@ def test_every_type_is_read_back(name: str, data: st.DataObject) -> None:
     (found,) = data.draw(maps("@", key, VALUES[name], 1))
     read = again(snapshot(found)).maps["@"]
     assert repr(read) == repr(comparable(snapshot(found)).maps["@"])
-
-
-@given(st.lists(INTEGERS))
-def test_integers_of_any_size_are_columns(values: list[int]) -> None:
-    column = msgpack.unpackb(msgpack.packb(columns.pack_integers(values)))
-    assert columns.unpack_integers(column) == values
-
-
-def test_columns_are_as_narrow_as_their_numbers() -> None:
-    for most, size in ((255, 1), (256, 2), (70_000, 4), (1 << 32, 8)):
-        assert len(columns.pack_integers([0, most])[1]) == 2 * size
 
 
 def test_frames_that_stacks_share_are_written_once() -> None:

@@ -12,7 +12,6 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import joining
 from pytrace.results import merge as merging
-from pytrace.results.joining import joiner
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Frame, StackTrace, Value
@@ -58,23 +57,6 @@ def test_order_does_not_matter_for_any_type(name: str, data: st.DataObject) -> N
     for first, second, third in permutations(found):
         assert merge([merge([first, second]), third]) == expected
         assert merge([third, merge([first, second])]) == expected
-
-
-@pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=10, deadline=None)
-@given(data=st.data())
-def test_two_values_join_as_two_maps_do(name: str, data: st.DataObject) -> None:
-    kinds, values = VALUES[name]
-    first, second = data.draw(values), data.draw(values)
-    before = deepcopy((first, second))
-    both = joiner(kinds[0])(first, second)
-    end = run().end
-    found = merge([
-        snapshot(map_data("@", None, kinds[0], {None: value}), of=run(f"run-{number}", end=end))
-        for number, value in enumerate((first, second))
-    ])
-    assert found.maps["@"].entries == {None: both}
-    assert (first, second) == before
 
 
 def test_nothing_merges_to_nothing() -> None:
@@ -307,7 +289,7 @@ class Key(int):
 def test_types_are_looked_at_once_for_each_map_and_entries_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[types.Type] = []
 
-    def rule(type_: types.Type) -> joining.Rule | None:
+    def rule(type_: types.Type) -> joining.Rule[Value] | None:
         asked.append(type_)
         return real(type_)
 

@@ -13,7 +13,7 @@ from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.render.decoders import integer_code, named_fields
+from pytrace.runtime.output.render.decoders import integer_code
 from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
 
@@ -45,7 +45,7 @@ def _members(kinds: Sequence[types.Type], offsets: Sequence[int], values: Sequen
 
 def _struct(kind: types.Struct, values: Sequence[Any]) -> bytes:
     data = bytearray(kind.size)
-    for member, value in zip(named_fields(kind), values, strict=True):
+    for member, value in zip(types.named_fields(kind), values, strict=True):
         if member.bit_size:
             whole = int.from_bytes(data[member.offset :], "little")
             whole |= (value & ((1 << member.bit_size) - 1)) << member.bit_offset

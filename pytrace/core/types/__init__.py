@@ -58,7 +58,7 @@ __all__ = [
     "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "InterfaceName",
     "KSym", "LHist", "Mac", "Max", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",
     "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username",
-    "Void", "from_data", "parts", "to_data",
+    "Void", "from_data", "named_fields", "parts", "to_data",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- common instances
@@ -88,6 +88,21 @@ def parts(roots: Iterable[Type]) -> Iterator[Type]:
             yield from parts(kind.members)
         elif isinstance(kind, Struct):
             yield from parts(field.type for field in kind.fields)
+
+
+def named_fields(kind: Struct, base: int = 0) -> Iterator[Field]:
+    """The members of a struct as they print: those of anonymous members in place, offsets from the outermost start.
+
+    Character arrays are text, as they are when a script reads the member alone.
+    """
+    for field in kind.fields:
+        inner = field.type
+        if field.name:
+            text = isinstance(inner, Array) and inner.element == INT8 and inner.count > 0
+            shown = String(inner.size) if text else inner
+            yield Field(field.name, shown, base + field.offset, field.bit_offset, field.bit_size)
+        elif isinstance(inner, Struct):
+            yield from named_fields(inner, base + field.offset)
 
 
 # ---------------------------------------------------------------------------------------------- serialisable form

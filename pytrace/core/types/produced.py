@@ -5,6 +5,8 @@ As for :mod:`pytrace.core.types.values`, which see.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_enum import Enum as PyEnum
 from pytrace.base.fast_typing import ClassVar
@@ -172,6 +174,21 @@ class Count(_Aggregate):
     """``u64`` per CPU; merged by adding."""
 
     tag: ClassVar[str] = "count"
+
+
+def truncated(total: int, count: int) -> int:
+    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
+    if not count:
+        return 0
+    return total // count if total >= 0 else -(-total // count)
+
+
+def wrapped(signed: bool) -> Callable[[int], int]:
+    """What 64 bits hold of a number."""
+    if signed:
+        return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+    return lambda value: value & ((1 << 64) - 1)
+
 
 
 @dataclass(frozen=True, slots=True)

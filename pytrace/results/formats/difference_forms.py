@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from pytrace.core import types
 from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
 from pytrace.results.formats.portable_forms import PortableForm, Printers, encoded
+from pytrace.results.values import Counts, Pair, Value
 from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.decoders import Value as Decoded
 
 _BAR = 52
 
@@ -35,11 +36,15 @@ def json_lines(found: Difference) -> bytes:
     return b"".join(lines)
 
 
-def _ordered(printers: Printers, part: MapDifference) -> list[tuple[Any, Change]]:
+def _ordered(printers: Printers, part: MapDifference) -> list[tuple[Decoded, Change]]:
     """Decoded keys and changes, the largest last."""
-    restore = (lambda _key: ()) if part.key is None else printers.restored(part.key)
+    restore = _no_key if part.key is None else printers.restored(part.key)
     entries = [(restore(key), change) for key, change in part.changes.items()]
     return sorted(entries, key=lambda entry: (entry[1].size, entry[0]))
+
+
+def _no_key(_key: Value) -> Decoded:
+    return ()
 
 
 # ---------------------------------------------------------------------------------------------- text
@@ -84,9 +89,9 @@ def _average_text(printers: Printers, type_: types.Type) -> _Shown:
     form = printers.portable_text(type_)
 
     def shown(change: Change) -> bytes:
-        delta: Any = change.delta
-        step = average(_pair(change.after)) - average(_pair(change.before))
-        return b" %+d (%s; count %+d)\n" % (step, _from_to(change, form), delta[1])
+        old, new = _pair(change.before), _pair(change.after)
+        step, count = average(new) - average(old), new[1] - old[1]
+        return b" %+d (%s; count %+d)\n" % (step, _from_to(change, form), count)
 
     return shown
 
@@ -101,12 +106,19 @@ def _stats_text(_printers: Printers, _type: types.Type) -> _Shown:
     return shown
 
 
-def _pair(value: Any) -> tuple[int, int] | None:
-    return value  # type: ignore[no-any-return]
+def _pair(value: Value | None) -> Pair:
+    """The total and count of an average or of statistics; nothing where there is no value."""
+    if value is None:
+        return 0, 0
+    assert isinstance(value, tuple)
+    total, count = value[0], value[1]
+    assert isinstance(total, int)
+    assert isinstance(count, int)
+    return total, count
 
 
-def _stats(value: Any) -> dict[str, int]:
-    total, count = _pair(value) or (0, 0)
+def _stats(value: Value | None) -> dict[str, int]:
+    total, count = _pair(value)
     return {"count": count, "average": average((total, count)), "total": total}
 
 
@@ -117,7 +129,7 @@ def _buckets_text(_printers: Printers, type_: types.Type) -> _Shown:
     shape = histogram.shape(type_)
 
     def shown(change: Change) -> bytes:
-        buckets = list(histogram.used(shape, _counts(type_, change.delta)))
+        buckets = list(histogram.used(shape, histogram.all_buckets(type_, _counts(change))))
         most = max(abs(bucket.count) for bucket in buckets)
         lines = []
         for bucket in buckets:
@@ -128,11 +140,10 @@ def _buckets_text(_printers: Printers, type_: types.Type) -> _Shown:
     return shown
 
 
-def _counts(type_: types.Hist | types.LHist, delta: Any) -> list[int]:
-    counts = [0] * type_.buckets
-    for bucket, count in delta.items():
-        counts[bucket] = count
-    return counts
+def _counts(change: Change) -> Counts:
+    """The buckets or intervals that differ."""
+    assert isinstance(change.delta, dict)
+    return change.delta
 
 
 def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
@@ -141,20 +152,21 @@ def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
     assert isinstance(type_, types.TSeries)
 
     def shown(change: Change) -> bytes:
-        delta: Any = change.delta
-        old, new = _series(type_, change.before), _series(type_, change.after)
+        old, new = _intervals(type_, change.before), _intervals(type_, change.after)
         lines = [
-            f"{tseries.moment(number * type_.interval).decode()} {delta[number]:+d} "
+            f"{tseries.moment(number * type_.interval).decode()} {delta:+d} "
             f"({old.get(number, '-')} → {new.get(number, '-')})\n"
-            for number in delta
+            for number, delta in _counts(change).items()
         ]
         return ("\n" + "".join(lines) + "\n").encode()
 
     return shown
 
 
-def _series(type_: types.TSeries, value: Any) -> Mapping[int, int]:
-    return series_values(type_, value)
+def _intervals(type_: types.TSeries, value: Value | None) -> Counts:
+    """What the intervals of a time series print; none where there is no value."""
+    found = value if isinstance(value, dict) else {}
+    return series_values(type_, {number: item for number, item in found.items() if isinstance(item, tuple)})
 
 
 _TEXTS: dict[type[types.Type], Callable[[Printers, types.Type], _Shown]] = {
@@ -198,8 +210,8 @@ def _delta_json(type_: types.Type) -> _Shown:
 
 
 def _number_json(change: Change) -> bytes:
-    delta: Any = change.delta
-    return json.number(delta)
+    assert isinstance(change.delta, int)
+    return json.number(change.delta)
 
 
 def _average_json(_type: types.Type, change: Change) -> bytes:
@@ -215,15 +227,14 @@ def _buckets_json(type_: types.Type, change: Change) -> bytes:
     from pytrace.runtime.output.render import histogram
 
     assert isinstance(type_, types.Hist | types.LHist)
-    return json.histogram_form(histogram.shape(type_), _counts(type_, change.delta))
+    return json.histogram_form(histogram.shape(type_), histogram.all_buckets(type_, _counts(change)))
 
 
 def _series_json(type_: types.Type, change: Change) -> bytes:
     from pytrace.runtime.output.render import tseries
 
     assert isinstance(type_, types.TSeries)
-    delta: Any = change.delta
-    points = tuple((number * type_.interval, value) for number, value in delta.items())
+    points = tuple((number * type_.interval, value) for number, value in _counts(change).items())
     return json.series_form(tseries.Series(type_.interval, points))
 
 

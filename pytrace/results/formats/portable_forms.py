@@ -7,21 +7,26 @@ gives it as text.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Never, TypeVar, cast
 
 from pytrace.core import types
 from pytrace.core.types import StackMode
 from pytrace.results.snapshot import MapData
-from pytrace.results.values import StackTrace, Value
-from pytrace.runtime.output.render.decoders import ByType, named_fields
+from pytrace.results.values import Counts, Portable, Series, StackTrace, Value
+from pytrace.runtime.output.render.decoders import ByType, row
+from pytrace.runtime.output.render.decoders import Value as Decoded
+from pytrace.runtime.output.render.histogram import all_buckets
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.map_printer import Entry, MapPrinter
 from pytrace.runtime.output.render.names import build_id_line, no_stack, symbol_lines
 from pytrace.runtime.output.render.text import TextForms
 
-Restore = Callable[[Any], Any]
-"""From the portable form of a value to the decoded one."""
+_T = TypeVar("_T")
+Made = TypeVar("Made")
+
+Restore = Callable[[Value], Decoded]
+"""From the portable form of a value to the decoded one; stacks stay as they are (:class:`PortableNames`)."""
 
 PortableForm = Callable[[Value], bytes]
 """The form of a portable value."""
@@ -77,41 +82,42 @@ class Restored(ByType[Restore]):
     """Makes functions from portable to decoded values."""
 
     def _make(self, kind: types.Type) -> Restore:
-        return ROWS[type(kind)](self, kind)
+        return cast(Restore, ROWS[type(kind)](self, kind))
 
 
 # ---------------------------------------------------------------------------------------------- rows
 
+_Members = tuple[Portable, ...]
 
-def _same(_restored: Restored, _kind: types.Type) -> Restore:
+def _same(_restored: Restored, _kind: types.Type) -> Callable[[_T], _T]:
     return lambda value: value
 
 
-def _text(_restored: Restored, _kind: types.Type) -> Restore:
+def _text(_restored: Restored, _kind: types.Type) -> Callable[[str], bytes]:
     return encoded
 
 
-def _members(parts: list[Restore]) -> Restore:
+def _members(parts: list[Restore]) -> Callable[[_Members], Decoded]:
     if len(parts) == 1:
         only = parts[0]
         return lambda value: (only(value[0]),)
     return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
 
 
-def _array(restored: Restored, kind: types.Array) -> Restore:
+def _array(restored: Restored, kind: types.Array) -> Callable[[_Members], Decoded]:
     element = restored.made(kind.element)
     return lambda value: tuple([element(item) for item in value])
 
 
-def _tuple(restored: Restored, kind: types.Tuple | types.Record) -> Restore:
+def _tuple(restored: Restored, kind: types.Tuple | types.Record) -> Callable[[_Members], Decoded]:
     return _members([restored.made(member) for member in kind.members])
 
 
-def _struct(restored: Restored, kind: types.Struct) -> Restore:
-    return _members([restored.made(field.type) for field in named_fields(kind)])
+def _struct(restored: Restored, kind: types.Struct) -> Callable[[_Members], Decoded]:
+    return _members([restored.made(field.type) for field in types.named_fields(kind)])
 
 
-def _inet(_restored: Restored, _kind: types.Type) -> Restore:
+def _inet(_restored: Restored, _kind: types.Type) -> Callable[[str], Decoded]:
     def restore(value: str) -> tuple[int, bytes]:
         if not value:
             return 0, b""
@@ -121,70 +127,53 @@ def _inet(_restored: Restored, _kind: types.Type) -> Restore:
     return restore
 
 
-def _mac(_restored: Restored, _kind: types.Type) -> Restore:
+def _mac(_restored: Restored, _kind: types.Type) -> Callable[[str], bytes]:
     return lambda value: bytes.fromhex(value.replace(":", ""))
 
 
-def _extreme(_restored: Restored, _kind: types.Type) -> Restore:
+def _extreme(_restored: Restored, _kind: types.Type) -> Callable[[int], Decoded]:
     return lambda value: (value, 1)
 
 
-def _buckets(_restored: Restored, kind: types.Hist | types.LHist) -> Restore:
-    count = kind.buckets
-
-    def restore(value: Mapping[int, int]) -> tuple[int, ...]:
-        counts = [0] * count
-        for bucket, number in value.items():
-            counts[bucket] = number
-        return tuple(counts)
-
-    return restore
+def _buckets(_restored: Restored, kind: types.Hist | types.LHist) -> Callable[[Counts], Decoded]:
+    return lambda value: tuple(all_buckets(kind, value))
 
 
-def _series(_restored: Restored, _kind: types.Type) -> Restore:
+def _series(_restored: Restored, _kind: types.Type) -> Callable[[Series], Decoded]:
     return lambda value: tuple((number + 1, found, meta) for number, (found, meta) in sorted(value.items()))
 
 
-_T = TypeVar("_T", bound=types.Type)
-_Make = Callable[[Restored, types.Type], Restore]
-
-
-def _row(kind: type[_T], make: Callable[[Restored, _T], Restore]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
-
-
-ROWS: dict[type[types.Type], _Make] = dict((
-    _row(types.Void, _same),
-    _row(types.Bool, _same),
-    _row(types.Int, _same),
-    _row(types.Enum, _same),
-    _row(types.Pointer, _same),
-    _row(types.String, _text),
-    _row(types.Buffer, _same),
-    _row(types.Array, _array),
-    _row(types.Tuple, _tuple),
-    _row(types.Record, _tuple),
-    _row(types.Struct, _struct),
-    _row(types.Stack, _same),
-    _row(types.KSym, _text),
-    _row(types.USym, _text),
-    _row(types.Inet, _inet),
-    _row(types.Mac, _mac),
-    _row(types.Timestamp, _text),
-    _row(types.Username, _text),
-    _row(types.InterfaceName, _text),
-    _row(types.NetworkNamespace, _text),
-    _row(types.CgroupPath, _text),
-    _row(types.Count, _same),
-    _row(types.Sum, _same),
-    _row(types.Avg, _same),
-    _row(types.Stats, _same),
-    _row(types.Min, _extreme),
-    _row(types.Max, _extreme),
-    _row(types.Hist, _buckets),
-    _row(types.LHist, _buckets),
-    _row(types.TSeries, _series),
+ROWS: dict[type[types.Type], Callable[[Restored, types.Type], Callable[[Never], Decoded]]] = dict((
+    row(types.Void, _same),
+    row(types.Bool, _same),
+    row(types.Int, _same),
+    row(types.Enum, _same),
+    row(types.Pointer, _same),
+    row(types.String, _text),
+    row(types.Buffer, _same),
+    row(types.Array, _array),
+    row(types.Tuple, _tuple),
+    row(types.Record, _tuple),
+    row(types.Struct, _struct),
+    row(types.Stack, _same),
+    row(types.KSym, _text),
+    row(types.USym, _text),
+    row(types.Inet, _inet),
+    row(types.Mac, _mac),
+    row(types.Timestamp, _text),
+    row(types.Username, _text),
+    row(types.InterfaceName, _text),
+    row(types.NetworkNamespace, _text),
+    row(types.CgroupPath, _text),
+    row(types.Count, _same),
+    row(types.Sum, _same),
+    row(types.Avg, _same),
+    row(types.Stats, _same),
+    row(types.Min, _extreme),
+    row(types.Max, _extreme),
+    row(types.Hist, _buckets),
+    row(types.LHist, _buckets),
+    row(types.TSeries, _series),
 ))
 
 
@@ -215,12 +204,15 @@ class Printers:
         """What decodes portable values of a type."""
         return self._restored.made(type_)
 
+    def portable(self, type_: types.Type, form: Callable[[Decoded], Made]) -> Callable[[Value], Made]:
+        """What *form* makes of portable values of a type."""
+        restore = self._restored.made(type_)
+        return lambda value: form(restore(value))
+
     def portable_text(self, type_: types.Type) -> PortableForm:
         """The text form of portable values of a type."""
-        restore, form = self._restored.made(type_), self.texts.form(type_)
-        return lambda value: form(restore(value))
+        return self.portable(type_, self.texts.form(type_))
 
     def portable_json(self, type_: types.Type) -> PortableForm:
         """The JSON form of portable values of a type."""
-        restore, form = self._restored.made(type_), self.jsons.form(type_)
-        return lambda value: form(restore(value))
+        return self.portable(type_, self.jsons.form(type_))

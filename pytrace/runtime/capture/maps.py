@@ -36,7 +36,7 @@ def portable(
     if isinstance(spec.value, types.Min | types.Max):
         entries = [(name, item) for name, item in entries if _is_set(item)]
     key = _without_key if spec.key is None else forms.form(spec.key)
-    value, join = with_div(forms.form(spec.value), spec.value, div), joiner(spec.value)
+    value, join = with_div(forms.value_form(spec.value), spec.value, div), joiner(spec.value)
     found: dict[Portable, Value] = {}
     for start in range(0, len(entries), SLICE):
         for name, item in entries[start : start + SLICE]:

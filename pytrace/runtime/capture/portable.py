@@ -7,17 +7,22 @@ those that are portable already, so that whole tuples of them need not be taken 
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import methodcaller
-from typing import Any, TypeVar, cast
+from typing import Never, TypeAlias, TypeVar
 
 from pytrace.core import types
-from pytrace.results.values import Counts, Series
+from pytrace.results.values import Counts, Portable, Series, Value
 from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.output.render import tseries
-from pytrace.runtime.output.render.decoders import ByType, named_fields
+from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
+from pytrace.runtime.output.render.decoders import Value as Decoded
 from pytrace.runtime.output.render.text import TextForms
 
-Form = Callable[[Any], Any]
+Form: TypeAlias = Callable[[Decoded], Portable]
+"""From the decoded form of a value to the portable one."""
+AnyForm: TypeAlias = Callable[[Decoded], Value]
+"""The same for values of maps, some of which are dictionaries."""
+
+_T = TypeVar("_T")
 
 
 class PortableForms(ByType[Form]):
@@ -29,11 +34,20 @@ class PortableForms(ByType[Form]):
         self.stacks = stacks
 
     def _make(self, kind: types.Type) -> Form:
-        return ROWS[type(kind)](self, kind)
+        return for_any(ROWS[type(kind)](self, kind))
 
     def form(self, kind: types.Type) -> Form:
-        """The portable form of values of type *kind*."""
+        """The portable form of values of type *kind*, which may be keys and members of tuples."""
         return self.made(kind)
+
+    def row_form(self, kind: types.Record) -> Callable[[Values], tuple[Portable, ...]]:
+        """The portable form of rows, whose members are those of *kind*."""
+        return _members([self.form(member) for member in kind.members])
+
+    def value_form(self, kind: types.Type) -> AnyForm:
+        """The portable form of values of maps."""
+        make = DICTIONARIES.get(type(kind))
+        return self.form(kind) if make is None else for_any(make(self, kind))
 
 
 def plain(kind: types.Type) -> types.Type:
@@ -44,12 +58,12 @@ def plain(kind: types.Type) -> types.Type:
     return types.from_data(types.to_data(kind))
 
 
-def as_it_is(value: Any) -> Any:
+def as_it_is(value: _T) -> _T:
     """The form of values that are portable as they are decoded."""
     return value
 
 
-def _members(forms: list[Form]) -> Form:
+def _members(forms: list[Form]) -> Callable[[Values], tuple[Portable, ...]]:
     steps = tuple((index, form) for index, form in enumerate(forms) if form is not as_it_is)
     if not steps:
         return as_it_is
@@ -57,10 +71,10 @@ def _members(forms: list[Form]) -> Form:
         first, second = forms
         return lambda value: (first(value[0]), second(value[1]))
 
-    def convert(value: tuple[Any, ...]) -> tuple[Any, ...]:
-        found = list(value)
+    def convert(value: Values) -> tuple[Portable, ...]:
+        found: list[Portable] = list(value)
         for index, form in steps:
-            found[index] = form(found[index])
+            found[index] = form(value[index])
         return tuple(found)
 
     return convert
@@ -69,51 +83,52 @@ def _members(forms: list[Form]) -> Form:
 # ---------------------------------------------------------------------------------------------- rows
 
 
-_text = methodcaller("decode", "utf-8", "surrogateescape")
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
 
 
-def _same(_forms: PortableForms, _kind: types.Type) -> Form:
+def _same(_forms: PortableForms, _kind: types.Type) -> Callable[[_T], _T]:
     return as_it_is
 
 
-def _string(_forms: PortableForms, _kind: types.Type) -> Form:
+def _string(_forms: PortableForms, _kind: types.Type) -> Callable[[bytes], str]:
     return _text
 
 
 def _printed(forms: PortableForms, kind: types.Type) -> Form:
     text = forms.texts.form(kind)
-    return lambda value: text(value).decode("utf-8", "surrogateescape")
+    return lambda value: _text(text(value))
 
 
-def _array(forms: PortableForms, kind: types.Array) -> Form:
+def _array(forms: PortableForms, kind: types.Array) -> Callable[[Values], Portable]:
     element = forms.form(kind.element)
     return as_it_is if element is as_it_is else lambda value: tuple(map(element, value))
 
 
-def _tuple(forms: PortableForms, kind: types.Tuple | types.Record) -> Form:
+def _tuple(forms: PortableForms, kind: types.Tuple | types.Record) -> Callable[[Values], Portable]:
     return _members([forms.form(member) for member in kind.members])
 
 
-def _struct(forms: PortableForms, kind: types.Struct) -> Form:
-    return _members([forms.form(field.type) for field in named_fields(kind)])
+def _struct(forms: PortableForms, kind: types.Struct) -> Callable[[Values], Portable]:
+    return _members([forms.form(field.type) for field in types.named_fields(kind)])
 
 
-def _stack(forms: PortableForms, kind: types.Stack) -> Form:
+def _stack(forms: PortableForms, kind: types.Stack) -> Callable[[Never], Portable]:
     return forms.stacks.form(kind)
 
 
-def _extreme(_forms: PortableForms, _kind: types.Type) -> Form:
+def _extreme(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, int]], int]:
     return lambda value: value[0]
 
 
-def _buckets(_forms: PortableForms, _kind: types.Type) -> Form:
+def _buckets(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, ...]], Counts]:
     def convert(counts: tuple[int, ...]) -> Counts:
         return {number: count for number, count in enumerate(counts) if count}
 
     return convert
 
 
-def _tseries(_forms: PortableForms, kind: types.TSeries) -> Form:
+def _tseries(_forms: PortableForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], Series]:
     def convert(intervals: tuple[tseries.Interval, ...]) -> Series:
         found = tseries.joined(kind, intervals)
         # A CPU that had nothing to count still has intervals that the others gave up long ago: they are not whole.
@@ -123,44 +138,39 @@ def _tseries(_forms: PortableForms, kind: types.TSeries) -> Form:
     return convert
 
 
-_T = TypeVar("_T", bound=types.Type)
-_Make = Callable[[PortableForms, types.Type], Form]
-
-
-def _row(kind: type[_T], make: Callable[[PortableForms, _T], Form]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
-
-
-ROWS: dict[type[types.Type], _Make] = dict((
-    _row(types.Void, _same),
-    _row(types.Bool, _same),
-    _row(types.Int, _same),
-    _row(types.Enum, _same),
-    _row(types.Pointer, _same),
-    _row(types.String, _string),
-    _row(types.Buffer, _same),
-    _row(types.Array, _array),
-    _row(types.Tuple, _tuple),
-    _row(types.Record, _tuple),
-    _row(types.Struct, _struct),
-    _row(types.Stack, _stack),
-    _row(types.KSym, _printed),
-    _row(types.USym, _printed),
-    _row(types.Inet, _printed),
-    _row(types.Mac, _printed),
-    _row(types.Timestamp, _printed),
-    _row(types.Username, _printed),
-    _row(types.InterfaceName, _printed),
-    _row(types.NetworkNamespace, _printed),
-    _row(types.CgroupPath, _printed),
-    _row(types.Count, _same),
-    _row(types.Sum, _same),
-    _row(types.Avg, _same),
-    _row(types.Stats, _same),
-    _row(types.Min, _extreme),
-    _row(types.Max, _extreme),
-    _row(types.Hist, _buckets),
-    _row(types.LHist, _buckets),
-    _row(types.TSeries, _tseries),
+ROWS: dict[type[types.Type], Callable[[PortableForms, types.Type], Callable[[Never], Portable]]] = dict((
+    row(types.Void, _same),
+    row(types.Bool, _same),
+    row(types.Int, _same),
+    row(types.Enum, _same),
+    row(types.Pointer, _same),
+    row(types.String, _string),
+    row(types.Buffer, _same),
+    row(types.Array, _array),
+    row(types.Tuple, _tuple),
+    row(types.Record, _tuple),
+    row(types.Struct, _struct),
+    row(types.Stack, _stack),
+    row(types.KSym, _printed),
+    row(types.USym, _printed),
+    row(types.Inet, _printed),
+    row(types.Mac, _printed),
+    row(types.Timestamp, _printed),
+    row(types.Username, _printed),
+    row(types.InterfaceName, _printed),
+    row(types.NetworkNamespace, _printed),
+    row(types.CgroupPath, _printed),
+    row(types.Count, _same),
+    row(types.Sum, _same),
+    row(types.Avg, _same),
+    row(types.Stats, _same),
+    row(types.Min, _extreme),
+    row(types.Max, _extreme),
 ))
+
+DICTIONARIES: dict[type[types.Type], Callable[[PortableForms, types.Type], Callable[[Never], Value]]] = dict((
+    row(types.Hist, _buckets),
+    row(types.LHist, _buckets),
+    row(types.TSeries, _tseries),
+))
+"""What is in maps only, and neither a key nor a member."""

@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
+from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.types import Record
+from pytrace.core.types.tables import RowTable
 from pytrace.results.snapshot import Table
 from pytrace.runtime.capture.portable import PortableForms, plain
+from pytrace.runtime.output.render.decoders import Values
 
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""
 
 
+@dataclass(slots=True)
+class _Rows:
+    table: RowTable
+    kept: deque[Values]
+    seen: int = 0
+
+
 class RowKeeper:
-    """Keeps rows as they were decoded; statements whose records are equal share one table.
+    """Keeps rows as they were decoded, by their table.
 
     Names (symbols, users) are resolved when a snapshot is taken.
     """
 
     def __init__(self, most: int = KEPT) -> None:
         self._most = most
-        self._rows: dict[Record, deque[tuple[Any, ...]]] = {}
-        self._seen: dict[Record, int] = {}
+        self._rows: dict[int, _Rows] = {}
 
-    def keep(self, record_type: Record, values: tuple[Any, ...]) -> None:
-        """Keep one row: decoded values of the members of *record_type*; the oldest row goes when there are too many."""
-        rows = self._rows.get(record_type)
+    def keep(self, table: RowTable, values: Values) -> None:
+        """Keep one row: the decoded values of its columns; the oldest row goes when there are too many."""
+        rows = self._rows.get(table.number)
         if rows is None:
-            rows = self._rows[record_type] = deque(maxlen=self._most)
-            self._seen[record_type] = 0
-        rows.append(values)
-        self._seen[record_type] += 1
+            rows = self._rows[table.number] = _Rows(table, deque(maxlen=self._most))
+        rows.kept.append(values)
+        rows.seen += 1
 
     def tables(self, identity: str, forms: PortableForms) -> tuple[Table, ...]:
         """The rows as tables of the run *identity*, in the order in which their first rows came."""
-        return tuple(
-            Table(_plain(kind), {identity: list(map(forms.form(kind), rows))}, self._seen[kind] - len(rows))
-            for kind, rows in self._rows.items()
-        )
+        return tuple(_table(rows, identity, forms) for rows in self._rows.values())
 
 
-def _plain(kind: Record) -> Record:
-    found = plain(kind)
-    assert isinstance(found, Record)
-    return found
+def _table(rows: _Rows, identity: str, forms: PortableForms) -> Table:
+    schema = rows.table.schema
+    record = Record(schema.names, tuple(column.type for column in schema.columns))
+    kept = list(map(forms.row_form(record), rows.kept))
+    type_ = plain(record)
+    assert isinstance(type_, Record)
+    return Table(type_, {identity: kept}, rows.seen - len(kept), rows.table.number)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Any, Protocol
+from pytrace.base.fast_typing import Never, Protocol, TypeAlias, TypeVar
 from pytrace.core.types import Stack, StackMode
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.render import names
@@ -17,8 +17,11 @@ KERNEL = "[kernel]"
 _BUILD_ID_VALID = 1
 """``BPF_STACK_BUILD_ID_VALID`` (``include/uapi/linux/bpf.h``); otherwise the frame has an address."""
 
-Decoded = tuple[int, tuple[Any, ...], int]
-"""A stack as it is decoded: process, frames, error."""
+Addresses: TypeAlias = tuple[int, tuple[int, ...], int]
+"""A stack as it is decoded: process, addresses, error."""
+BuildIds: TypeAlias = tuple[int, tuple[tuple[int, bytes, int], ...], int]
+"""The same in mode ``build_id``: status, build id, and position in the file, or address, of each frame."""
+_Decoded = TypeVar("_Decoded", Addresses, BuildIds)
 
 
 class Symbols(names.Symbols, Protocol):
@@ -53,26 +56,18 @@ class StackTraces:
         self._frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
         """The same place in many processes is one object."""
 
-    def form(self, kind: Stack) -> Callable[[Decoded], StackTrace]:
+    def form(self, kind: Stack) -> Callable[[Never], StackTrace]:
         """What turns decoded stacks of a type into portable ones; equal ones are one object."""
-        frames = _FRAMES.get(kind.mode) or (self._in_process if kind.user else self._in_kernel)
-        user = kind.user
-        traces: dict[Decoded, StackTrace] = {}
+        if kind.mode is StackMode.BUILD_ID:
+            return _form(kind.user, _by_build_id)
+        if kind.mode is StackMode.RAW:
+            return _form(kind.user, _raw)
+        return _form(kind.user, self._in_process if kind.user else self._in_kernel)
 
-        def convert(value: Decoded) -> StackTrace:
-            found = traces.get(value)
-            if found is None:
-                error = value[2]
-                text = os.strerror(-error) if error and error != names.NO_STACK else ""
-                found = traces[value] = StackTrace(tuple(frames(value)), user, text)
-            return found
-
-        return convert
-
-    def _in_kernel(self, value: Decoded) -> list[Frame]:
+    def _in_kernel(self, value: Addresses) -> list[Frame]:
         return _joined(value[1], self._kernel, self._kernel_address)
 
-    def _in_process(self, value: Decoded) -> list[Frame]:
+    def _in_process(self, value: Addresses) -> list[Frame]:
         process, addresses, _ = value
         known = self._processes.setdefault(process, {})
         return _joined(addresses, known, lambda address: self._user_address(process, address))
@@ -97,6 +92,20 @@ class StackTraces:
 
     def _once(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
         return self._frames.setdefault(frames, frames)
+
+
+def _form(user: bool, frames: Callable[[_Decoded], list[Frame]]) -> Callable[[_Decoded], StackTrace]:
+    traces: dict[_Decoded, StackTrace] = {}
+
+    def convert(value: _Decoded) -> StackTrace:
+        found = traces.get(value)
+        if found is None:
+            error = value[2]
+            text = os.strerror(-error) if error and error != names.NO_STACK else ""
+            found = traces[value] = StackTrace(tuple(frames(value)), user, text)
+        return found
+
+    return convert
 
 
 def _joined(
@@ -139,19 +148,12 @@ def _kernel_frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Fra
 # ---------------------------------------------------------------------------------------------- modes of numbers
 
 
-def _raw(value: Decoded) -> list[Frame]:
+def _raw(value: Addresses) -> list[Frame]:
     return [Frame("", address=address) for address in value[1]]
 
 
-def _by_build_id(value: Decoded) -> list[Frame]:
+def _by_build_id(value: BuildIds) -> list[Frame]:
     return [
         Frame("", build_id=identity.hex() if status == _BUILD_ID_VALID else "", address=place)
         for status, identity, place in value[1]
     ]
-
-
-_FRAMES: dict[StackMode, Callable[[Decoded], list[Frame]]] = {
-    StackMode.RAW: _raw,
-    StackMode.BUILD_ID: _by_build_id,
-}
-"""Modes that ask for numbers and not for names."""

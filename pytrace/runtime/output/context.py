@@ -21,7 +21,6 @@ from pytrace.runtime.output.render.text import TextForms
 from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
-    from pytrace.core.types import Record
     from pytrace.core.types.tables import RowTable
     from pytrace.runtime.output.pcap import PcapWriter
     from pytrace.runtime.output.render.decoders import Values
@@ -93,7 +92,7 @@ class Context:
         self.writers: dict[str, PcapWriter] = {}
         self.tables: dict[int, Table] = {}
         """Tables of rows whose first row was printed, by their numbers."""
-        self.keep_row: Callable[[Record, Values], None] | None = None
+        self.keep_row: Callable[[RowTable, Values], None] | None = None
         """Where decoded rows are kept beside being printed."""
         self._reader = reader
         self._views: dict[str, MapView] = {}

@@ -21,7 +21,7 @@ from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.decoder import RunHandler, Tally
 
 if TYPE_CHECKING:
-    from pytrace.core.types import Record
+    from pytrace.core.types.tables import RowTable
     from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.output.render.map_printer import MapView, Reader
 
@@ -83,7 +83,7 @@ class Renderer:
         """Text forms of values, with the names that this run has resolved."""
         return self._context.texts
 
-    def keep_rows(self, keep: Callable[[Record, Values], None]) -> None:
+    def keep_rows(self, keep: Callable[[RowTable, Values], None]) -> None:
         """From now on hand decoded rows to *keep*, too."""
         self._context.keep_row = keep
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from pytrace.core import types
 from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
@@ -39,12 +40,11 @@ def keeping(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
     keep = context.keep_row
     if keep is None:
         return shown
-    schema, read = context.row_tables[spec.id].schema, values(context, spec)
-    record = types.Record(tuple(schema.names), tuple(column.type for column in schema.columns))
+    table, read = context.row_tables[spec.id], values(context, spec)
 
     def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
         for place in range(offset, offset + stride * count, stride):
-            keep(record, read(data, place))
+            keep(table, read(data, place))
         shown(data, offset, length, stride, count)
 
     return run
@@ -95,46 +95,9 @@ def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
 
 def _json(context: Context, spec: EventSpec) -> Formatter:
     number = context.row_tables[spec.id].number
-    parts: list[bytes | Piece] = [b'{"type": "row", "table": %d, "data": ' % number]
-    parts += _object(context, spec.static_part(RowMembers).names, spec.args)
-    return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, b"}\n"])
-
-
-_Tree = dict[str, "_Tree | types.Type"]
-
-
-def _object(context: Context, names: list[str], kinds: tuple[types.Type, ...]) -> Iterator[bytes | Piece]:
-    """The JSON object of a row, in which records and tuples are objects and arrays again."""
-    if names == [""]:
-        yield from _nested(context, kinds[0])
-        return
-    tree: _Tree = {}
-    for path, kind in zip(names, kinds, strict=True):
-        *above, name = path.split(".")
-        place = tree
-        for step in above:
-            inner = place.setdefault(step, {})
-            assert isinstance(inner, dict)
-            place = inner
-        place[name] = kind
-    yield from _nested(context, tree)
-
-
-def _nested(context: Context, value: _Tree | types.Type) -> Iterator[bytes | Piece]:
-    if isinstance(value, types.Record) and value.members:
-        value = dict(zip(value.names, value.members, strict=True))
-    elif isinstance(value, types.Tuple) and value.members:
-        value = {str(at): kind for at, kind in enumerate(value.members)}
-    if isinstance(value, types.Type):
-        yield _json_piece(context, value)
-        return
-    array = "0" in value
-    yield b"[" if array else b"{"
-    for at, (name, inner) in enumerate(value.items()):
-        yield (b"," if array else b", ") if at else b""
-        yield b"" if array else b'"%s": ' % json.escape(name.encode())
-        yield from _nested(context, inner)
-    yield b"]" if array else b"}"
+    parts: list[bytes | Piece] = [json.ROW_START % number]
+    parts += json.row_object(spec.static_part(RowMembers).names, spec.args, partial(_json_piece, context))
+    return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, json.ROW_END])
 
 
 def _json_piece(context: Context, kind: types.Type) -> Piece:

@@ -181,7 +181,7 @@ class Formatter:
         """The source of the expression that makes a text of decoded *values*, which are expressions too."""
         return f"FORMAT{number} % ({', '.join(values)},)" if self.constant is None else f"FORMAT{number}"
 
-    def names(self, number: str = "") -> dict[str, Any]:
+    def names(self, number: str = "") -> dict[str, object]:
         """The names that :meth:`expression` uses; *number* tells several formatters in one function apart."""
         return {f"FORMAT{number}": self.text if self.constant is None else self.constant}
 
@@ -277,7 +277,7 @@ class RowFormatter(Formatter):
             row, width, end = f"({inner}(w := {last}))", f"{width} + len(w)", ", w"
         return f"(t if len(t := {table}.form % {row}) == {width} else {table}.wide(({inner}){end}))"
 
-    def names(self, number: str = "") -> dict[str, Any]:
+    def names(self, number: str = "") -> dict[str, object]:
         """The name that :meth:`expression` uses."""
         return {f"TABLE{number}": self.table}
 

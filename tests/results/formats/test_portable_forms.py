@@ -15,7 +15,7 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.encode import Run
-from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
+from tests.support.snapshots import COUNT, STRING, map_data, snapshot
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
 PAIR = types.Record(("a", "b"), (types.INT64, STRING))
@@ -115,31 +115,3 @@ def test_stacks_print_by_their_mode() -> None:
         assert written(found).decode() == f"@[\n{lines}]: 1\n"
     error = snapshot(map_data("@", types.Stack(True), COUNT, {StackTrace((), True, "File exists"): 1}))
     assert written(error) == b"@[\n        [no stack: File exists]\n]: 1\n"
-
-
-def test_rows_follow_the_maps_in_the_order_of_runs() -> None:
-    rows = table(["pid", "comm"], [types.INT64, STRING], [(10, "b"), (9, "\udcff")])
-    found = snapshot(tables=(rows,))
-    assert written(found) == b"PID  COMM\n10   b\n9    \xff\n"
-    assert [standard_json.loads(line)["data"]["pid"] for line in written(found, json).splitlines()] == [10, 9]
-
-
-def test_the_heading_names_runs_and_losses() -> None:
-    found = snapshot(of=run(host="web1"))
-    found.losses = {"lost": {"begin": 3}}
-    lines = written(found, about=True).decode().splitlines()
-    assert lines == [
-        "# x.bt (SHA-256 abababababab) on web1, Linux 6.1.0 x86_64",
-        "# 1970-01-01 00:01:40.000 UTC to 1970-01-01 00:01:50.000 UTC (10.000 s), run run-1, pytrace 0.1",
-        "# lost: 3 (begin)",
-        "",
-    ]
-    data = standard_json.loads(written(found, json, about=True))["data"]
-    assert data["runs"][0]["host"] == "web1"
-    assert data["losses"] == {"lost": {"begin": 3}}
-
-
-def test_maps_go_by_name() -> None:
-    found = snapshot(map_data("@b", None, COUNT, {None: 1}), map_data("@a", None, COUNT, {None: 2}))
-    assert written(found) == b"@a: 2\n@b: 1\n"
-    assert written(snapshot(map_data("@", types.Stack(True), COUNT, {stack("f"): 1}))) == b"@[\n        f+4\n]: 1\n"

@@ -68,7 +68,7 @@ def run() -> Run:
 
 def converted(kind: types.Type, value: Any) -> Any:
     made = run()
-    return forms(made, Places()).form(kind)(Decoders().decoder(kind)(encode(kind, value), 0))
+    return forms(made, Places()).value_form(kind)(Decoders().decoder(kind)(encode(kind, value), 0))
 
 
 @pytest.mark.parametrize(("kind", "value", "expected"), VALUES)
@@ -91,7 +91,8 @@ def test_histograms_have_the_buckets_that_counted() -> None:
 
 
 def test_every_type_has_a_row_and_a_value_here() -> None:
-    assert set(portable.ROWS) == set(types.ALL)
+    assert portable.ROWS.keys() | portable.DICTIONARIES.keys() == set(types.ALL)
+    assert not portable.ROWS.keys() & portable.DICTIONARIES.keys()
     tried = {type(kind) for kind, _, _ in VALUES}
     assert set(types.ALL) - tried == {types.Void, types.Timestamp, types.Hist}
 
@@ -122,11 +123,11 @@ def test_what_is_portable_already_is_not_taken_apart() -> None:
 )
 def test_intervals_of_all_cpus_are_one(reduce: str, expected: tuple[int, int]) -> None:
     meta = (90, 80) if not reduce else (1, 1)
-    form = forms(run()).form(types.TSeries(10**9, 4, reduce))
+    form = forms(run()).value_form(types.TSeries(10**9, 4, reduce))
     assert form(((11, 5, meta[0]), (11, 7, meta[1]))) == {10: expected}
 
 
 def test_intervals_that_some_cpus_gave_up_are_left_out() -> None:
     """The ring of a CPU has room for two: what one still has of interval 1, another has overwritten with 3."""
-    form = forms(run()).form(types.TSeries(10**9, 2, "sum"))
+    form = forms(run()).value_form(types.TSeries(10**9, 2, "sum"))
     assert form(((2, 1, 1), (3, 1, 1), (3, 5, 1), (4, 5, 1))) == {2: (6, 2), 3: (5, 1)}

@@ -9,7 +9,8 @@ import pytrace
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.run_options import RunOptions
-from pytrace.core.types import INT64, Count, Record
+from pytrace.core.types import INT64, Count
+from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.capture.recording import Recording
 from pytrace.runtime.capture.row_keeper import RowKeeper
@@ -49,7 +50,7 @@ def test_maps_rows_and_losses() -> None:
     run.keyed("@a", INT64, Count(), {1: 2})
     run.scalar("@b", INT64, 5)
     rows = RowKeeper()
-    rows.keep(Record(("n",), (INT64,)), (7,))
+    rows.keep(RowTable(1, TableSchema.of(["n"], [INT64])), (7,))
     snapshot = taken(recording(run), rows)
     assert {name: data.entries for name, data in snapshot.maps.items()} == {"@a": {1: 2}, "@b": {None: 5}}
     assert [table.rows for table in snapshot.tables] == [{snapshot.runs[0].identity: [(7,)]}]

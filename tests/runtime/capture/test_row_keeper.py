@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from pytrace.core.types import INT64, Record, String, Username
+from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.runtime.capture.row_keeper import RowKeeper
 from tests.support.captured import forms
 from tests.support.encode import Run
 
-PROCESS = Record(("pid", "comm"), (INT64, String(8)))
-USER = Record(("user",), (Username(),))
+PROCESS = RowTable(2, TableSchema.of(["pid", "comm"], [INT64, String(8)]))
+USER = RowTable(1, TableSchema.of(["user"], [Username()]))
 
 
-def test_records_that_are_equal_share_a_table() -> None:
+def test_rows_are_kept_by_table_in_the_order_of_arrival() -> None:
     keeper = RowKeeper()
     keeper.keep(PROCESS, (1, b"init"))
     keeper.keep(USER, (0,))
-    keeper.keep(Record(("pid", "comm"), (INT64, String(8))), (2, b"a\xff"))
+    keeper.keep(PROCESS, (2, b"a\xff"))
     first, second = keeper.tables("run", forms(Run()))
-    assert (first.type, first.rows, first.dropped) == (PROCESS, {"run": [(1, "init"), (2, "a\udcff")]}, 0)
-    assert (second.type, second.rows) == (USER, {"run": [("root",)]})
+    assert first.type == Record(("pid", "comm"), (INT64, String(8)))
+    assert (first.rows, first.dropped, first.number) == ({"run": [(1, "init"), (2, "a\udcff")]}, 0, 2)
+    assert (second.type, second.rows) == (Record(("user",), (Username(),)), {"run": [("root",)]})
+    assert second.number == 1
 
 
 def test_the_newest_rows_are_kept_and_the_others_counted() -> None:

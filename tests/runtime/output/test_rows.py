@@ -35,6 +35,7 @@ from pytrace.core.types import (
     Type,
     USym,
 )
+from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.runtime.output import rows
 from tests.support.encode import Cut, Frame, Run, Symbols, encode_event
 
@@ -141,12 +142,12 @@ def test_typed_values_of_numbers_are_those_of_the_event() -> None:
 def test_rows_are_kept_where_somebody_wants_them() -> None:
     run = Run()
     identity = run.event("row", [UINT32, String(8)], names=["a_us", "b"])
-    kept: list[tuple[Record, tuple[Any, ...]]] = []
-    run.renderer._context.keep_row = lambda record, values: kept.append((record, values))
+    kept: list[tuple[RowTable, tuple[Any, ...]]] = []
+    run.renderer._context.keep_row = lambda table, values: kept.append((table, values))
     run.send(identity, 1, b"x")
     run.send(identity, 2, b"y")
-    record = Record(("a_us", "b"), (UINT32, String(8)))
-    assert kept == [(record, (1, b"x")), (record, (2, b"y"))]
+    table = RowTable(1, TableSchema.of(["a_us", "b"], [UINT32, String(8)]))
+    assert kept == [(table, (1, b"x")), (table, (2, b"y"))]
     assert run.printed_text().split() == ["A(us)", "B", "1", "x", "2", "y"]
 
 

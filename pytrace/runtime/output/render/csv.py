@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from pytrace.core import types
 from pytrace.core.types.tables import NUMBERS
 from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.decoders import Value, Values, for_any
 from pytrace.runtime.output.render.tables import cell
-from pytrace.runtime.output.render.text import Form, TextForms, any_form
+from pytrace.runtime.output.render.text import Form, TextForms
 
 END = b"\r\n"
 """The end of a line; alone it stands between tables."""
@@ -54,12 +54,12 @@ def form(forms: TextForms, kind: types.Type, *, alone: bool) -> Form | None:
     make = only_field if alone else field
     text = cell(forms, kind)
     if text is None:
-        return any_form(make)
+        return for_any(make)
     shown = text
     return lambda value: make(shown(value))
 
 
-Cells = Callable[[Any], list[bytes]]
+Cells = Callable[[Value], list[bytes]]
 """The texts of the columns that a value takes."""
 
 
@@ -67,9 +67,10 @@ def cells(forms: TextForms, kind: types.Type) -> Cells:
     """The texts of a value: of a record or tuple one for each of its leaves."""
     if isinstance(kind, types.Record | types.Tuple) and kind.members:
         inner = [cells(forms, member) for member in kind.members]
-        return lambda value: [text for part, item in zip(inner, value, strict=True) for text in part(item)]
-    shown = cell(forms, kind)
-    if shown is None:
-        return lambda value: [value]
-    text = shown
+
+        def members(value: Values) -> list[bytes]:
+            return [text for part, item in zip(inner, value, strict=True) for text in part(item)]
+
+        return for_any(members)
+    text = cell(forms, kind) or for_any(bytes)
     return lambda value: [text(value)]

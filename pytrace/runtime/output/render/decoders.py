@@ -31,9 +31,9 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from pytrace.base.fast_typing import Generic, TypeAlias, TypeVar, cast
+from pytrace.base.fast_typing import Generic, Never, TypeAlias, TypeVar, cast
 from pytrace.core import types
 
 Memory = bytes | bytearray | memoryview
@@ -53,6 +53,20 @@ def integer_code(width: int, signed: bool) -> str:
 
 
 Made = TypeVar("Made")
+Maker = TypeVar("Maker")
+_T = TypeVar("_T", bound=types.Type)
+
+
+def row(
+    kind: type[_T], make: Callable[[Maker, _T], Made]
+) -> tuple[type[types.Type], Callable[[Maker, types.Type], Made]]:
+    """A row of a table by types, whose function is only called with types of its own class."""
+    return kind, cast("Callable[[Maker, types.Type], Made]", make)
+
+
+def for_any(form: Callable[[Never], Made]) -> Callable[[Value], Made]:
+    """*form* as it is called: with decoded values, which are those of its own type."""
+    return cast("Callable[[Value], Made]", form)
 
 
 class ByType(Generic[Made]):
@@ -214,22 +228,6 @@ def _tuple(decoders: Decoders, kind: types.Tuple | types.Record) -> Decode:
     return decoders.members(kind.members, kind.offsets)
 
 
-def named_fields(kind: types.Struct, base: int = 0) -> Iterator[types.Field]:
-    """The members of a struct as they print: those of anonymous members in place, offsets from the outermost start."""
-    for field in kind.fields:
-        if field.name:
-            yield types.Field(field.name, _shown(field.type), base + field.offset, field.bit_offset, field.bit_size)
-        elif isinstance(field.type, types.Struct):
-            yield from named_fields(field.type, base + field.offset)
-
-
-def _shown(kind: types.Type) -> types.Type:
-    """A member's type as it prints: character arrays are text, as they are when a script reads the member alone."""
-    if isinstance(kind, types.Array) and kind.element == types.INT8 and kind.count > 0:
-        return types.String(kind.count)
-    return kind
-
-
 def _bitfield(field: types.Field) -> Decode:
     # The bits may straddle the storage unit (packed structs), so read just the bytes that hold them.
     first, shift = divmod(field.bit_offset, 8)
@@ -252,7 +250,7 @@ def _bitfield(field: types.Field) -> Decode:
 
 def _struct(decoders: Decoders, kind: types.Struct) -> Decode:
     parts: list[tuple[Decode, int]] = []
-    for field in named_fields(kind):
+    for field in types.named_fields(kind):
         if field.bit_size:
             parts.append((_bitfield(field), 0))
         else:
@@ -344,51 +342,35 @@ def _tseries(_decoders: Decoders, kind: types.TSeries) -> Decode:
     return lambda memory, offset: tuple(one.iter_unpack(bytes(memory[offset : offset + size])))
 
 
-_T = TypeVar("_T", bound=types.Type)
-_Make = Callable[[Decoders, types.Type], Decode]
-
-
-def _row(kind: type[_T], make: Callable[[Decoders, _T], Decode]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
-
-
-ROWS: dict[type[types.Type], _Make] = dict((
-    _row(types.Void, _void),
-    _row(types.Bool, _scalar),
-    _row(types.Int, _scalar),
-    _row(types.Enum, _scalar),
-    _row(types.Pointer, _scalar),
-    _row(types.String, _string),
-    _row(types.Buffer, _buffer),
-    _row(types.Array, _array),
-    _row(types.Tuple, _tuple),
-    _row(types.Record, _tuple),
-    _row(types.Struct, _struct),
-    _row(types.Stack, _stack),
-    _row(types.KSym, _scalar),
-    _row(types.USym, _usym),
-    _row(types.Inet, _inet),
-    _row(types.Mac, _mac),
-    _row(types.Timestamp, _fields("=QII")),
-    _row(types.Username, _scalar),
-    _row(types.InterfaceName, _scalar),
-    _row(types.NetworkNamespace, _scalar),
-    _row(types.CgroupPath, _fields("=QI")),
-    _row(types.Count, _scalar),
-    _row(types.Sum, _sum),
-    _row(types.Avg, _pair),
-    _row(types.Stats, _pair),
-    _row(types.Min, _extreme),
-    _row(types.Max, _extreme),
-    _row(types.Hist, _buckets),
-    _row(types.LHist, _buckets),
-    _row(types.TSeries, _tseries),
+ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = dict((
+    row(types.Void, _void),
+    row(types.Bool, _scalar),
+    row(types.Int, _scalar),
+    row(types.Enum, _scalar),
+    row(types.Pointer, _scalar),
+    row(types.String, _string),
+    row(types.Buffer, _buffer),
+    row(types.Array, _array),
+    row(types.Tuple, _tuple),
+    row(types.Record, _tuple),
+    row(types.Struct, _struct),
+    row(types.Stack, _stack),
+    row(types.KSym, _scalar),
+    row(types.USym, _usym),
+    row(types.Inet, _inet),
+    row(types.Mac, _mac),
+    row(types.Timestamp, _fields("=QII")),
+    row(types.Username, _scalar),
+    row(types.InterfaceName, _scalar),
+    row(types.NetworkNamespace, _scalar),
+    row(types.CgroupPath, _fields("=QI")),
+    row(types.Count, _scalar),
+    row(types.Sum, _sum),
+    row(types.Avg, _pair),
+    row(types.Stats, _pair),
+    row(types.Min, _extreme),
+    row(types.Max, _extreme),
+    row(types.Hist, _buckets),
+    row(types.LHist, _buckets),
+    row(types.TSeries, _tseries),
 ))
-
-
-def truncated(total: int, count: int) -> int:
-    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
-    if not count:
-        return 0
-    return total // count if total >= 0 else -(-total // count)

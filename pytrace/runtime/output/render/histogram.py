@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.types import Hist, LHist
@@ -81,6 +81,14 @@ def _linear(kind: LHist) -> Shape:
         return str(value)
 
     return Shape(kind.buckets, bound, label, True, lambda _number: not units, False)
+
+
+def all_buckets(kind: Hist | LHist, counts: Mapping[int, int]) -> list[int]:
+    """The counts of all buckets, given those that are not 0."""
+    found = [0] * kind.buckets
+    for bucket, count in counts.items():
+        found[bucket] = count
+    return found
 
 
 def used(form: Shape, counts: Sequence[int]) -> Iterator[Bucket]:

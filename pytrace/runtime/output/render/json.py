@@ -10,12 +10,12 @@ Integers that a double cannot hold exactly are strings.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar, cast
+from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.base.lazy_regex import late
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import ByType, Values, named_fields
+from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
 from pytrace.runtime.output.render.text import STATS, Form, TextForms, V, boolean, stats_members, void
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     # Loaded only by scripts that have such maps.
     from pytrace.runtime.output.render import histogram, tseries
+
+P = TypeVar("P")
 
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
@@ -129,7 +131,7 @@ class JsonForms(ByType[Form]):
         self._keys = TextForms(texts.names, compact=True)
 
     def _make(self, kind: types.Type) -> Form:
-        return ROWS[type(kind)](self, kind)
+        return for_any(ROWS[type(kind)](self, kind))
 
     def form(self, kind: types.Type) -> Form:
         """The JSON form of values of type *kind*."""
@@ -179,7 +181,7 @@ def _record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
 
 
 def _struct(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
-    fields = list(named_fields(kind))
+    fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
@@ -253,44 +255,89 @@ def series_form(series: tseries.Series) -> bytes:
     return b"[%s]" % b",".join(found)
 
 
-_T = TypeVar("_T", bound=types.Type)
-_Make = Callable[[JsonForms, types.Type], Form]
-
-
-def _row(kind: type[_T], make: Callable[[JsonForms, _T], Callable[[Never], bytes]]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
-
-
-ROWS: dict[type[types.Type], _Make] = dict((
-    _row(types.Void, _always(void)),
-    _row(types.Bool, _always(boolean)),
-    _row(types.Int, _always(number)),
-    _row(types.Enum, _always(number)),
-    _row(types.Pointer, _always(number)),
-    _row(types.String, _always(quoted)),
-    _row(types.Buffer, _always(_buffer)),
-    _row(types.Array, _array),
-    _row(types.Tuple, _tuple),
-    _row(types.Record, _record),
-    _row(types.Struct, _struct),
-    _row(types.Stack, _textual),
-    _row(types.KSym, _textual),
-    _row(types.USym, _textual),
-    _row(types.Inet, _textual),
-    _row(types.Mac, _textual),
-    _row(types.Timestamp, _textual),
-    _row(types.Username, _textual),
-    _row(types.InterfaceName, _textual),
-    _row(types.NetworkNamespace, _textual),
-    _row(types.CgroupPath, _textual),
-    _row(types.Count, _always(number)),
-    _row(types.Sum, _always(number)),
-    _row(types.Avg, _average),
-    _row(types.Stats, _stats),
-    _row(types.Min, _always(_extreme)),
-    _row(types.Max, _always(_extreme)),
-    _row(types.Hist, _hist),
-    _row(types.LHist, _hist),
-    _row(types.TSeries, _tseries),
+ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Callable[[Never], bytes]]] = dict((
+    row(types.Void, _always(void)),
+    row(types.Bool, _always(boolean)),
+    row(types.Int, _always(number)),
+    row(types.Enum, _always(number)),
+    row(types.Pointer, _always(number)),
+    row(types.String, _always(quoted)),
+    row(types.Buffer, _always(_buffer)),
+    row(types.Array, _array),
+    row(types.Tuple, _tuple),
+    row(types.Record, _record),
+    row(types.Struct, _struct),
+    row(types.Stack, _textual),
+    row(types.KSym, _textual),
+    row(types.USym, _textual),
+    row(types.Inet, _textual),
+    row(types.Mac, _textual),
+    row(types.Timestamp, _textual),
+    row(types.Username, _textual),
+    row(types.InterfaceName, _textual),
+    row(types.NetworkNamespace, _textual),
+    row(types.CgroupPath, _textual),
+    row(types.Count, _always(number)),
+    row(types.Sum, _always(number)),
+    row(types.Avg, _average),
+    row(types.Stats, _stats),
+    row(types.Min, _always(_extreme)),
+    row(types.Max, _always(_extreme)),
+    row(types.Hist, _hist),
+    row(types.LHist, _hist),
+    row(types.TSeries, _tseries),
 ))
+
+
+# ---------------------------------------------------------------------------------------------- rows of tables
+
+
+ROW_START, ROW_END = b'{"type": "row", "table": %d, "data": ', b"}\n"
+"""What is before and after the object of a row; the number of its table is to be filled in."""
+
+_Tree = dict[str, "_Tree | types.Type"]
+
+
+def row_object(
+    names: Sequence[str], kinds: Sequence[types.Type], leaf: Callable[[types.Type], P]
+) -> Iterator[bytes | P]:
+    """The JSON object of a row, in which records and tuples are objects and arrays again.
+
+    Args:
+        names: paths of the columns (``a.b``); one that is empty is that of a record that is the whole row.
+        kinds: their types.
+        leaf: makes what stands for the value of one column.
+
+    Returns:
+        Literal text and what *leaf* made, in order.
+    """
+    if list(names) == [""]:
+        yield from _nested(kinds[0], leaf)
+        return
+    tree: _Tree = {}
+    for path, kind in zip(names, kinds, strict=True):
+        *above, name = path.split(".")
+        place = tree
+        for step in above:
+            inner = place.setdefault(step, {})
+            assert isinstance(inner, dict)
+            place = inner
+        place[name] = kind
+    yield from _nested(tree, leaf)
+
+
+def _nested(value: _Tree | types.Type, leaf: Callable[[types.Type], P]) -> Iterator[bytes | P]:
+    if isinstance(value, types.Record) and value.members:
+        value = dict(zip(value.names, value.members, strict=True))
+    elif isinstance(value, types.Tuple) and value.members:
+        value = {str(at): kind for at, kind in enumerate(value.members)}
+    if isinstance(value, types.Type):
+        yield leaf(value)
+        return
+    array = "0" in value
+    yield b"[" if array else b"{"
+    for at, (name, inner) in enumerate(value.items()):
+        yield (b"," if array else b", ") if at else b""
+        yield b"" if array else b'"%s": ' % escape(name.encode())
+        yield from _nested(inner, leaf)
+    yield b"]" if array else b"}"

@@ -10,8 +10,9 @@ from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
+from pytrace.core.types.produced import truncated
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Decode, Decoders, Value, Values, truncated
+from pytrace.runtime.output.render.decoders import Decode, Decoders, Value, Values
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.percpu_merge import (
     BUCKETED,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.runtime.output.render import csv
+from pytrace.runtime.output.render.decoders import Value, for_any
 from pytrace.runtime.output.render.map_printer import Entry, MapView, Shown, with_div
+from pytrace.runtime.output.render.percpu_merge import counts_of, intervals_of
 from pytrace.runtime.output.render.tables import Page
 from pytrace.runtime.output.render.text import stats_members
 
-Rows = Callable[[Any], list[list[bytes]]]
+Rows = Callable[[Value], list[list[bytes]]]
 """The rows of a value, without its key."""
 
 
@@ -33,10 +34,10 @@ def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
     columns = [Column(f"{name}.{item}", types.INT64) for item in ("percentile", "value", "error", "min", "max")]
     schema = TableSchema((*key_columns(view.spec.key), *columns))
 
-    def rows(counts: Sequence[int]) -> list[list[bytes]]:
+    def rows(value: Value) -> list[list[bytes]]:
         return [
             [item.percent.encode(), *map(_bound, (item.value, item.error, item.low, item.high))]
-            for item in histogram.quantiles(shape, counts, percents)
+            for item in histogram.quantiles(shape, counts_of(value), percents)
         ]
 
     return _table(view, page, schema, view.entries(), rows)
@@ -68,7 +69,7 @@ def _bound(value: int | None) -> bytes:
 def _rows(view: MapView, shown: Shown, found: list[Entry]) -> Rows:
     kind = view.spec.value
     if isinstance(kind, types.Stats):
-        return lambda value: [[b"%d" % item for item in stats_members(value)]]
+        return for_any(_stats)
     if isinstance(kind, types.Hist | types.LHist):
         return _buckets(view, shown)
     if isinstance(kind, types.TSeries):
@@ -77,16 +78,20 @@ def _rows(view: MapView, shown: Shown, found: list[Entry]) -> Rows:
     return lambda value: [cells(value)]
 
 
+def _stats(value: tuple[int, int]) -> list[list[bytes]]:
+    return [[b"%d" % item for item in stats_members(value)]]
+
+
 def _buckets(view: MapView, shown: Shown) -> Rows:
     from pytrace.runtime.output.render import histogram
 
     shape = view.shape()
     div = shown.div if shape.divisible else 1
 
-    def rows(counts: Sequence[int]) -> list[list[bytes]]:
+    def rows(value: Value) -> list[list[bytes]]:
         return [
             [_bound(item.low), _bound(None if item.high is None else item.high - 1), b"%d" % (item.count // div)]
-            for item in histogram.used(shape, counts)
+            for item in histogram.used(shape, counts_of(value))
         ]
 
     return rows
@@ -97,8 +102,8 @@ def _intervals(view: MapView, kind: types.TSeries, shown: Shown, found: list[Ent
 
     make = view.window(kind, found, shown.div)
 
-    def rows(value: Any) -> list[list[bytes]]:
-        points = make(value).points
+    def rows(value: Value) -> list[list[bytes]]:
+        points = make(intervals_of(value)).points
         return [[tseries.moment(start), b"%d" % item] for start, item in points if item is not None]
 
     return rows

@@ -9,7 +9,8 @@ from functools import partial
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import Generic, TypeVar, cast
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code, named_fields, truncated
+from pytrace.core.types.produced import truncated, wrapped
+from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code
 
 T = TypeVar("T", bound=types.Type)
 V = TypeVar("V")
@@ -34,12 +35,6 @@ class Row(Generic[T, V]):
     json_type: str = "map"
 
 
-def _wrapped(signed: bool) -> Callable[[int], int]:
-    if signed:
-        return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
-    return lambda value: value & ((1 << 64) - 1)
-
-
 def _single(kind: types.Type, _size: int, decoders: Decoders) -> Merge[Value]:
     decode = decoders.decoder(kind)
     return lambda data: decode(data, 0)
@@ -53,7 +48,7 @@ def _number(kind: types.Int, size: int, decoders: Decoders) -> Merge[Value]:
     if size <= max(8, kind.size):
         return _single(kind, size, decoders)
     # A plain number in a per-CPU map: each copy takes 8 bytes.
-    wrap = _wrapped(kind.signed)
+    wrap = wrapped(kind.signed)
     one = struct.Struct("=" + integer_code(kind.width, kind.signed)).unpack_from
     return lambda data: wrap(sum(one(data, at)[0] for at in range(0, size, 8)))
 
@@ -65,13 +60,13 @@ def _count(_kind: types.Type, size: int, _decoders: Decoders) -> Merge[int]:
 
 def _sum(kind: types.Sum, size: int, _decoders: Decoders) -> Merge[int]:
     signed = kind.signed
-    wrap, words = _wrapped(signed), _words(size, "q" if signed else "Q")
+    wrap, words = wrapped(signed), _words(size, "q" if signed else "Q")
     return lambda data: wrap(sum(words(data)))
 
 
 def _pairs(kind: types.Avg | types.Stats, size: int, _decoders: Decoders) -> Merge[tuple[int, int]]:
     signed = kind.signed
-    wrap, words = _wrapped(signed), struct.Struct("=" + ("qQ" if signed else "QQ") * (size // 16)).unpack
+    wrap, words = wrapped(signed), struct.Struct("=" + ("qQ" if signed else "QQ") * (size // 16)).unpack
 
     def merge(data: bytes) -> tuple[int, int]:
         found = words(data)
@@ -194,7 +189,7 @@ def divided(kind: types.Type, div: int) -> Callable[[Value], Value]:
     elif isinstance(kind, types.Tuple | types.Record):
         parts = [divided(member, div) for member in kind.members]
     elif isinstance(kind, types.Struct):
-        parts = [divided(field.type, div) for field in named_fields(kind)]
+        parts = [divided(field.type, div) for field in types.named_fields(kind)]
     else:
         return itself
     return partial(_each, parts=parts)

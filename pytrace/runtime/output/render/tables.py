@@ -11,12 +11,13 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema
 from pytrace.runtime.output.render.text import Form, TextForms
 
+Cell = int | bytes
+"""A value in a row: a number, or a text."""
 Again = Callable[[int], bytes]
 """``again(i)``: the text of the row at place *i* among texts, formatted with care."""
 
@@ -166,9 +167,27 @@ class TextTable(Table):
                 self._grown = False
             page.left -= 1
 
-    def wide(self, values: Sequence[Any], last: bytes | None = None) -> bytes:
+    def row(self, values: Sequence[Cell]) -> bytes:
+        """A row of *values*, that of an open column included."""
+        aligned, last = self._split(values)
+        text = self.form % tuple(values)
+        fits = len(text) == self.width + (len(last) if last is not None else 0)
+        return text if fits else self.wide(aligned, last)
+
+    def careful_row(self, values: Sequence[Cell]) -> bytes:
+        """As :meth:`careful` of *values*, that of an open column included."""
+        return self.careful(*self._split(values))
+
+    def _split(self, values: Sequence[Cell]) -> tuple[Sequence[Cell], bytes | None]:
+        if not self.open:
+            return values, None
+        last = values[-1]
+        assert isinstance(last, bytes)
+        return values[:-1], last
+
+    def wide(self, values: Sequence[Cell], last: bytes | None = None) -> bytes:
         """A row whose values do not all fit: the columns grow. *last* is the value of an open column."""
-        texts = [b"%d" % value if item.number else value for item, value in zip(self._columns, values)]  # noqa: B905
+        texts = [b"%d" % value if isinstance(value, int) else value for value in values]
         before = list(self._widths)
         for at, (item, text) in enumerate(zip(self._columns, texts)):  # noqa: B905
             columns = _columns(text)
@@ -180,7 +199,7 @@ class TextTable(Table):
             self._measure()
         return self._line(texts if last is None else [*texts, last])
 
-    def careful(self, values: Sequence[Any], last: bytes | None = None) -> bytes:
+    def careful(self, values: Sequence[Cell], last: bytes | None = None) -> bytes:
         """A row with escapes in place of what would break its line or its alignment."""
         shown = [value if isinstance(value, int) else visible(value) for value in values]
         return self.wide(shown, None if last is None else visible(last))

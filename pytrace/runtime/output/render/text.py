@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar, cast
+from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import ByType, Value, Values, named_fields, truncated
+from pytrace.core.types.produced import truncated
+from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, row
 from pytrace.runtime.output.render.names import ValueNames
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 Form = Callable[[Value], bytes]
 
 V = TypeVar("V")
-
-
-def any_form(form: Callable[[V], bytes]) -> Form:
-    """*form* as tables of forms keep it: they call it with decoded values of its own type only."""
-    return cast(Form, form)
 
 
 class TextForms(ByType[Form]):
@@ -37,7 +33,7 @@ class TextForms(ByType[Form]):
         self.comma = b"," if compact else b", "
 
     def _make(self, kind: types.Type) -> Form:
-        return ROWS[type(kind)](self, kind)
+        return for_any(ROWS[type(kind)](self, kind))
 
     def form(self, kind: types.Type) -> Form:
         """The text form of values of type *kind*."""
@@ -46,7 +42,7 @@ class TextForms(ByType[Form]):
     def key(self, kind: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
         if isinstance(kind, types.Tuple):
-            return any_form(_members([self.form(member) for member in kind.members], self.comma))
+            return for_any(_members([self.form(member) for member in kind.members], self.comma))
         return self.form(kind)
 
 
@@ -106,6 +102,12 @@ def _always(form: Callable[[V], bytes]) -> Callable[[TextForms, types.Type], Cal
     return lambda _forms, _kind: form
 
 
+def _name(
+    form: Callable[[ValueNames], Callable[[V], bytes]],
+) -> Callable[[TextForms, types.Type], Callable[[V], bytes]]:
+    return lambda forms, _kind: form(forms.names)
+
+
 def void(_value: object) -> bytes:
     """What stands for no value."""
     return b"null"
@@ -163,7 +165,7 @@ def _record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
 
 
 def _struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
-    fields = list(named_fields(kind))
+    fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
@@ -207,44 +209,35 @@ def _tseries(_forms: TextForms, kind: types.TSeries) -> Callable[[tuple[tseries.
     return lambda value: tseries.text(tseries.whole(kind, value))
 
 
-_T = TypeVar("_T", bound=types.Type)
-_Make = Callable[[TextForms, types.Type], Form]
-
-
-def _row(kind: type[_T], make: Callable[[TextForms, _T], Callable[[Never], bytes]]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with values of its own class."""
-    return kind, cast(_Make, make)
-
-
-ROWS: dict[type[types.Type], _Make] = dict((
-    _row(types.Void, _always(void)),
-    _row(types.Bool, _always(boolean)),
-    _row(types.Int, _always(_int)),
-    _row(types.Enum, _enum),
-    _row(types.Pointer, _always(_pointer)),
-    _row(types.String, _always(_same)),
-    _row(types.Buffer, _always(escaped)),
-    _row(types.Array, _array),
-    _row(types.Tuple, _tuple),
-    _row(types.Record, _record),
-    _row(types.Struct, _struct),
-    _row(types.Stack, _stack),
-    _row(types.KSym, lambda forms, _kind: forms.names.kernel_symbol),
-    _row(types.USym, lambda forms, _kind: forms.names.user_symbol),
-    _row(types.Inet, _always(inet)),
-    _row(types.Mac, _always(mac)),
-    _row(types.Timestamp, lambda forms, _kind: forms.names.timestamp),
-    _row(types.Username, lambda forms, _kind: forms.names.user),
-    _row(types.InterfaceName, lambda forms, _kind: forms.names.interface),
-    _row(types.NetworkNamespace, lambda forms, _kind: forms.names.network_namespace),
-    _row(types.CgroupPath, lambda forms, _kind: forms.names.cgroup),
-    _row(types.Count, _always(_int)),
-    _row(types.Sum, _always(_int)),
-    _row(types.Avg, _always(_average)),
-    _row(types.Stats, _stats),
-    _row(types.Min, _always(_extreme)),
-    _row(types.Max, _always(_extreme)),
-    _row(types.Hist, _hist),
-    _row(types.LHist, _hist),
-    _row(types.TSeries, _tseries),
+ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Callable[[Never], bytes]]] = dict((
+    row(types.Void, _always(void)),
+    row(types.Bool, _always(boolean)),
+    row(types.Int, _always(_int)),
+    row(types.Enum, _enum),
+    row(types.Pointer, _always(_pointer)),
+    row(types.String, _always(_same)),
+    row(types.Buffer, _always(escaped)),
+    row(types.Array, _array),
+    row(types.Tuple, _tuple),
+    row(types.Record, _record),
+    row(types.Struct, _struct),
+    row(types.Stack, _stack),
+    row(types.KSym, _name(lambda names: names.kernel_symbol)),
+    row(types.USym, _name(lambda names: names.user_symbol)),
+    row(types.Inet, _always(inet)),
+    row(types.Mac, _always(mac)),
+    row(types.Timestamp, _name(lambda names: names.timestamp)),
+    row(types.Username, _name(lambda names: names.user)),
+    row(types.InterfaceName, _name(lambda names: names.interface)),
+    row(types.NetworkNamespace, _name(lambda names: names.network_namespace)),
+    row(types.CgroupPath, _name(lambda names: names.cgroup)),
+    row(types.Count, _always(_int)),
+    row(types.Sum, _always(_int)),
+    row(types.Avg, _always(_average)),
+    row(types.Stats, _stats),
+    row(types.Min, _always(_extreme)),
+    row(types.Max, _always(_extreme)),
+    row(types.Hist, _hist),
+    row(types.LHist, _hist),
+    row(types.TSeries, _tseries),
 ))

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.types import TSeries
+from pytrace.core.types.produced import truncated
 from pytrace.runtime.host.clocks import strftime
-from pytrace.runtime.output.render.decoders import truncated
 
 _WIDTH = 53
 _LEFT = 21

@@ -146,7 +146,7 @@ def test_anonymous_members_appear_in_place() -> None:
     kind = types.Struct("struct", "out", 12, (types.Field("a", types.INT32, 0), types.Field("", union, 4),
                                               types.Field("z", types.INT32, 8)))  # fmt: skip
     memory = encode(types.Tuple((types.INT32, types.INT32, types.INT32)), (1, 258, 3))
-    assert [field.name for field in decoders.named_fields(kind)] == ["a", "u", "v", "z"]
+    assert [field.name for field in types.named_fields(kind)] == ["a", "u", "v", "z"]
     assert Decoders().decoder(kind)(memory, 0) == (1, 258, 2, 3)
 
 

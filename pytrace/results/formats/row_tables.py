@@ -1,0 +1,80 @@
+"""Tables of rows as ``row()`` prints them in a run: each table as a whole, in it the rows of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pytrace.core.types import Type
+from pytrace.core.types.tables import Column, TableSchema
+from pytrace.results.formats.portable_forms import PortableForm, Printers
+from pytrace.results.snapshot import SnapshotData, Table
+from pytrace.results.values import Portable
+from pytrace.runtime.output.render import json
+from pytrace.runtime.output.render.decoders import Value as Decoded
+from pytrace.runtime.output.render.decoders import for_any
+from pytrace.runtime.output.render.tables import Cell, Page, TextTable, cell
+
+Row = Sequence[Portable]
+
+
+def rows(snapshot: SnapshotData, table: Table) -> Iterator[Row]:
+    """The rows of a table: those of each run in the order of their arrival, runs in their order."""
+    for run in snapshot.runs:
+        yield from table.rows.get(run.identity, ())
+
+
+def schema(table: Table) -> TableSchema:
+    """The columns of a table."""
+    return TableSchema(tuple(map(Column.of, table.type.names, table.type.members)))
+
+
+def numbers(snapshot: SnapshotData) -> list[int]:
+    """What the tables of a snapshot are called: as in the script, or, after scripts were merged, from 1 in order."""
+    found = [table.number for table in snapshot.tables]
+    return found if len(set(found)) == len(found) else list(range(1, len(found) + 1))
+
+
+def text(printers: Printers, snapshot: SnapshotData) -> bytes:
+    """All tables as aligned text, with an empty line before each but the first."""
+    page = Page()
+    return b"".join([_text(printers, page, snapshot, table) for table in snapshot.tables])
+
+
+def _text(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> bytes:
+    columns = schema(table).columns
+    shown = TextTable(page, TableSchema(columns))
+    forms = [_cell(printers, column) for column in columns]
+    values = [[form(item) for form, item in zip(forms, row, strict=True)] for row in rows(snapshot, table)]
+    lines = list(map(shown.row, values))
+    shown.settle(lines, range(len(lines)), lambda at: shown.careful_row(values[at]))
+    return b"".join(lines)
+
+
+def _cell(printers: Printers, column: Column) -> Callable[[Portable], Cell]:
+    kind = column.type
+    if column.number:
+        return printers.portable(kind, _number)
+    return printers.portable(kind, cell(printers.texts, kind) or for_any(bytes))
+
+
+def _number(value: Decoded) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def json_lines(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
+    """A line for each row."""
+    for number, table in zip(numbers(snapshot), snapshot.tables, strict=True):
+        start, form = json.ROW_START % number, _object(printers, table.type.names, table.type.members)
+        for row in rows(snapshot, table):
+            yield start + form(row) + json.ROW_END
+
+
+def _object(printers: Printers, names: Sequence[str], kinds: Sequence[Type]) -> Callable[[Row], bytes]:
+    parts: list[bytes | PortableForm] = list(json.row_object(names, kinds, printers.portable_json))
+
+    def form(row: Row) -> bytes:
+        values = iter(row)
+        return b"".join([part if isinstance(part, bytes) else part(next(values)) for part in parts])
+
+    return form

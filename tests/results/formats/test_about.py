@@ -1,0 +1,34 @@
+"""What is known of the runs of a snapshot."""
+
+from __future__ import annotations
+
+import json
+
+from pytrace.results.formats import about
+from tests.support.snapshots import run, snapshot
+
+
+def test_a_paragraph_names_runs_and_losses() -> None:
+    found = snapshot(of=run(host="web1"))
+    found.losses = {"lost": {"begin": 3}, "map_full": {"": 2}}
+    assert about.text(found).splitlines() == [
+        "# x.bt (SHA-256 abababababab) on web1, Linux 6.1.0 x86_64",
+        "# 1970-01-01 00:01:40.000 UTC to 1970-01-01 00:01:50.000 UTC (10.000 s), run run-1, pytrace 0.1",
+        "# lost: 3 (begin)",
+        "# map_full: 2",
+        "",
+    ]
+
+
+def test_a_line_of_json_has_the_same() -> None:
+    found = snapshot(of=run(host="web\udcff"))
+    found.losses = {"lost": {"begin": 3}}
+    line = json.loads(about.json_line(found))
+    (one,) = line["data"]["runs"]
+    assert (line["type"], one["script"], one["parameters"], one["end"]) == ("snapshot", "x.bt", [], 110 * 10**9)
+    assert one["end_time"] == "1970-01-01 00:01:50.000 UTC"
+    assert line["data"]["losses"] == {"lost": {"begin": 3}}
+
+
+def test_moments_are_in_utc_to_the_millisecond() -> None:
+    assert about.moment(1_999_999_999) == "1970-01-01 00:00:01.999 UTC"
