@@ -1,4 +1,4 @@
-"""What the command line says that compilation depends on; part of the compile cache's key."""
+"""Command line options that compilation depends on; part of the compile cache's key."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out
 as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes does not sit in the
 fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in the tail in argument
-order, without padding, so that an event takes no more of the ring than its text is long.  A cut string sets
-:data:`CUT` in its count.
+order, without padding, so that an event takes no more of the ring than its text needs.  A truncated string has
+:data:`CUT` set in its count.
 
 Event kinds
 ===========
@@ -67,7 +67,7 @@ CUT = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A script position that the runtime can name without the script: 1-based line and columns (end excluded)."""
+    """A script position, for messages without the script's text: 1-based line and columns (end excluded)."""
 
     file: str
     line: int
@@ -85,13 +85,13 @@ class Location:
 
 @dataclass(frozen=True)
 class EventLayout:
-    """Where the arguments of an event lie."""
+    """Offsets of an event's arguments."""
 
     args: tuple[Type, ...]
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:
-        """For each argument whether it travels in the tail."""
+        """For each argument, whether it is in the tail."""
         return tuple(isinstance(arg, String | Buffer) and arg.capacity > TAIL_OVER for arg in self.args)
 
     @cached_property
@@ -101,7 +101,7 @@ class EventLayout:
 
     @cached_property
     def fixed_members(self) -> tuple[Type, ...]:
-        """What stands in the fixed part for each argument."""
+        """The type that each argument has in the fixed part."""
         return tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True))
 
     @cached_property
@@ -116,7 +116,7 @@ class EventLayout:
 
     @cached_property
     def tail_capacity(self) -> int:
-        """The most bytes that the tail can take."""
+        """The maximum size of the tail in bytes."""
         total = 0
         for arg, tail in zip(self.args, self.tails, strict=True):
             if tail and isinstance(arg, String | Buffer):
@@ -180,7 +180,7 @@ class FlatLayout(EventLayout):
 
     @cached_property
     def tail_capacity(self) -> int:
-        """The most bytes that the tail can take."""
+        """The maximum size of the tail in bytes."""
         return self.whole.tail_capacity
 
 

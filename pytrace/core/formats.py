@@ -25,7 +25,7 @@ _STRAY = late(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """One ``%…`` of a format, in the parts that it is written in."""
+    """One ``%…`` of a format, split into its parts."""
 
     name: str
     flags: str = ""
@@ -36,12 +36,12 @@ class Conversion:
 
     @property
     def text(self) -> str:
-        """How it is written."""
+        """The conversion as written."""
         return f"%{self.flags}{self.width}{self.precision}{self.length}{self.name}"
 
     @property
     def columns(self) -> int:
-        """The least width; 0 where none is given (nor is it where it is ``*``: no value is taken for it)."""
+        """The minimum width; 0 when none is given or it is ``*`` (which takes no value here)."""
         return int(self.width) if self.width.isdigit() else 0
 
 
@@ -49,7 +49,7 @@ class Conversion:
 class Format:
     """A parsed format: literal texts (``%%`` is ``%`` in them) and conversions, in order.
 
-    *stray* are the places where a ``%`` starts no conversion; it is part of the literal text there.
+    *stray* are the offsets of each ``%`` that starts no conversion and is literal text.
     """
 
     parts: tuple[bytes | Conversion, ...]
@@ -69,7 +69,7 @@ class Format:
 
 
 def parse(text: bytes) -> Format:
-    """Parse a format. Conversions may be unsupported ones; no literal text is empty."""
+    """Parse a format. Unsupported conversions are parsed as well; no literal text is empty."""
     parts: list[bytes | Conversion] = []
     stray: list[str] = []
     literal, at = b"", 0

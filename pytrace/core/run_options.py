@@ -1,4 +1,4 @@
-"""What the command line says about one run of a compiled script."""
+"""Command line options of one run of a compiled script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pytrace.base.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of one run, beside those that the compilation depends on."""
+    """Options of one run, other than those that compilation depends on (``compile_options``)."""
 
     pid: int | None = None
     command: str | None = None

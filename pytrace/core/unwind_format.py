@@ -1,4 +1,4 @@
-"""Rows of unwind tables: ``runtime.unwind.tables`` makes them, code of ``codegen.services.user_unwinding`` read them.
+"""Format of unwind table rows: ``runtime.unwind.tables`` writes them, ``codegen.services.user_unwinding`` reads them.
 
 A row is a ``u64``: the virtual address in the file from which it holds (high 32 bits) and a rule (low 32 bits), the
 rule being how a frame's caller is found there:
@@ -15,7 +15,7 @@ The CFA (canonical frame address) is the stack pointer before the call; the retu
 Source: DWARF 5, section 6.4.
 
 A process's *ranges* are what it has mapped, in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start, end,
-what to take from an address to get the address in the file, ``u32`` first row, ``u32`` count of rows.
+the load bias (address minus virtual address in the file), ``u32`` index of the first row, ``u32`` number of rows.
 """
 
 from __future__ import annotations

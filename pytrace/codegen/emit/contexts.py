@@ -1,4 +1,4 @@
-"""Arguments, results and registers of a probe, by the kind of its context."""
+"""Reads arguments, results and registers of a probe, by kind of context."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pytrace.frontend.ast.typed_program import (
 
 
 def text_view(operand: Operand, kind: Type) -> Operand:
-    """``char[N]`` members are looked at as strings."""
+    """A ``char[N]`` member as a string."""
     if isinstance(kind, String) and isinstance(operand.type, Array):
         if isinstance(operand, Memory):
             return Memory(operand.pointer, kind, operand.align)
@@ -43,7 +43,7 @@ def registers(e: Emitter) -> Registers:
 
 
 def register(e: Emitter, name: str) -> I64:
-    """A register at the time of the probe (``pt_regs`` is at the start of kprobe and perf event contexts)."""
+    """A register at the probe (``pt_regs`` is at the start of kprobe and perf event contexts)."""
     return e.b.load(e.b.offset(e.context, registers(e).offset(name)))
 
 
@@ -52,16 +52,16 @@ def function_argument(e: Emitter, index: int) -> Number:
     table = registers(e)
     if index < len(table.arguments):
         return register(e, table.arguments[index])
-    # Further arguments are on the stack, above the return address where the machine keeps it there.
+    # Further arguments are on the stack, above the return address on machines that store it there.
     at = table.stack_offset + 8 * (index - len(table.arguments))
     address = e.b.add(register(e, table.stack), at)
     return memory.read_scalar(e, address, UINT64, e.space).value
 
 
 def typed(e: Emitter, value: Number, kind: Type) -> Scalar:
-    """A scalar from the context, which may be a pointer that the verifier knows by type.
+    """A scalar from the context, which may be a typed (BTF) pointer.
 
-    Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of
+    The verifier allows only loads at constant offsets with such a pointer, and not even these with pointers of
     iterators, which are null at the end.
     """
     if not isinstance(kind, Pointer):
@@ -72,7 +72,7 @@ def typed(e: Emitter, value: Number, kind: Type) -> Scalar:
 
 
 def function_address(e: Emitter) -> I64:
-    """Address of the function that is traced."""
+    """Address of the traced function."""
     if not e.program.unit.kind.user:
         return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     # Kernels before 6.7 give 0 for uprobes.
@@ -87,7 +87,7 @@ def slot(e: Emitter, index: int) -> I64:
 
 
 def _by_register(e: Emitter, value: Number, kind: Type) -> Operand:
-    """A value that was passed in a register: small structs lie in it, scalars are truncated to their width."""
+    """A value passed in a register: small structs are contained in it, scalars are truncated to their width."""
     if kind.scalar:
         return Scalar(memory.fit(e, value, kind), kind)
     pointer = e.temporary(max(8, kind.size))

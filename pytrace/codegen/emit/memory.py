@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def is_signed(kind: Type) -> bool:
-    """Whether a scalar type extends its sign."""
+    """Whether a scalar type is sign-extended."""
     return isinstance(kind, Int | Enum) and kind.signed
 
 
@@ -40,7 +40,7 @@ def bits(kind: Type) -> int:
 
 
 def inline(size: int, align: int) -> bool:
-    """Whether moving *size* bytes inline takes few enough instructions."""
+    """Whether *size* bytes are few enough to be copied inline."""
     return size <= INLINE_BYTES and size // align <= 64
 
 
@@ -64,7 +64,7 @@ def copy(e: Emitter, target: Ptr, source: Ptr, size: int, align: int = 8) -> Non
 
 
 def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHelper:
-    """The helper that reads from a space, or, for NONE, from the one that the address itself tells."""
+    """The helper that reads from an address space; for NONE, the space is decided by the address."""
     of_bytes, of_strings = _READ.get(space, _READ[AddressSpace.KERNEL])
     return of_strings if string else of_bytes
 
@@ -79,10 +79,10 @@ _SEPARATE = frozenset({"x86_64", "aarch64"})
 
 
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
-    """The space that a pointer is read through.
+    """The address space that a pointer is read through.
 
-    Tracepoints have numbers for addresses of both kinds (``args`` of raw_syscalls, ``skbaddr``), and timers and events
-    come upon kernel and user code alike, so there it stays NONE.
+    Tracepoints have addresses of both kinds as integers (``args`` of raw_syscalls, ``skbaddr``), and timers and perf
+    events interrupt kernel and user code, so there it stays NONE.
     """
     if space is not AddressSpace.NONE:
         return space
@@ -105,12 +105,12 @@ def store(e: Emitter, pointer: Ptr, value: Number, kind: Type, align: int = 8) -
 
 
 def read(e: Emitter, pointer: Ptr, size: Number | int, address: Number, space: AddressSpace) -> I64:
-    """Read kernel or user memory; gives the helper's result. On a fault the kernel clears the target."""
+    """Read kernel or user memory. Returns the helper's result. On a fault the kernel zeroes the destination."""
     return _reported(e, read_helper(resolve_space(e, space)), pointer, size, address)
 
 
 def _reported(e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number) -> I64:
-    """Call a read helper; its failure is reported when all failures are wanted."""
+    """Call a read helper; failures are reported when all helper errors are wanted (``-k``)."""
     got = e.b.helper(helper, pointer, size, address)
     e.script.lowering.check_read(e, helper.symbol, got)
     return got
@@ -159,12 +159,12 @@ def place(e: Emitter, operand: Operand) -> Memory:
 
 
 def detached(e: Emitter, operand: Operand, kind: Type) -> Memory:
-    """The operand as a value of *kind* that can be copied in one go, also to where it was computed from."""
+    """The operand as a value of *kind* that can be copied at once, even to a location that it was computed from."""
     return operand if isinstance(operand, Memory) and operand.type == kind else copied(e, operand, kind)
 
 
 def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
-    """The operand (as a value of *kind*) in memory of its own, until the end of the statement."""
+    """A copy of the operand (as a value of *kind*) in temporary memory, until the end of the statement."""
     kind = kind or operand.type
     pointer = e.temporary(kind.size)
     write(e, operand, pointer, kind)
@@ -172,7 +172,7 @@ def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
 
 
 def write(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int = 8) -> None:
-    """Write *operand* as a value of *kind*, converted as the language says, padding zeroed."""
+    """Write *operand* as a value of *kind*, with implicit conversion and zeroed padding."""
     if kind.scalar:
         _write_scalar(e, operand, pointer, kind, align)
     elif isinstance(operand, Parts):
@@ -247,7 +247,7 @@ def _source_index(source: Type, target: Type, at: int) -> int:
 
 
 def natural(align: int, offset: int) -> int:
-    """The alignment of what lies *offset* bytes after something of alignment *align*."""
+    """The alignment at *offset* bytes from an address of alignment *align*."""
     while offset % align:
         align //= 2
     return align
@@ -291,7 +291,7 @@ def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:
 
 
 def fit(e: Emitter, value: Number, kind: Type) -> Number:
-    """An ``i64`` cut and extended to a scalar type."""
+    """An ``i64`` truncated and extended to a scalar type."""
     if isinstance(kind, Bool):
         return e.b.number(e.b.truth(value))
     return e.b.fit(value, bits(kind), is_signed(kind))
@@ -310,7 +310,7 @@ def read_string(
 ) -> None:
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
 
-    Only one of the greatest length was truncated then: a shorter one is an array of characters that is full.
+    Only a string of maximum length counts as truncated: a shorter one is a full character array.
     """
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
@@ -318,7 +318,7 @@ def read_string(
     full, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", got, capacity), full, done, likely=False)
     e.b.start(full)
-    # The helper puts a NUL into the last byte; what is really there tells whether the string ends.
+    # The helper writes a NUL to the last byte; the source byte tells whether the string ends there.
     last = capacity - 1
     end = e.b.offset(pointer, last)
     e.b.helper(read_helper(where), end, 1, e.b.add(address, last))
@@ -331,7 +331,7 @@ def read_string(
 def string_tail(
     e: Emitter, pointer: Ptr, limit: Number, address: Number, space: AddressSpace, most: int
 ) -> I64:
-    """Read a string of at most *limit* bytes (constant bound *most*) without its NUL; gives its length."""
+    """Read a string of at most *limit* bytes (constant bound *most*) without its NUL. Returns its length."""
     room = limit + 1 if isinstance(limit, int) else e.b.add(limit, 1)
     got = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
     return text_length(e, got, most)
@@ -340,7 +340,7 @@ def string_tail(
 def text_length(e: Emitter, got: Number, _most: int) -> I64:
     """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
 
-    The way with the widest range comes first, so that the verifier prunes the other one.
+    The path with the widest range comes first, so that the verifier prunes the other one.
     """
     hidden = e.b.opaque(got)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
@@ -355,7 +355,7 @@ def text_length(e: Emitter, got: Number, _most: int) -> I64:
 
 
 def as_string(operand: Operand, capacity: int) -> Operand:
-    """Bytes in memory, looked at as a string."""
+    """Bytes in memory, as a string operand."""
     if isinstance(operand, Memory):
         return Memory(operand.pointer, String(capacity), operand.align)
     if isinstance(operand, Remote):

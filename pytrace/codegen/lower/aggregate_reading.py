@@ -1,4 +1,4 @@
-"""Aggregations as values: copies of all CPUs merged; and what is asked of all buckets of a key."""
+"""Lowering of reads of aggregations: merging the values of all CPUs, and operations on all buckets of a key."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def each_cpu(e: Emitter, info: MapInfo, key: Ptr | None, visit: Callable[[Ptr], 
 
 
 def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
-    """Remove all buckets of a key; gives an ``i1``, true when there was one."""
+    """Remove all buckets of a key. Returns an ``i1``, true when there was one."""
     def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
         got = inner.b.helper(helpers.MAP_DELETE_ELEM, map_access.map_symbol(inner, info), key)
         gone = inner.b.number(inner.b.icmp("eq", got, 0))
@@ -86,7 +86,7 @@ def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -
 def _over_buckets(
     e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Ptr, Ptr], None]
 ) -> I1:
-    """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
+    """Run *visit* with the BPF key of each bucket and the address of its result. Returns the result as an ``i1``."""
     kind = info.value
     if not isinstance(kind, Hist | LHist | TSeries):
         raise InternalError("no buckets")

@@ -1,4 +1,4 @@
-"""Aggregations: what each does with a sample, on this CPU's copy of the value, and with the copies of all CPUs."""
+"""Lowering of aggregations: adding a sample to this CPU's value, and merging the values of all CPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one aggregation changes its value.
+    """One aggregation.
 
     *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;
     *merge(e, kind, total, place)* adds one CPU's value to
@@ -43,7 +43,7 @@ class Row:
     result: Callable[[Emitter, Type, tuple[Ptr, Ptr]], I64] | None = None
 
 
-# ---------------------------------------------------------------------------------------------- the rows
+# ---------------------------------------------------------------------------------------------- rows
 
 
 def _second(e: Emitter, place: Ptr) -> Ptr:
@@ -55,7 +55,7 @@ def _add_to(e: Emitter, place: Ptr, by: Number) -> None:
 
 
 def _add_sample(e: Emitter, place: Ptr, by: Number) -> None:
-    """Add to this CPU's value: atomically where another program may come in between."""
+    """Add to this CPU's value; atomically if another program may interrupt."""
     if e.contended:
         e.b.atomic_add(place, by)
     else:
@@ -89,7 +89,7 @@ def _pair_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
 
 
 def _rank(e: Emitter, kind: Type, n: Number) -> I64:
-    """A sample's rank, or the sample of a rank: see :class:`pytrace.core.types.Min`."""
+    """A sample's rank, or the sample of a rank; see :class:`pytrace.core.types.Min`."""
     assert isinstance(kind, Min | Max)
     return e.b.op("xor", n, kind.mask)
 
@@ -109,9 +109,9 @@ def _extreme_update(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
 
 
 def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
-    """Take the greater of two, where other programs may do so at the same moment.
+    """Atomically store the greater of two values.
 
-    An attempt fails when another program has come in between, and it then has raised the value.
+    An attempt fails only if another program interrupted and raised the value.
     """
     done = e.b.block()
     old = e.b.load(place)
@@ -205,14 +205,14 @@ def linear_bucket(e: Emitter, kind: LHist, n: Number, signed: bool) -> I64:
 
 
 def _series_bucket(e: Emitter, kind: TSeries) -> tuple[I64, I64, I64]:
-    """Ring position, epoch mark and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
+    """Ring position, epoch and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
     now = e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.wall)))
     number = e.b.op("udiv", now, kind.interval)
     return e.b.op("urem", number, kind.count), e.b.add(number, 1), now
 
 
 def _series_update(e: Emitter, kind: TSeries, place: Ptr, n: Number, epoch: Number, now: Number) -> None:
-    """One interval: ``epoch, value, meta``; another epoch's interval starts afresh."""
+    """Update one interval: ``epoch, value, meta``; an interval of another epoch is restarted."""
     value, meta = e.b.offset(place, 8), e.b.offset(place, 16)
     fresh = e.b.icmp("ne", e.b.load(place), epoch)
     again, start, done = e.b.block(), e.b.block(), e.b.block()
@@ -258,10 +258,10 @@ _SERIES: dict[str, Callable[[Emitter, TSeries, Ptr, Ptr, Number, Number], None]]
 
 
 def contended(script: Script, info: MapInfo) -> bool:
-    """Whether a program that updates the map can be interrupted on its CPU by one that updates it too.
+    """Whether a program that updates the map can be interrupted on its CPU by another one that also updates it.
 
     Programs that share a scratch area run one at a time on a CPU (see
-    :mod:`pytrace.codegen.storage.scratch_memory`), but for those of user probes.
+    :mod:`pytrace.codegen.storage.scratch_memory`), except for those of user probes.
     """
     if not script.writers:
         for unit in script.checked.units:
@@ -314,7 +314,7 @@ def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes
 
 
 def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Ptr, size: int, sample: Number) -> None:
-    """One look-up and an addition in place; the update helper only for a key that is not there yet."""
+    """A look-up and an addition in place; the update helper is called only for a missing key."""
     row = ROWS[type(info.value)]
     place = map_access.lookup(e, info, key)
 

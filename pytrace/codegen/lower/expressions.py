@@ -1,4 +1,4 @@
-"""Evaluation of expressions, one function for each node class."""
+"""Lowering of expressions, one function for each node class."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
 
 
 def constant(e: Emitter, value: int | bool | bytes, kind: Type) -> Operand:
-    """A known value."""
+    """A constant."""
     if isinstance(value, bytes):
         return Memory(e.module.constant(value[: kind.size].ljust(kind.size, b"\0")), kind)
     number = int(value)
@@ -92,7 +92,7 @@ def _address_of(e: Emitter, node: nodes.Unary) -> Operand:
         pointer = e.variable_pointer(e.checked.variables[operand])
         return Scalar(e.b.address(pointer), kind, direct=True)
     if isinstance(operand, nodes.MapRef | nodes.MapIndex):
-        # It may be null, and the verifier lets nobody compute with such a pointer: it becomes a number.
+        # It may be null, and the verifier forbids arithmetic on such a pointer: convert it to a number.
         return Scalar(e.launder(e.b.address(maps.address(e, operand))), kind)
     whole = e.value(operand)
     if isinstance(whole, Remote):
@@ -151,7 +151,7 @@ def _ternary(e: Emitter, node: nodes.Ternary) -> Operand:
 
 
 def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
-    """Whether *other*, of ``a ? b : other``, goes on with a choice of the same type."""
+    """Whether *other*, of ``a ? b : other``, is another conditional of the same type."""
     return (
         isinstance(other, nodes.Ternary)
         and node.then is not None
@@ -162,7 +162,7 @@ def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
 
 
 def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
-    """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
+    """``a ? b : c ? d : …`` with one join block for all branches: LLVM is slow with hundreds of nested ones."""
     kind, done = e.type(node), e.b.block()
     ways: list[tuple[Number, Block]] = []
 
@@ -192,7 +192,7 @@ def choose(
     other: Callable[[], Operand | None],
     kind: Type,
 ) -> Operand:
-    """The value of one of two branches, converted to *kind*; a branch that gives None does not end."""
+    """The value of one of two branches, converted to *kind*; a branch that gives None does not reach its end."""
     first, second, done = e.b.block(), e.b.block(), e.b.block()
     target = None if kind.scalar or isinstance(kind, Void) else e.temporary(kind.size)
     e.b.branch(condition, first, second)
@@ -236,7 +236,7 @@ def _if(e: Emitter, node: nodes.If) -> Operand:
 
 
 def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
-    """``if … else if …`` with groups of branches in functions, each of which says when none of its own was taken."""
+    """``if … else if …`` with groups of branches in functions, each of which tells whether a branch was taken."""
     none = e.reserve(8)
     done = e.b.block()
     for group in chain.groups:
@@ -252,7 +252,7 @@ def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
 
 
 def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
-    """The first branch of *arms* whose condition holds; with none of them a mark at the scratch offset *none*."""
+    """The first branch of *arms* whose condition holds; if none does, set a flag at the scratch offset *none*."""
     done = e.b.block()
     for arm in arms:
         then, other = e.b.block(), e.b.block()
@@ -281,7 +281,7 @@ def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
     if isinstance(kind, Pointer) and isinstance(source, Array | String):
         return Scalar(_array_address(e, operand), kind)
     if isinstance(kind, Bool) and isinstance(source, String):
-        # A string is true when it has a first byte.
+        # A string is true if it is not empty.
         return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), kind)
     if isinstance(kind, Array) and source.scalar and isinstance(kind.element, Int | Bool):
         pointer = e.temporary(8)
@@ -300,7 +300,7 @@ def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
 
 
 def _array_address(e: Emitter, operand: Operand) -> Number:
-    """The address of an array, as a number to compute with."""
+    """The address of an array, as an integer."""
     if isinstance(operand, Remote):
         return e.launder(operand.address) if operand.direct else operand.address
     return e.launder(e.b.address(e.place(operand).pointer))
@@ -310,7 +310,7 @@ def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operan
     kind = e.type(node)
     if len(node.members) <= events.IN_REGISTERS:
         return Parts(kind, tuple(in_order(e, node.members)))
-    # So many members do not fit registers and stack.
+    # There are too many members for registers and stack.
     types, offsets, _ = memory.members_of(kind)
     pointer = e.scratch(kind.size)
     memory.zero(e, pointer, kind.size)

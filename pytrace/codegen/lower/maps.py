@@ -1,4 +1,4 @@
-"""Maps in scripts: reading, assigning and changing entries, and the functions on maps."""
+"""Lowering of map operations: reading, assigning and changing entries, and functions on maps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
 
 
 def address(e: Emitter, node: nodes.Expr) -> Ptr:
-    """``&@m`` and ``&@m[k]``: where the value lies, null when the key is missing."""
+    """``&@m`` and ``&@m[k]``: the value's address, null when the key is missing."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
         return map_access.slot_value(e, info)
@@ -50,7 +50,7 @@ def assign(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
 
 
 def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Number], Operand]) -> None:
-    """Replace the integer of a key by what *new* makes of it; the key is evaluated once."""
+    """Replace the integer of a key by the result of *new*; the key is evaluated once."""
     info, keys = map_access.info_of(e, node)
     key = map_access.key_pointer(e, info, keys)
     old = memory.number(e, map_access.read_key(e, node, info, key))
@@ -62,19 +62,19 @@ ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "x
 
 
 def atomic(kind: Type) -> bool:
-    """Whether a value can be changed in one step: BPF has them for 4 and 8 bytes only."""
+    """Whether a value can be changed atomically: BPF supports that for 4 and 8 bytes only."""
     return kind.size in (4, 8)
 
 
 def step(e: Emitter, node: nodes.Expr, by: Number, kind: Type, postfix: bool) -> Operand:
-    """``++`` and ``--``: atomic, so that no CPU's step is lost."""
+    """``++`` and ``--``: atomic, so that no CPU's update is lost."""
     old = change(e, node, "+", by, kind)
     new = old if postfix else memory.fit(e, e.b.add(old, by), kind)
     return Scalar(new, kind)
 
 
 def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) -> Number:
-    """Change a map's integer by an operator of :data:`ATOMIC`; gives the old value."""
+    """Change a map's integer by an operator of :data:`ATOMIC`. Returns the old value."""
     info, keys = map_access.info_of(e, node)
 
     def in_place(place: Ptr) -> Number:
@@ -107,14 +107,14 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) 
 def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, kind: Type) -> Number:
     if atomic(kind):
         return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * kind.size, memory.is_signed(kind))
-    # Less than 4 bytes; and no addition keeps a bool a bool.
+    # Less than 4 bytes, or a bool, which an atomic addition could give other values than 0 and 1.
     old = memory.load(e, place, kind).value
     memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), kind), kind)
     return old
 
 
 def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
-    """Remove an entry; gives an ``i1``, true when it was there."""
+    """Remove an entry. Returns an ``i1``, true if it existed."""
     if info.key is None:
         return _reset_slot(e, info)
     operand = map_access.key_operand(e, info.key, keys)
@@ -129,7 +129,7 @@ def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Exp
 
 
 def _check_deleted(e: Emitter, node: nodes.Node, info: MapInfo, code: Number) -> None:
-    """Report a missing key where the script does not look at the result; once for each place."""
+    """Report a missing key if the script does not use the result; once for each location."""
     if node in e.checked.discarded:
         events.check_helper(e, node, "bpf_map_delete_elem", code, map_name=info.name, most=1)
 
@@ -155,7 +155,7 @@ def _reset_slot(e: Emitter, info: MapInfo) -> I1:
 
 
 def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
-    """``i1``: the key is there (an unkeyed map: it has been written)."""
+    """``i1``: the key exists (for an unkeyed map: it has been written)."""
     if info.key is None:
         return e.b.truth(e.b.load(map_access.slot(e, info)))
     if map_access.bucketed(info.value):

@@ -1,4 +1,4 @@
-"""Struct members, array elements, and what pointers point to."""
+"""Lowering of struct members, array elements and pointer dereferences."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from pytrace.frontend.ast.typed_program import FieldPath, Slot
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
-    """What a pointer points to, as a value of *kind*."""
+    """A pointer's target, as a value of *kind*."""
     if not isinstance(pointer, Pointer):
         raise InternalError(f"{pointer} is no pointer")
     return at_address(e, _address(e, operand), kind, pointer.space, _direct(operand, pointer))
 
 
 def _address(e: Emitter, operand: Operand) -> Number:
-    """A pointer to be followed: the register itself while plain loads may follow it."""
+    """A pointer to be dereferenced: the typed register itself if plain loads may follow it."""
     return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
 
 
 def _direct(operand: Operand, _pointer: Pointer) -> bool:
-    """Whether plain loads may follow: only while the verifier still knows where the register came from."""
+    """Whether plain loads may follow: only while the verifier still knows the provenance of the register."""
     return isinstance(operand, Scalar) and operand.direct
 
 
 def at_address(e: Emitter, address: Number, kind: Type, space: AddressSpace, direct: bool) -> Operand:
-    """A value that lies at an address."""
+    """The value at an address."""
     if space is AddressSpace.BPF and direct:
         pointer = e.b.pointer(address)
         return memory.load(e, pointer, kind) if kind.scalar else Memory(pointer, kind)
-    # Memory of the program whose provenance is lost is kernel memory like any other.
+    # Memory of the program without known provenance is read like other kernel memory.
     where = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
     remote = Remote(address, kind, where, direct)
     return _scalar_at(e, remote) if kind.scalar else remote
@@ -59,7 +59,7 @@ def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
 
 
 def field(e: Emitter, node: nodes.FieldAccess) -> Operand:
-    """A member of a struct, of what a pointer points to, of a record, or of ``args``."""
+    """A member of a struct, of a pointer's target, of a record, or of ``args``."""
     path = e.checked.fields[node]
     kind = e.type(node)
     if path.how == "argument":
@@ -106,10 +106,10 @@ def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Nu
 
 
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
-    """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page.
+    """Read the bytes that contain the bits, then shift; no bytes beyond these, as they may end at a page boundary.
 
-    The bits are a number without sign: who writes ``int open : 1`` means a flag that is 0 or 1. All bits of a type
-    are that type.
+    Bitfields are unsigned: ``int open : 1`` is meant as a flag with the values 0 and 1. A bitfield as wide as its type
+    has the type's signedness.
     """
     start = path.offset + path.bit_offset // 8
     shift = path.bit_offset % 8
@@ -124,7 +124,7 @@ def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand
 
 
 def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
-    """*size* bytes as an unsigned number, least significant first."""
+    """*size* bytes as an unsigned number, least significant byte first."""
     if isinstance(base, Remote):
         cell = e.cell
         e.b.store(0, cell)
@@ -139,9 +139,10 @@ def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
 
 
 def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
-    """Address of a struct, or of what a pointer points to, in a register whose type the verifier knows.
+    """Address of a struct, or a pointer's target, in a register that is typed (BTF) for the verifier.
 
-    Helpers that take typed pointers ask for that. Pointers of iterators may be null: then code goes on at *missing*.
+    Helpers with typed pointer parameters require that. Pointers of iterators may be null: then execution continues at
+    *missing*.
 
     Raises:
         PlacedError: the value was not reached from the probe's arguments alone.
@@ -178,7 +179,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
 
 
 def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
-    """The slot of a struct pointer among the arguments of a raw tracepoint, which the verifier may take for null."""
+    """The slot of a struct pointer argument of a raw tracepoint, which the verifier treats as possibly null."""
     if e.program.unit.kind.name != RAWTRACEPOINT or not isinstance(node, nodes.FieldAccess):
         return None
     item = e.checked.fields[node].argument
@@ -225,7 +226,7 @@ def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, kind: Type) 
 
 def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Operand:
     if isinstance(base, Remote):
-        # The verifier lets BTF pointers be read at constant offsets only.
+        # The verifier allows loads through BTF pointers at constant offsets only.
         direct = base.direct and isinstance(distance, int) and distance >= 0
         remote = Remote(e.b.add(base.address, distance), element, base.space, direct)
         return _scalar_at(e, remote) if element.scalar else remote
@@ -236,7 +237,7 @@ def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Oper
 
 
 def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, element: Type) -> Operand:
-    """An element by a variable index: outside of the array it is reported and zero."""
+    """An element at a variable index; out of bounds it is reported, and the value is zero."""
     count = whole.count if isinstance(whole, Array) else whole.size
     at = e.b.opaque(e.number(node.index))
     place = base if isinstance(base, Remote) else _addressable(e, base)
@@ -259,7 +260,7 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, 
 
 
 def _addressable(e: Emitter, base: Operand) -> Memory:
-    """Memory that may be read at a variable offset: the verifier allows that for map values, and for the stack too."""
+    """Memory that may be read at a variable offset: the verifier allows that for map values and for the stack."""
     return e.place(base)
 
 

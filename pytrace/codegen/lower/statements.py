@@ -1,4 +1,4 @@
-"""Statements, one function for each node class."""
+"""Lowering of statements, one function for each node class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
-    """Run a block; its value when *kind* is not void."""
+    """Emit a block; gives its value when *kind* is not void."""
     for piece in e.program.plan.pieces(node):
         if piece.apart:
             _apart(e, piece.statements)
@@ -37,7 +37,7 @@ def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
 
 
 def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
-    """Run statements in a function of their own."""
+    """Emit statements into a function of their own."""
     alive = [statement for statement in statements if statement not in e.checked.dead]
     if not alive or e.b.closed:
         return
@@ -51,7 +51,7 @@ def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
 
 
 def run(e: Emitter, node: nodes.Stmt) -> None:
-    """Run a statement, unless it cannot be reached."""
+    """Emit a statement, unless it is unreachable."""
     if node in e.checked.dead or e.b.closed:
         return
     emit = _EMIT.get(type(node))
@@ -126,7 +126,7 @@ def _plain_assign(e: Emitter, node: nodes.Assign) -> None:
 
 
 def _assign_aggregate(e: Emitter, target: nodes.MapRef | nodes.MapIndex, value: nodes.Expr) -> None:
-    """``@m = count()``; the call may be the last thing in a block."""
+    """``@m = count()``; the call may be the trailing value of a block."""
     while isinstance(value, nodes.BlockExpr) and value.block.value is not None:
         for statement in value.block.statements:
             run(e, statement)

@@ -1,10 +1,9 @@
 """The probe table: one row for each kind of probe.
 
-A row says how the kind is named, which BPF program type carries it, what its context is, how ``-p`` filters it, and
-which class describes what it attaches to.
-What needs code (parsing an attach point, expanding it, attaching it, listing it) is found by the row's name in
-``frontend.attach.attach_points``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a completeness test
-checks that each has it.
+A row has the kind's names, its BPF program type, its context, how ``-p`` filters it, and the class of its targets.
+What needs code (parsing an attach point, expanding it, attaching it, listing it) is looked up by the row's name in
+``frontend.attach.attach_points``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a test checks that
+none is missing.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class ProbeKind:
 
     *program_type* is the libbpf name of the program type (``kprobe``, ``tracepoint``, ``raw_tracepoint``, ``tracing``,
     ``perf_event``); *attach_type* the expected attach type of ``tracing`` programs. *space* is where bare pointers
-    point in this probe. *backwards*: several blocks on one event attach last to first, so that they run in source
-    order.
+    point in this probe. *backwards*: several probes on one event are attached last to first, so that they run in
+    source order.
     """
 
     name: str
@@ -186,10 +185,10 @@ def probe_kind(name: str) -> ProbeKind | None:
 
 
 def known_kind(name: str) -> ProbeKind:
-    """The row of a full name that comes from the table itself, as those of a manifest do.
+    """The row of a full name that is known to be in the table, such as one from a manifest.
 
     Raises:
-        KeyError: there is none.
+        KeyError: there is no such row.
     """
     return _INDEX[name]
 

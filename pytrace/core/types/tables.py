@@ -1,4 +1,4 @@
-"""Tables: named columns of flat values, which the rows of a script and the entries of maps are.
+"""Table schemas: named, flat columns for a script's ``row()`` statements and for map entries.
 
 A value of a record or tuple type has a column for each of its members, at any nesting: ``a.b`` is the member ``b`` of
 the record ``a``, ``a.0`` the first of the tuple ``a``.
@@ -50,32 +50,32 @@ class Column:
 
     @classmethod
     def of(cls, name: str, kind: Type) -> Column:
-        """A column with the unit that its name tells."""
+        """A column whose unit is taken from its name's suffix."""
         stem, underscore, end = name.rpartition("_")
         known = bool(stem) and bool(underscore) and isinstance(kind, NUMBERS)
         return cls(name, kind, UNITS.get(end, "") if known else "")
 
     @property
     def number(self) -> bool:
-        """Whether values are numbers to a reader."""
+        """Whether values are numeric."""
         return isinstance(self.type, NUMBERS)
 
     @property
     def title(self) -> str:
-        """What a table for people has above the column: ``LAT(us)`` for ``lat_us``."""
+        """The column's header in a table for people: ``LAT(us)`` for ``lat_us``."""
         stem = self.name.rpartition("_")[0] if self.unit else self.name
         return f"{stem.upper()}({self.unit})" if self.unit else stem.upper()
 
     @property
     def shape(self) -> tuple[str, str]:
-        """What columns of one table have in common: the name, and the type as far as a reader sees it."""
+        """What must agree for columns to belong to one table: the name, and the type without its width."""
         kind = self.type
         if isinstance(kind, Int | String | Buffer):
             return self.name, kind.tag
         return self.name, f"{kind.tag} {kind}" if isinstance(kind, Enum | Array | Struct) else kind.tag
 
     def joined(self, other: Column) -> Column:
-        """The column of both: integers as wide as all need, strings as long as the longest."""
+        """A column that holds the values of both: the wider integer, the longer string."""
         mine, its = self.type, other.type
         if isinstance(mine, Int) and isinstance(its, Int):
             return replace(self, type=_wider(mine, its))
@@ -140,25 +140,25 @@ class TableSchema:
 
     @property
     def shape(self) -> tuple[tuple[str, str], ...]:
-        """What schemas of one table have in common (:attr:`Column.shape`)."""
+        """What must agree for rows to belong to one table (:attr:`Column.shape` of each column)."""
         return tuple(column.shape for column in self.columns)
 
     def joined(self, other: TableSchema) -> TableSchema:
-        """The schema of rows of both, which are of one shape."""
+        """A schema that holds the rows of both, which must have the same shape."""
         pairs = zip(self.columns, other.columns, strict=True)
         return TableSchema(tuple(mine.joined(its) for mine, its in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """A table of a script's ``row()`` statements: *number* counts from 1 in the order of their first statements."""
+    """A table of a script's ``row()`` statements; *number* counts from 1, in order of first statements."""
 
     number: int
     schema: TableSchema
 
 
 def row_tables(statements: Iterable[tuple[int, TableSchema]]) -> dict[int, RowTable]:
-    """The table of each statement, by its number (that of its event): those of one shape share one."""
+    """The table of each ``row()`` statement, by event id; statements of the same shape share a table."""
     schemas: dict[tuple[tuple[str, str], ...], TableSchema] = {}
     shapes: dict[int, tuple[tuple[str, str], ...]] = {}
     for identity, schema in statements:

@@ -1,4 +1,4 @@
-"""Comments of a script that say what something is for."""
+"""Documentation comments of a script."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pytrace.core.source import Span
 def comment_above(span: Span) -> str:
     """The text of the comment that ends on the line above the one where *span* starts; empty when there is none.
 
-    Lines of ``//`` in a row are one comment, and lines of a block comment are joined by line ends; what marks a comment
-    and the spaces around it are left out. A comment after code belongs to that code.
+    Consecutive ``//`` lines are one comment, and lines of a block comment are joined by newlines, without comment
+    markers and surrounding spaces. A comment after code belongs to that code.
     """
     text = span.source.text
     end = text.rfind("\n", 0, span.start)

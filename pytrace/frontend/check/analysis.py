@@ -1,4 +1,4 @@
-"""The last pass of the front end: scopes, types, checks, resources.
+"""Semantic analysis, the last pass of the front end: scopes, types, checks, resources.
 
 See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.ast.typed_program`
 for what it gives.
@@ -47,7 +47,7 @@ def analyse(
     config: Config,
     diagnostics: Diagnostics,
 ) -> CheckedProgram:
-    """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
+    """Check the whole script and infer all types; errors go to *diagnostics*."""
     places = (target.place for unit in units for target in unit.targets)
     definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
     checker = Checker(RULES, options, kernel, definitions, config, diagnostics)
@@ -76,10 +76,10 @@ def _analyse(checker: Checker, units: list[ProbeUnit], program: nodes.Program) -
 
 
 def _endless(checker: Checker) -> None:
-    """Report the places whose types each pass makes larger: ``@a = (@a, 1)``."""
+    """Report the slots whose types grow with each pass: ``@a = (@a, 1)``."""
     named = [(name, state.slots, state.span) for name, state in checker.maps.items()]
     named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in checker.variables.values()]
-    # Types that contain each other may grow in turns.
+    # Types that contain each other may grow alternately.
     growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
     if not growing:
         raise InternalError("type inference does not converge")
@@ -118,7 +118,7 @@ def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, lis
 
 
 def _report_functions(checker: Checker, program: nodes.Program) -> None:
-    """What is wrong with the heads of functions."""
+    """Report errors in the heads of functions."""
     from pytrace.core.builtins import builtin
 
     seen: dict[str, Span] = {}
@@ -159,7 +159,7 @@ def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, 
 
 
 def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
-    """BPF programs have a stack of fixed depth, and the verifier refuses recursion."""
+    """Report recursion: the stack of BPF programs is limited, and the verifier rejects recursion."""
     reported: set[frozenset[str]] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -227,7 +227,7 @@ def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
 
 
 def _check_complete(checker: Checker) -> None:
-    """Nothing may be unknown without an error that says why."""
+    """Check that every unknown type has an error that explains it."""
     for node, kind in checker.program.types.items():
         if contains_unknown(kind) and node not in checker.program.constants and kind is UNKNOWN:
             checker.error("the type of this expression cannot be inferred", node.span)

@@ -1,6 +1,6 @@
-"""The library: macros that are written in the language itself, in ``pytrace/stdlib``.
+"""The standard library: macros written in the language itself, in ``pytrace/stdlib``.
 
-A file is parsed when a script uses one of its macros, so scripts that use none pay nothing.
+A file is parsed when a script uses one of its macros, so scripts that use none have no cost.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _func(e: Emitter, node: Node) -> Operand:
 
 
 def word(e: Emitter, value: Number, kind: Type) -> Operand:
-    """Eight bytes."""
+    """A 64-bit value."""
 
     def write(pointer: Ptr, _align: int) -> None:
         e.b.store(value, pointer)
@@ -72,7 +72,7 @@ def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
 
 
 def _probe(e: Emitter, node: Node) -> Operand:
-    """Name of the attach point that fired: the attach cookie is its place in the program's table of names."""
+    """Name of the attach point that fired: the attach cookie is its index in the program's table of names."""
     kind = e.type(node)
     names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
     table = b"".join(name[: kind.size].ljust(kind.size, b"\0") for name in names)
@@ -83,7 +83,7 @@ def _probe(e: Emitter, node: Node) -> Operand:
 
 
 def _usermode(e: Emitter, _node: Node) -> Operand:
-    """The privilege level is in the low bits of the code segment register; probes of the tracer run by its own call."""
+    """The privilege level is in the low bits of the code segment register; probes that the tracer runs count as user mode."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):
         level = e.b.op("and", contexts.register(e, "cs"), 3)

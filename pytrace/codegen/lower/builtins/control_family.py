@@ -35,7 +35,7 @@ def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
 
 
 def _write_user(e: Emitter, node: nodes.Call) -> Operand:
-    """The source is brought into the program's memory first: the helper takes nothing else."""
+    """The source is copied to the program's memory first, as the helper requires."""
     target = argument(e, node, 0)
     source = node.args[1]
     if not isinstance(source, nodes.Expr):
@@ -55,7 +55,7 @@ def _write_user(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _copied(e: Emitter, node: nodes.Call, kind: Type, length: Number) -> Ptr:
-    """What the address that is the second argument points to, in scratch memory."""
+    """A copy of the target of the second argument, in scratch memory."""
     space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
     read = memory.read_helper(AddressSpace.KERNEL if space is AddressSpace.BPF else space)
     address = argument(e, node, 1)

@@ -1,4 +1,4 @@
-"""Compile-time builtins are constants before code is generated, but for records."""
+"""Compile-time builtins: all are constants before code is generated, except for records."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Ptr, align: int) -> None:
-        # Kernels before 6.3 leave what is after the NUL as it was (strscpy), and keys must not differ there.
+        # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
         memory.zero(e, pointer, COMM, align)
         got = e.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
         events.check_helper(e, node, "bpf_get_current_comm", got)
@@ -61,7 +61,7 @@ def _comm(e: Emitter, node: Node) -> Operand:
 
 
 def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
-    """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
+    """Name of another task, by ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is no such task."""
     argument = node.args[0]
     kind = e.type(node)
     if not isinstance(argument, nodes.Expr):
@@ -106,7 +106,7 @@ def _curtask(e: Emitter, node: Node) -> Operand:
 
 
 def _cpid(e: Emitter, node: Node) -> Operand:
-    # An ahead-of-time file may ask has_cpid before; elsewhere code that does so is not there without a child.
+    # An ahead-of-time file may check has_cpid at run time; otherwise such code is removed when there is no child.
     if not any(item.what == "child" for item in e.checked.loaded.values()):
         e.checked.report(node, RuntimeFailure("no_child"))
     return Scalar(e.b.load(e.session(SESSION.cpid)), e.type(node))

@@ -1,4 +1,4 @@
-"""Stacks: copied by ``bpf_get_stack`` to where they are wanted, or unwound by
+"""Stacks: written to their destination by ``bpf_get_stack``, or unwound by
 :mod:`pytrace.codegen.services.user_unwinding`.
 """
 
@@ -33,7 +33,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     tgid = process_ids(e, "tracer")[0] if kind.user else 0
 
     def write(pointer: Ptr, _align: int) -> None:
-        # The kernel leaves what is after the last frame as it was, and keys must not differ there.
+        # The kernel does not clear the bytes after the last frame, but keys must not differ there.
         memory.zero(e, pointer, kind.size)
         got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, kind.header), room, flags)
         _check(e, node, kind, got)
@@ -46,7 +46,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
 
 
 def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
-    """Count and report a stack that could not be walked; its negative error number takes the place of frames."""
+    """Count and report a stack that could not be walked; it has a negative error number instead of a frame count."""
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)

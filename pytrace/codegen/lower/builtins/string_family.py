@@ -30,7 +30,7 @@ def _expr(node: nodes.Call, index: int) -> nodes.Expr:
 
 
 def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
-    """Address and space of text that an argument stands for: a pointer's target, an integer's, or the text itself."""
+    """Address and address space of an argument's text: the target of a pointer or integer, or the text itself."""
     kind = operand.type
     if isinstance(kind, Pointer):
         space = AddressSpace.KERNEL if kind.space is AddressSpace.BPF else memory.resolve_space(e, kind.space)
@@ -39,7 +39,7 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
         return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
-    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier refuses.
+    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier rejects.
     return e.b.opaque(e.b.address(e.place(operand).pointer)), AddressSpace.KERNEL
 
 
@@ -64,9 +64,9 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _str_of_length(e: Emitter, node: nodes.Call, kind: String, address: Number, space: AddressSpace) -> Operand:
-    """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut.
+    """At most *length* characters; leaving out the rest was requested, so it does not count as truncated.
 
-    It does where more was asked for than a string holds.
+    It does if *length* is more than a string can hold.
     """
     wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
     helper = memory.read_helper(memory.resolve_space(e, space), string=True)
@@ -127,7 +127,7 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _path(e: Emitter, node: nodes.Call) -> Operand:
-    """``bpf_d_path``, which takes a typed pointer and programs on the kernel's list only."""
+    """``bpf_d_path``, which requires a typed pointer and a program on a function of the kernel's list."""
     kind = e.type(node)
 
     def write(pointer: Ptr, align: int) -> None:
@@ -142,7 +142,7 @@ def _path(e: Emitter, node: nodes.Call) -> Operand:
     return Made(kind, write)
 
 
-# ---------------------------------------------------------------------------------------------- asking strings
+# ---------------------------------------------------------------------------------------------- string queries
 
 
 def _text(e: Emitter, node: nodes.Expr) -> Memory:
@@ -188,7 +188,7 @@ def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
     known = [e.checked.constants.get(_expr(node, at)) for at in (0, 1)]
     for text in known:
         if isinstance(text, bytes) and length > len(text):
-            # Beyond the NUL of a known string nothing is compared.
+            # Nothing is compared after the NUL of a constant string.
             length = len(text) + 1
     size = min(length, left.type.size, right.type.size)
     equal = comparison.bytes_equal(e, left, right, size)
@@ -220,7 +220,7 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, count: Number) -> Operand:
-    """More bytes than the verifier follows one by one: both sides go to scratch memory, where a callback sees them."""
+    """For sizes too large to verify byte by byte: both sides are copied to scratch memory, for a callback."""
     places = [e.reserve(size + 8) for _ in sides]
     for side, place in zip(sides, places, strict=True):
         memory.copy(e, e.area(place), side.pointer, size, side.align)
@@ -298,7 +298,7 @@ def _bswap(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
-    """A name by number from a table in read-only data; an unknown number gives the table's last row."""
+    """A name looked up by number in read-only data; an unknown number gives the table's last row."""
 
     def emit(e: Emitter, node: nodes.Call) -> Operand:
         kind = e.type(node)

@@ -61,7 +61,7 @@ def _by_name(checker: Checker, node: Node, name: str) -> int | None:
 
 
 def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``write_user(target, source, length)``; the source is an address, or a value of several bytes itself."""
+    """``write_user(target, source, length)``; *source* is an address or a value in memory."""
     pointer_argument(checker, node, arguments[0], "the target of write_user()")
     source = checker.value(expression(checker, node, arguments[1]))
     if not isinstance(source, String | Array | Struct):

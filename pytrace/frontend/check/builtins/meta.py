@@ -1,4 +1,4 @@
-"""Builtins that answer when the script is compiled."""
+"""Builtins that are evaluated at compile time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
 
 
-# ---------------------------------------------------------------------------------------------- questions
+# ---------------------------------------------------------------------------------------------- queries
 
 
 def _question(test: Callable[[Type], bool]) -> Callable[[Checker, Node, Arguments], Type]:
@@ -54,7 +54,7 @@ def _negative_literal(value: nodes.Node) -> bool:
     return isinstance(value, nodes.Unary) and value.operator == "-" and isinstance(value.operand, nodes.IntLiteral)
 
 
-# ---------------------------------------------------------------------------------------------- demands
+# ---------------------------------------------------------------------------------------------- assertions
 
 
 def assert_str(checker: Checker, node: Node, arguments: Arguments) -> Type:

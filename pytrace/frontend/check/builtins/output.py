@@ -1,4 +1,4 @@
-"""Builtins that print, or make the runtime do something."""
+"""Builtins that print, or request another action of the runtime."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``debugf(fmt, …)``: what bpf_trace_printk can do (kernel/trace/bpf_trace.c)."""
+    """``debugf(fmt, …)``, within the limits of bpf_trace_printk (kernel/trace/bpf_trace.c)."""
     text = checker.constant_text(arguments[0], "the format of debugf()")
     values = expressions(checker, node, arguments[1:])
     format_ = format_checks.check(checker, node, "debugf", text, values) if text is not None else None
@@ -86,7 +86,7 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _kernel_formats(conversion: Conversion) -> bool:
-    """Whether the kernel knows a conversion (``bpf_bprintf_prepare`` in kernel/bpf/helpers.c)."""
+    """Whether the kernel supports a conversion (``bpf_bprintf_prepare`` in kernel/bpf/helpers.c)."""
     lengths = ("", "l", "ll") if conversion.name in "dux" else ("",)
     plain = conversion.name in "duxps" and conversion.length in lengths
     return plain and "#" not in conversion.flags and conversion.width != "*" and not conversion.precision
@@ -148,7 +148,7 @@ def _print_map(checker: Checker, node: Node, target: nodes.MapRef, rest: Argumen
 
 
 def require_map(checker: Checker, node: nodes.MapRef, state: MapState) -> Type:
-    """Type of a map's values, for a call that takes the map itself; reported when nothing is ever stored."""
+    """Type of a map's values, for a call that takes the map itself; reports a map that is never assigned."""
     kind = state.value.type
     if isinstance(kind, Unknown) and checker.final:
         undefined_map(checker, state, node.span)

@@ -43,7 +43,7 @@ def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _whole_map(checker: Checker, record: nodes.Expr) -> bool:
-    """Whether a keyed map is given without a key, which is reported."""
+    """Whether a keyed map is used without a key, which is reported."""
     if not isinstance(record, nodes.MapRef) or not checker.map(record).keyed:
         return False
     hints = [f"print({record.name}) prints the map, row({record.name}[key]) the record of one key"]
@@ -56,7 +56,7 @@ def _named(kind: Type) -> str:
 
 
 def _parts(value: nodes.Expr, path: str) -> Iterator[tuple[str, nodes.Expr]]:
-    """The values that are sent: of records and tuples that are written out here the members, at any nesting."""
+    """The expressions whose values are sent: for record and tuple literals their members, at any nesting."""
     if isinstance(value, nodes.RecordLiteral) and value.members:
         names = value.names
     elif isinstance(value, nodes.TupleLiteral) and value.members:

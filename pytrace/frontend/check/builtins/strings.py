@@ -45,7 +45,7 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant(source)
     if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
         kept = text[:length]
-        # What is longer than a string may be is truncated, and counted as such, when the script runs.
+        # Longer strings are truncated, and counted as such, at run time.
         if len(kept) < limit:
             checker.set_constant(node, kept)
             return String(len(kept) + 1)
@@ -111,7 +111,7 @@ def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return String(capacity)
 
 
-# ---------------------------------------------------------------------------------------------- asking strings
+# ---------------------------------------------------------------------------------------------- string queries
 
 
 def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -173,13 +173,13 @@ def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return UNKNOWN
     size = sum(size_of_text(kind) for kind in kinds) - 1
     if checker.number > LONGEST_CHAIN:
-        # A string that is appended to itself: it gets all the room that there is.
+        # A string that is appended to itself gets the maximum capacity.
         size = checker.config.max_strlen
     return String(max(1, min(size, checker.config.max_strlen)))
 
 
 def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``memcmp(left, right, n)``: *n* may be known at run time only; no more is compared than both sides have."""
+    """``memcmp(left, right, n)``: *n* may be known at run time only; it is limited to the smaller side."""
     kinds = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
     integer_argument(checker, node, arguments[2], "the length of memcmp()")
     limit = checker.config.max_strlen
@@ -198,7 +198,7 @@ def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _compared(kind: Type) -> int | None:
-    """How many bytes memcmp() can take of a value: of what a pointer points to, all; None when there are none."""
+    """How many bytes of a value memcmp() can compare: no limit for a pointer's target; None when it has no bytes."""
     if isinstance(kind, Unknown | Pointer):
         return sys.maxsize
     if isinstance(kind, String | Buffer):

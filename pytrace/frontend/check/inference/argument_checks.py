@@ -1,4 +1,4 @@
-"""What the checks of several builtins share: literal arguments, unstable features, kinds of arguments."""
+"""Argument checks that several builtins share: literal arguments, unstable features, kinds of arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 
 def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:
-    """False (and reported) when the configuration refuses an unstable feature; a warning when it warns."""
+    """Whether the configuration allows an unstable feature; reports an error or a warning as configured."""
     setting = getattr(checker.config, f"unstable_{name}")
     hint = f"set unstable_{name} = enable in the config block"
     if setting == "error":
@@ -102,7 +102,7 @@ def size_of_text(kind: Type) -> int:
 
 
 def require_args(checker: Checker, node: nodes.Identifier) -> bool:
-    """False (and reported) where the probe has no ``args``."""
+    """Whether the probe has ``args``; reports an error otherwise."""
     unit = checker.unit
     if unit is None:
         checker.error("a function has no args", node.span, hints=["pass the value as a parameter"])

@@ -1,7 +1,7 @@
-"""The state of analysis, and the services that all rules share.
+"""The state of semantic analysis, and the services that all rules share.
 
-A :class:`Checker` goes over the whole program several times. All passes but the last only find types (their
-messages are thrown away); the last one finds nothing new, reports, and fills the tables of the
+A :class:`Checker` traverses the whole program several times. All passes but the last only infer types (their
+messages are discarded); the last one changes no type, reports errors, and fills the tables of the
 :class:`~pytrace.frontend.ast.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
 those of expressions and statements in ``rules``, those of builtins in ``builtins``; :class:`Rules` names them.
 """
@@ -68,13 +68,13 @@ class Definitions(Protocol):
         """The enumeration with a member of that name, and its value."""
 
     def typedef(self, name: str) -> Type | None:
-        """What a typedef or C base type stands for."""
+        """The type of a typedef or C base type."""
 
     def macro(self, name: str) -> nodes.Expr | None:
         """The expression that an object-like macro stands for."""
 
     def constant(self, name: str) -> int | None:
-        """The value of a constant of the kernel's headers that comes with pytrace."""
+        """The built-in value of a kernel header constant."""
 
     def names(self, kind: str) -> Iterable[str]:
         """Names of all ``struct``, ``union``, ``enum``, ``typedef``, ``macro`` or ``constant`` definitions, for
@@ -90,7 +90,7 @@ class BranchRule(Protocol[N_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The typing rules of the language: what the checker and the rules themselves ask of each other."""
+    """The typing rules of the language that the checker and other rules call."""
 
     expressions: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]]
     """Rules by node class."""
@@ -101,7 +101,7 @@ class Rules:
 
 
 class Checker:
-    """One analysis."""
+    """Semantic analysis of one script."""
 
     def __init__(
         self,
@@ -159,9 +159,9 @@ class Checker:
     def error(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> Type:
-        """Record an error; gives UNKNOWN, so that a rule can return it.
+        """Record an error. Returns UNKNOWN, which a rule can return in turn.
 
-        What goes wrong inside a library macro went wrong at the call that the user wrote.
+        An error inside a library macro is reported at the user's call of the macro.
         """
         found = [Note(text, place) for text, place in notes]
         outside = user_span(span)
@@ -173,7 +173,7 @@ class Checker:
     def warn(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> None:
-        """Record a warning; the library's own code gives none."""
+        """Record a warning; code of the library gives no warnings."""
         if span.source.name.startswith(LIBRARY_PREFIX):
             return
         self.diagnostics.warn(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
@@ -204,7 +204,7 @@ class Checker:
         return changed
 
     def _stuck(self) -> bool:
-        """Whether something is stored in a map or variable, and yet its type is not known."""
+        """Whether there is a map or variable that is assigned but whose type is not known."""
         maps = any(state.used and state.incomplete for state in self.maps.values())
         return maps or any(
             state.assigned and state.slot.fixed is None and isinstance(state.slot.known, Unknown)
@@ -212,14 +212,14 @@ class Checker:
         )
 
     def _supply(self) -> bool:
-        """Give types to declared maps in which nothing is ever stored; False when there are none."""
+        """Give types to declared maps that are never assigned. Returns False when there are none."""
         found = [item for item in self.maps.values() if item.used and item.declaration is not None and item.incomplete]
         for state in found:
             state.make_empty()
         return bool(found)
 
     def make_final(self) -> None:
-        """The pass that has begun is the final one: all types are known."""
+        """Make the current pass the final one: all types are known."""
         self.final = True
         self.diagnostics = self.reported
 
@@ -232,7 +232,7 @@ class Checker:
     # ---------------------------------------------------------------------------------------- expressions
 
     def value(self, node: nodes.Expr) -> Type:
-        """Type of an expression whose value is wanted; recorded for the generator."""
+        """Type of an expression that is evaluated; recorded for the generator."""
         rule = self.rules.expressions.get(type(node))
         if rule is None:
             raise InternalError(f"no rule for {type(node).__name__}")
@@ -247,13 +247,13 @@ class Checker:
         return kind
 
     def unevaluated(self, node: nodes.Expr) -> Type:
-        """Type of an expression that is only asked for its type; locks what it reads."""
+        """Type of an expression that is not evaluated (an operand of ``sizeof``); locks the slots that it reads."""
         with self.lock(node.span):
             return self.value(node)
 
     @contextmanager
     def lock(self, span: Span) -> Iterator[None]:
-        """What is read inside must keep its type from here on."""
+        """Lock the types of slots that are read inside the block."""
         before, self.locking = self.locking, span
         try:
             yield
@@ -261,7 +261,7 @@ class Checker:
             self.locking = before
 
     def relies_on(self, slot: Slot) -> bool:
-        """Whether the type of *slot* may be used now; where a question about types is asked, it stays from here on."""
+        """Whether the type of *slot* may be used now; inside a type query, the type is locked."""
         if self.locking is None or slot.fixed is not None or self.final or self.removed is not None:
             return True
         if not self.answering:
@@ -271,22 +271,22 @@ class Checker:
         return slot.locked is not None
 
     def constant(self, node: nodes.Expr) -> int | bool | bytes | None:
-        """The value of an expression, when it is known."""
+        """The constant value of an expression, if it has one."""
         return self.program.constants.get(node)
 
     def set_constant(self, node: nodes.Expr, value: int | bool | bytes) -> None:
-        """Record that the value of *node* is known."""
+        """Record the constant value of *node*."""
         self.program.constants[node] = value
 
     def set_fact(self, node: nodes.Expr, value: int | bool, what: str, *parts: str) -> None:
-        """Record what the machine says about *node*; in an ahead-of-time file each run's machine will say it."""
+        """Record a value of *node* that depends on the machine; an ahead-of-time file resolves it at load time."""
         if self.options.ahead:
             self.program.loaded[node] = LoadTime(what, parts, int(value))
         else:
             self.set_constant(node, value)
 
     def constant_hints(self, node: nodes.Node) -> list[str]:
-        """What to do about a value that should be a constant and is not."""
+        """Hints about a value that is not a constant but has to be."""
         found = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
         if found is None:
             return []
@@ -306,7 +306,7 @@ class Checker:
     def constant_text(self, node: nodes.Expr | nodes.TypeExpr, what: str) -> bytes | None:
         """The value of an expression that must be a string literal; None after an error."""
         if isinstance(node, nodes.StringLiteral):
-            # Formats and the like never reach the kernel, so the limit of string values does not hold for them.
+            # Formats and the like never reach the kernel, so they are not limited like string values.
             return node.value
         if isinstance(node, nodes.Expr):
             kind = self.value(node)
@@ -348,14 +348,14 @@ class Checker:
         return state
 
     def bind(self, node: nodes.Variable, state: VariableState) -> None:
-        """Record which variable a node means."""
+        """Record the variable that a node refers to."""
         self.program.variables[node] = state.info
         self.program.types[node] = state.slot.type
 
     def put(self, state: VariableState, kind: Type, place: Span, *, known: bool = True) -> bool:
         """Assign a value of type *kind* to a variable; reports when it does not fit.
 
-        *known*: constants in *kind* are the value itself, not that of a variable that once got them.
+        *known*: constants in *kind* are from the value itself, not from a variable that was assigned them earlier.
         """
         slot = state.slot
         if self.removed is not None:
@@ -376,7 +376,7 @@ class Checker:
         return False
 
     def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
-        """Use *kind* as key or value (*what*) of a map; reports when it does not fit."""
+        """Use *kind* as key or value (*what*) of a map; reports an error when it does not fit."""
         if self.removed is not None:
             if what == "value":
                 self.maps[name].removed = (self.removed.what, self.removed.span or place)
@@ -442,15 +442,15 @@ class Checker:
         return state
 
     def state_of(self, node: nodes.MapRef) -> MapState:
-        """The state of a map without a use of it."""
+        """The state of a map, without counting as a use."""
         return self.maps.setdefault(node.name, MapState(node.name))
 
     def settled(self, node: nodes.Expr) -> Type:
-        """The real type of an expression that was looked at."""
+        """The real type of a checked expression."""
         return settle(self.program.types.get(node, UNKNOWN))
 
     def known(self, kind: Type) -> bool:
-        """True when a type is known in all its parts."""
+        """True when all parts of a type are known."""
         return not contains_unknown(kind)
 
 

@@ -1,4 +1,4 @@
-"""Compile-time arithmetic: what the machine would compute, done on Python integers."""
+"""Constant folding: the machine's arithmetic on Python integers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pytrace.frontend.check.inference.conversions import INT64_MIN, UINT64_MAX
 
 
 class FoldError(Exception):
-    """The result does not exist: division by zero, or more than 64 bits."""
+    """There is no result: division by zero, or more than 64 bits."""
 
 
 def wrap(value: int, kind: Int) -> int:
-    """*value* cut to the width of *kind* and read with its sign."""
+    """*value* truncated to the width of *kind*, with its signedness."""
     value &= (1 << (8 * kind.width)) - 1
     return value - (1 << (8 * kind.width)) if kind.signed and value > kind.high else value
 
@@ -31,7 +31,7 @@ def _modulo(a: int, b: int) -> int:
 
 
 def _left(a: int, b: int) -> int:
-    # Bits that leave the word are gone, as at run time.
+    # Bits shifted out are lost, as at run time.
     return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
 
 
@@ -69,7 +69,7 @@ def arithmetic(operator: str, left: int, right: int, kind: Int | None) -> int:
         FoldError: division by zero, or a literal result that 64 bits do not hold.
     """
     if kind is not None:
-        # A count of bits is no operand that takes the type of the result.
+        # A shift count does not take part in the type of the result.
         right = right if operator in ("<<", ">>") else wrap(right, kind)
         return wrap(_ARITHMETIC[operator](wrap(left, kind), right), kind)
     value = _ARITHMETIC[operator](left, right)

@@ -1,8 +1,7 @@
 """Type conversions: widening, unification and assignability.
 
-While types are inferred, an integer constant has the type :class:`Flexible`, the range of the constants that it
-stands for:
-it takes whatever signedness and width its company has. :func:`settle` turns it into the smallest real type.
+During inference, an integer constant has the type :class:`Flexible`, a range of constants: it takes the signedness and
+width of the types that it is combined with. :func:`settle` turns it into the smallest real type.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Type):
-    """Not inferred yet, or the type of an expression that an error was reported for; fits everywhere."""
+    """Not inferred yet, or the type of an expression with a reported error; compatible with every type."""
 
     tag: ClassVar[str] = "unknown"
 
@@ -100,7 +99,7 @@ def settle_range(low: int, high: int) -> Int:
 
 
 def settle(kind: Type) -> Type:
-    """The real type that a type of inference stands for."""
+    """The real type for a type of inference."""
     if isinstance(kind, Flexible):
         return settle_range(kind.low, kind.high)
     if isinstance(kind, Tuple):
@@ -113,7 +112,7 @@ def settle(kind: Type) -> Type:
 
 
 def describe(kind: Type) -> str:
-    """A type for messages, with the parameters that its name leaves out."""
+    """A type for messages, with parameters that its name does not show."""
     kind = settle(kind)
     if isinstance(kind, Hist):
         return f"hist_t with {kind.bits} bits"
@@ -134,7 +133,7 @@ def contains_unknown(kind: Type) -> bool:
 
 
 def nesting(kind: Type) -> int:
-    """How many tuples and records are inside each other."""
+    """Nesting depth of tuples and records."""
     return 1 + max(map(nesting, kind.members), default=0) if isinstance(kind, Tuple | Record) else 0
 
 
@@ -144,7 +143,7 @@ def is_integer(kind: Type) -> bool:
 
 
 def is_condition(kind: Type) -> bool:
-    """True for what may decide an ``if``."""
+    """True for types that can be the condition of an ``if``."""
     return isinstance(kind, Int | Flexible | Enum | Bool | Pointer | Unknown)
 
 
@@ -163,7 +162,7 @@ def integer_of(kind: Type) -> Int | Flexible:
 
 
 def unify(first: Type, second: Type) -> Type | None:
-    """The type of a slot that takes both; None when there is none."""
+    """The type of a slot that can hold both; None when there is none."""
     if isinstance(first, Unknown):
         return second
     if isinstance(second, Unknown) or first == second:

@@ -1,8 +1,7 @@
-"""Typed places of a script (variables, map keys, map values) while their types are inferred.
+"""Slots: the variables, map keys and map values of a script while their types are inferred.
 
-Each pass over the program collects anew what goes into a slot; a pass that ends with the types that it began with
-is the last
-but one, and the final pass reports what does not fit.
+Each pass over the program collects the types that are stored in a slot. Once a pass changes no type, the final pass
+follows, which reports what does not fit.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ SETTLE_AFTER = 20
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Code that no program has: *what* says in a message why, *span* where when not at the statement itself.
+    """Removed code: *what* is the reason for messages, *span* its location when that is not the statement itself.
 
-    *spare*: it was taken out before types are looked for (by ``if comptime``, or with its whole probe).
+    *spare*: it was removed before type inference (by ``if comptime``, or with its whole probe).
     """
 
     what: str
@@ -44,7 +43,7 @@ class Removed:
 
 @dataclass(slots=True)
 class Slot:
-    """One typed place."""
+    """One slot."""
 
     known: Type = UNKNOWN
     """The type by the last complete pass."""
@@ -68,13 +67,13 @@ class Slot:
 
     @property
     def type(self) -> Type:
-        """What the slot has, as far as known."""
+        """The slot's type, as far as known."""
         if self.fixed is not None:
             return self.fixed
         return self.found if isinstance(self.known, Unknown) else self.known
 
     def takes(self, kind: Type, place: Span) -> bool:
-        """Put a value of type *kind* in; False when it does not fit."""
+        """Store a value of type *kind*. Returns False when it does not fit."""
         if isinstance(kind, Unknown):
             return True
         if self.fixed is not None:
@@ -89,7 +88,7 @@ class Slot:
         return True
 
     def offer(self, kind: Type, *, spare: bool) -> None:
-        """Take note of what removed code would put in; what does not go with the former offers is left out."""
+        """Record a type that removed code would store; a type that conflicts with earlier offers is ignored."""
         if contains_unknown(kind):
             return
         if spare:
@@ -103,7 +102,7 @@ class Slot:
         return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
 
     def other_sign(self, kind: Type) -> bool:
-        """Whether *kind* is an integer type that would do for the fixed type but for its sign."""
+        """Whether *kind* is an integer type that would fit the fixed type except for its sign."""
         fixed = self.fixed
         if not isinstance(fixed, Int) or not isinstance(kind, Int):
             return False

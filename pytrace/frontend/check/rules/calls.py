@@ -1,4 +1,4 @@
-"""Calls: what every builtin has in common (number of arguments, safety, probes), and calls of the script's
+"""Typing rules of calls: checks common to all builtins (number of arguments, safety, probes), and calls of the script's
 functions.
 """
 
@@ -120,7 +120,7 @@ KEEPS_SILENT = frozenset({"skboutput", "signal", "signal_thread", "write_user", 
 
 
 def warn_discarded(checker: Checker, node: nodes.Expr, kind: Type) -> None:
-    """Warn when a statement throws away what a call gives."""
+    """Warn when a statement discards the result of a call."""
     row = checker.program.calls.get(node)
     name = row.name if isinstance(row, Builtin) else ""
     if name == "delete":

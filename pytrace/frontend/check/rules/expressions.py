@@ -1,4 +1,4 @@
-"""Typing rules of expressions: literals, names, variables, maps, conditionals, tuples, and questions about types."""
+"""Typing rules of expressions: literals, names, variables, maps, conditionals, tuples, and ``comptime``."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def string(checker: Checker, node: nodes.StringLiteral) -> Type:
 
 
 def constant_text(checker: Checker, node: nodes.Expr, value: bytes) -> Type:
-    """A text that is known now."""
+    """A string constant."""
     size = len(value) + 1
-    # A literal may always be as long as a default string: a small max_strlen is about str(), not about literals.
+    # A literal may always be as long as a default string: a small max_strlen limits str(), not literals.
     limit = max(checker.config.max_strlen, 1024)
     if size > limit:
         hint = f"raise max_strlen in the config block to {size} or more"
@@ -81,7 +81,7 @@ def constant_text(checker: Checker, node: nodes.Expr, value: bytes) -> Type:
 
 
 def parameter(checker: Checker, node: nodes.OpenParameter) -> Type:
-    """A parameter that is known only when the compiled file runs."""
+    """A parameter that is known only when the ahead-of-time file runs."""
     parts = (node.name, node.form, node.default, str(node.skip))
     checker.program.loaded[node] = LoadTime("parameter", parts)
     if node.form == "text":
@@ -295,7 +295,7 @@ def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
 
 
 def _shallow(checker: Checker, node: nodes.Expr, kind: Tuple | Record) -> Type:
-    """The type; an error where one value is nested in others too deeply, from where on the type does not grow."""
+    """The type, or an error if values are nested too deeply, so that the type does not grow further."""
     depth = nesting(kind)
     if depth == MOST_NESTED + 1:
         checker.error(f"values cannot be nested more than {MOST_NESTED} levels deep", node.span)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def inherit(kind: Type, base: Pointer) -> Type:
-    """A value found behind *base*: its pointers point into the same memory unless they say otherwise."""
+    """The type of a value reached through *base*: its pointers are in the same address space unless they have one."""
     if not isinstance(kind, Pointer) or kind.space is not AddressSpace.NONE:
         return kind
     space = AddressSpace.KERNEL if base.space is AddressSpace.BPF else base.space

@@ -103,7 +103,7 @@ def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> T
 
 
 def _free(left: Type, right: Type) -> bool:
-    """Whether both are literals, whose values have no width yet."""
+    """Whether both are literals, which have no width yet."""
     return isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
 
 
@@ -143,7 +143,7 @@ def _signed_comparison(left: Type, right: Type) -> bool:
 def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
     kinds = [integer_of(left), integer_of(right)]
     for kind in kinds:
-        # A negative constant makes the operation signed, whatever the other side is.
+        # A negative constant makes the operation signed, whatever the other operand is.
         if isinstance(kind, Flexible) and kind.low < 0:
             return True
     if any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in kinds):
@@ -162,7 +162,7 @@ def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
 
 
 def _text(checker: Checker, node: nodes.Binary) -> Type:
-    """Two constants: a text and another one, which are joined, or how many of its characters are skipped."""
+    """A string constant plus a string (concatenation) or an integer (skips characters)."""
     text, count = checker.constant(node.left), checker.constant(node.right)
     if isinstance(text, bytes) and isinstance(count, bytes):
         return expressions.constant_text(checker, node, text + count)
@@ -197,7 +197,7 @@ def _is_signed(kind: Type, left: Type, operator: str) -> bool:
 
 
 def _warn_unsigned(checker: Checker, node: nodes.Expr, kind: Type) -> None:
-    # Differences of times and counters are what scripts are made of: only a cast that has no effect is worth a word.
+    # Differences of times and counters are common in scripts: warn only about a cast without effect.
     if kind == UINT64 and isinstance(node, nodes.Cast):
         checker.warn("the difference is signed: this uint64 counts as int64", _cast_place(node))
 
@@ -324,7 +324,7 @@ def _dereference(checker: Checker, node: nodes.Unary) -> Type:
         return UNKNOWN
     known = isinstance(kind, Int | Flexible) and checker.constant(node.operand) is not None
     if known or (isinstance(kind, Int) and kind.width == 8):
-        # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
+        # Scripts dereference the addresses of kaddr(), reg() and arguments without a cast, meaning 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
         return UINT64
     if _is_marked_number(checker, node.operand) and isinstance(kind, Pointer):

@@ -83,7 +83,7 @@ def check_statement(checker: Checker, node: nodes.Stmt) -> None:
     STATEMENTS[type(node)](checker, node)
 
 
-# ---------------------------------------------------------------------------------------------- effects
+# ---------------------------------------------------------------------------------------------- expression statements
 
 
 def _expression(checker: Checker, node: nodes.ExprStmt) -> None:
@@ -93,7 +93,7 @@ def _expression(checker: Checker, node: nodes.ExprStmt) -> None:
 
 
 def effect(checker: Checker, node: nodes.Expr) -> None:
-    """An expression that is made for its effect."""
+    """An expression statement."""
     rule = _EFFECTS.get(type(node))
     if rule is not None:
         checker.program.types[node] = VOID
@@ -111,7 +111,7 @@ def _call_effect(checker: Checker, node: nodes.Call) -> None:
     checker.program.types[node] = kind
     row = checker.program.calls.get(node)
     if isinstance(row, Builtin) and row.mode is Mode.COMPILE and kind == VOID:
-        # static_assert() and the like have done their work.
+        # static_assert() and the like have been evaluated.
         checker.program.dead.add(node)
     calls.warn_discarded(checker, node, kind)
 
@@ -426,7 +426,7 @@ def _discard(checker: Checker, node: nodes.Discard) -> None:
 
 
 def _import(checker: Checker, node: nodes.Import) -> None:
-    """What it names has been merged already; the statement itself does nothing."""
+    """The imported file has been merged already; nothing is left to do."""
     checker.program.dead.add(node)
 
 

@@ -1,4 +1,4 @@
-"""Questions about types: ``sizeof``, ``offsetof``, ``typeinfo``."""
+"""Typing rules of type queries: ``sizeof``, ``offsetof``, ``typeinfo``."""
 
 from __future__ import annotations
 

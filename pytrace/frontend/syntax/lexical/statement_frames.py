@@ -1,4 +1,4 @@
-"""Open brackets of script code, with what is known about the statement in them."""
+"""Open brackets of script code, with the state of the statement inside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytrace.frontend.syntax.lexical.tokens import Token
 
 
 class Frame:
-    """One open bracket, or the part of an item that is in none."""
+    """One open bracket, or the part of an item that is outside all brackets."""
 
     __slots__ = ("call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
 
@@ -32,5 +32,5 @@ class Frame:
 
     @property
     def block(self) -> bool:
-        """Whether statements stand in it."""
+        """Whether it contains statements."""
         return self.kind in ("{", "<")
