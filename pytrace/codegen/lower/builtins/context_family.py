@@ -83,7 +83,7 @@ def _probe(e: Emitter, node: Node) -> Operand:
 
 
 def _usermode(e: Emitter, _node: Node) -> Operand:
-    """The low bits of the code segment register are the privilege level; probes that the tracer runs count as user mode."""
+    """The privilege level, from the code segment register; probes that the tracer runs count as user mode."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):
         level = e.b.op("and", contexts.register(e, "cs"), 3)
