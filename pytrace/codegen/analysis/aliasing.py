@@ -21,8 +21,8 @@ def overlaps(checked: CheckedProgram, value: nodes.Expr, target: nodes.Expr) -> 
 
 def _is_script_pointer(checked: CheckedProgram, node: nodes.Expr) -> bool:
     """Whether a node is the address of a variable or map."""
-    kind = checked.types.get(node)
-    return isinstance(kind, Pointer) and kind.space is AddressSpace.BPF
+    type_ = checked.types.get(node)
+    return isinstance(type_, Pointer) and type_.space is AddressSpace.BPF
 
 
 def _owner(checked: CheckedProgram, node: nodes.Expr) -> object:

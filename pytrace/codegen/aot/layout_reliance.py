@@ -63,11 +63,11 @@ def _node(checked: CheckedProgram, node: nodes.Node, ahead: Ahead) -> None:
     if rule is not None:
         rule(checked, node, ahead)
     if isinstance(node, nodes.Expr) and node not in checked.constants:
-        kind = checked.types.get(node)
-        if isinstance(kind, Struct) and not isinstance(
+        type_ = checked.types.get(node)
+        if isinstance(type_, Struct) and not isinstance(
             node, nodes.FieldAccess | nodes.Unary | nodes.Index | nodes.Identifier
         ):
-            ahead.rely_on_size(kind)
+            ahead.rely_on_size(type_)
 
 
 def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None:
@@ -80,11 +80,11 @@ def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None
 
 def _target(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
     """Pointer arithmetic: relies on the size of the pointer's target."""
-    kind = checked.types.get(node)
-    if isinstance(kind, Pointer):
-        ahead.rely_on_size(kind.target)
-    elif kind is not None:
-        ahead.rely_on_size(kind)
+    type_ = checked.types.get(node)
+    if isinstance(type_, Pointer):
+        ahead.rely_on_size(type_.target)
+    elif type_ is not None:
+        ahead.rely_on_size(type_)
 
 
 def _index(checked: CheckedProgram, node: nodes.Index, ahead: Ahead) -> None:

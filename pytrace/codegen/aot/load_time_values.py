@@ -59,10 +59,10 @@ class Ahead:
         """Record that a user binary must be unchanged."""
         self.binaries["exact", path, why] = None
 
-    def rely_on_type(self, kind: Type, seen: set[Type] | None = None) -> None:
-        """Record size and members of all kernel structs that values of *kind* contain."""
+    def rely_on_type(self, type_: Type, seen: set[Type] | None = None) -> None:
+        """Record size and members of all kernel structs that values of *type_* contain."""
         seen = set() if seen is None else seen
-        for inner in _held(kind):
+        for inner in _held(type_):
             if inner in seen:
                 continue
             seen.add(inner)
@@ -80,21 +80,21 @@ class Ahead:
             bits = (member.bit_offset, member.bit_size)
             self.rely("member", struct.kind, struct.name, member.name, member.offset, *bits, member.type)
 
-    def rely_on_size(self, kind: Type) -> None:
-        """Record the sizes of the kernel's structs that *kind* consists of."""
-        for inner in _held(kind):
+    def rely_on_size(self, type_: Type) -> None:
+        """Record the sizes of the kernel's structs that *type_* consists of."""
+        for inner in _held(type_):
             if self.is_kernel(inner):
                 self.rely("size", inner.kind, inner.name, inner.size)
 
-    def is_kernel(self, kind: Struct) -> bool:
+    def is_kernel(self, type_: Struct) -> bool:
         """Whether a struct is the kernel's, and not the script's or synthesised for ``args``."""
-        return bool(kind.name) and self.kernel.struct(kind.kind, kind.name) == kind
+        return bool(type_.name) and self.kernel.struct(type_.kind, type_.name) == type_
 
 
-def _held(kind: Type) -> Iterable[Struct]:
-    while isinstance(kind, Array):
-        kind = kind.element
-    return (kind,) if isinstance(kind, Struct) else ()
+def _held(type_: Type) -> Iterable[Struct]:
+    while isinstance(type_, Array):
+        type_ = type_.element
+    return (type_,) if isinstance(type_, Struct) else ()
 
 
 def integer(e: Emitter, what: str, parts: Row, initial: int) -> Number:
@@ -105,13 +105,13 @@ def integer(e: Emitter, what: str, parts: Row, initial: int) -> Number:
     return e.b.load(ahead.place(what, parts, (initial % (1 << 64)).to_bytes(8, "little")))
 
 
-def operand(e: Emitter, wanted: LoadTime, kind: Type) -> Operand:
+def operand(e: Emitter, wanted: LoadTime, type_: Type) -> Operand:
     """The load-time value of an expression."""
-    if kind.scalar:
-        return Scalar(integer(e, wanted.what, wanted.parts, wanted.now), kind)
+    if type_.scalar:
+        return Scalar(integer(e, wanted.what, wanted.parts, wanted.now), type_)
     ahead = e.script.ahead
     assert ahead is not None, "open values are only in ahead-of-time files"
-    return Memory(ahead.place(wanted.what, wanted.parts, bytes(kind.size)), kind)
+    return Memory(ahead.place(wanted.what, wanted.parts, bytes(type_.size)), type_)
 
 
 # ---------------------------------------------------------------------------------------------- struct members
@@ -145,8 +145,8 @@ def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]
     names = [node.name]
     base = node.base
     while True:
-        kind = e.checked.types.get(base)
-        struct = kind.target if isinstance(kind, Pointer) else kind
+        type_ = e.checked.types.get(base)
+        struct = type_.target if isinstance(type_, Pointer) else type_
         if not isinstance(struct, Struct):
             return None
         found = e.checked.fields.get(base) if isinstance(base, nodes.FieldAccess) else None

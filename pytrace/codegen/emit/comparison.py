@@ -162,8 +162,8 @@ def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
 
 def text_length(e: Emitter, value: Operand) -> I64:
     """Length of a string in bytes."""
-    kind = value.type
-    capacity = kind.size
+    type_ = value.type
+    capacity = type_.size
     whole = e.place(value)
     room = e.scratch(capacity + 8)
     return memory.string_tail(e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity)

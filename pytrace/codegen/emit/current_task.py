@@ -73,5 +73,5 @@ def network_namespace(e: Emitter) -> Number:
     return _read(e, e.b.add(address, kernel_field(e, "ns_common", "inum")), UINT32)
 
 
-def _read(e: Emitter, address: Number, kind: Int) -> Number:
-    return memory.read_scalar(e, address, kind, AddressSpace.KERNEL).value
+def _read(e: Emitter, address: Number, type_: Int) -> Number:
+    return memory.read_scalar(e, address, type_, AddressSpace.KERNEL).value

@@ -111,9 +111,9 @@ class Emitter:
         inner.inner_returned = True
         if self._returned is None:
             raise InternalError("no place for a result")
-        place, kind = inner.area(self._returned[1]), self.result_type
-        if value is not None and not isinstance(kind, Void):
-            memory.write(inner, value, place, kind)
+        place, type_ = inner.area(self._returned[1]), self.result_type
+        if value is not None and not isinstance(type_, Void):
+            memory.write(inner, value, place, type_)
         else:
             memory.zero(inner, place, 8)
 
@@ -125,12 +125,12 @@ class Emitter:
             return
         if self._returned is None:
             raise InternalError("no place for a result")
-        place, kind = self.area(self._returned[1]), self.result_type
+        place, type_ = self.area(self._returned[1]), self.result_type
         value: Operand | None = None
-        if kind.scalar:
-            value = memory.load(self, place, kind)
-        elif not isinstance(kind, Void):
-            value = Memory(place, kind)
+        if type_.scalar:
+            value = memory.load(self, place, type_)
+        elif not isinstance(type_, Void):
+            value = Memory(place, type_)
         self.leave(value)
 
     def _no_return(self, _value: Operand | None) -> None:
@@ -334,16 +334,16 @@ class Emitter:
         return found
 
     def _place(self, info: VariableInfo, shared: bool) -> Variable:
-        kind = info.type
-        if kind.scalar and not shared:
+        type_ = info.type
+        if type_.scalar and not shared:
             register = self.b.register()
             with self.b.at_prologue():
                 self.b.store(0, register)
-            return Variable(kind, register=register)
-        if not shared and self._fits_stack(kind.size):
-            stack = self.b.alloca(kind.size)
-            return Variable(kind, stack=stack)
-        return Variable(kind, offset=self.program.scratch.allocate(kind.size))
+            return Variable(type_, register=register)
+        if not shared and self._fits_stack(type_.size):
+            stack = self.b.alloca(type_.size)
+            return Variable(type_, stack=stack)
+        return Variable(type_, offset=self.program.scratch.allocate(type_.size))
 
     def variable_pointer(self, info: VariableInfo) -> Ptr:
         """Address of a variable that lives in memory (or of its register slot)."""
@@ -361,9 +361,9 @@ class Emitter:
         """Evaluate an expression."""
         return self.script.lowering.evaluate(self, node)
 
-    def run_block(self, node: nodes.Block, kind: Type = VOID) -> Operand | None:
-        """Emit a block; gives its value when *kind* is not void."""
-        return self.script.lowering.block(self, node, kind)
+    def run_block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
+        """Emit a block; gives its value when *type_* is not void."""
+        return self.script.lowering.block(self, node, type_)
 
     def number(self, node: nodes.Expr) -> Number:
         """Evaluate a scalar expression to an ``i64``."""
@@ -382,6 +382,6 @@ class Emitter:
         """The address space of pointers without one, in this probe."""
         return self.program.unit.kind.space
 
-    def scalar(self, value: Number, kind: Type) -> Scalar:
+    def scalar(self, value: Number, type_: Type) -> Scalar:
         """A scalar operand."""
-        return Scalar(value, kind)
+        return Scalar(value, type_)

@@ -149,18 +149,18 @@ def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Pt
     return e.b.add(filled, length) if filled != 0 else length
 
 
-def tail(e: Emitter, operand: Operand, kind: Type, pointer: Ptr) -> tuple[Number, Number]:
+def tail(e: Emitter, operand: Operand, type_: Type, pointer: Ptr) -> tuple[Number, Number]:
     """Write a string or buffer to an event's tail. Returns its length and the count word."""
-    if isinstance(kind, String):
-        limit = min(kind.capacity, operand.type.size)
+    if isinstance(type_, String):
+        limit = min(type_.capacity, operand.type.size)
         length = text(e, operand, pointer, limit)
         # Truncation of a value in the program's memory was counted when it was read.
         read = isinstance(operand, Remote) or (isinstance(operand, Made) and operand.tail is not None)
         return length, count_word(e, length, limit, read=read)
-    if isinstance(kind, Buffer):
-        length = _bytes(e, operand, pointer, kind.capacity)
+    if isinstance(type_, Buffer):
+        length = _bytes(e, operand, pointer, type_.capacity)
         return length, length
-    raise InternalError(f"{kind} has no tail form")
+    raise InternalError(f"{type_} has no tail form")
 
 
 def count_word(e: Emitter, length: Number, limit: int, *, read: bool = True) -> Number:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
 
 
-def is_signed(kind: Type) -> bool:
+def is_signed(type_: Type) -> bool:
     """Whether a scalar type is sign-extended."""
-    return isinstance(kind, Int | Enum) and kind.signed
+    return isinstance(type_, Int | Enum) and type_.signed
 
 
-def bits(kind: Type) -> int:
+def bits(type_: Type) -> int:
     """Width of a scalar type."""
-    return 8 * kind.size
+    return 8 * type_.size
 
 
 def inline(size: int, align: int) -> bool:
@@ -91,14 +91,14 @@ def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
 
 
-def load(e: Emitter, pointer: Ptr, kind: Type, align: int = 8) -> Scalar:
+def load(e: Emitter, pointer: Ptr, type_: Type, align: int = 8) -> Scalar:
     """Load a scalar from the program's memory."""
-    return Scalar(e.b.load(pointer, bits(kind), is_signed(kind), min(align, kind.size)), kind)
+    return Scalar(e.b.load(pointer, bits(type_), is_signed(type_), min(align, type_.size)), type_)
 
 
-def store(e: Emitter, pointer: Ptr, value: Number, kind: Type, align: int = 8) -> None:
-    """Store an ``i64`` as a scalar of *kind*."""
-    e.b.store(value, pointer, bits(kind), min(align, kind.size))
+def store(e: Emitter, pointer: Ptr, value: Number, type_: Type, align: int = 8) -> None:
+    """Store an ``i64`` as a scalar of *type_*."""
+    e.b.store(value, pointer, bits(type_), min(align, type_.size))
 
 
 # ---------------------------------------------------------------------------------------------- foreign memory
@@ -116,11 +116,11 @@ def _reported(e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number
     return got
 
 
-def read_scalar(e: Emitter, address: Number, kind: Type, space: AddressSpace) -> Scalar:
+def read_scalar(e: Emitter, address: Number, type_: Type, space: AddressSpace) -> Scalar:
     """Read a scalar from kernel or user memory; 0 on a fault."""
     cell = e.cell
-    read(e, cell, kind.size, address, space)
-    return load(e, cell, kind)
+    read(e, cell, type_.size, address, space)
+    return load(e, cell, type_)
 
 
 # ---------------------------------------------------------------------------------------------- operands
@@ -158,85 +158,85 @@ def place(e: Emitter, operand: Operand) -> Memory:
     return Memory(pointer, operand.type)
 
 
-def detached(e: Emitter, operand: Operand, kind: Type) -> Memory:
-    """The operand as a value of *kind* that can be copied at once, even to a location that it was computed from."""
-    return operand if isinstance(operand, Memory) and operand.type == kind else copied(e, operand, kind)
+def detached(e: Emitter, operand: Operand, type_: Type) -> Memory:
+    """The operand as a value of *type_* that can be copied at once, even to a location that it was computed from."""
+    return operand if isinstance(operand, Memory) and operand.type == type_ else copied(e, operand, type_)
 
 
-def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
-    """A copy of the operand (as a value of *kind*) in temporary memory, until the end of the statement."""
-    kind = kind or operand.type
-    pointer = e.temporary(kind.size)
-    write(e, operand, pointer, kind)
-    return Memory(pointer, kind)
+def copied(e: Emitter, operand: Operand, type_: Type | None = None) -> Memory:
+    """A copy of the operand (as a value of *type_*) in temporary memory, until the end of the statement."""
+    type_ = type_ or operand.type
+    pointer = e.temporary(type_.size)
+    write(e, operand, pointer, type_)
+    return Memory(pointer, type_)
 
 
-def write(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int = 8) -> None:
-    """Write *operand* as a value of *kind*, with implicit conversion and zeroed padding."""
-    if kind.scalar:
-        _write_scalar(e, operand, pointer, kind, align)
+def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int = 8) -> None:
+    """Write *operand* as a value of *type_*, with implicit conversion and zeroed padding."""
+    if type_.scalar:
+        _write_scalar(e, operand, pointer, type_, align)
     elif isinstance(operand, Parts):
-        _write_members(e, operand, pointer, kind, align)
-    elif isinstance(kind, String | Buffer) and kind != operand.type:
-        _write_text(e, operand, pointer, kind, align)
-    elif isinstance(kind, Tuple | Record) and kind != operand.type:
-        _write_members(e, place(e, operand), pointer, kind, align)
+        _write_members(e, operand, pointer, type_, align)
+    elif isinstance(type_, String | Buffer) and type_ != operand.type:
+        _write_text(e, operand, pointer, type_, align)
+    elif isinstance(type_, Tuple | Record) and type_ != operand.type:
+        _write_members(e, place(e, operand), pointer, type_, align)
     else:
-        _write_same(e, operand, pointer, kind, align)
+        _write_same(e, operand, pointer, type_, align)
 
 
-def _write_scalar(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int) -> None:
+def _write_scalar(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int) -> None:
     if isinstance(operand.type, Array):
-        _write_same(e, operand, pointer, kind, align)
+        _write_same(e, operand, pointer, type_, align)
         return
-    store(e, pointer, number(e, operand), kind, align)
+    store(e, pointer, number(e, operand), type_, align)
 
 
-def _write_same(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int) -> None:
+def _write_same(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int) -> None:
     match operand:
         case Memory():
-            copy(e, pointer, operand.pointer, kind.size, min(align, operand.align))
+            copy(e, pointer, operand.pointer, type_.size, min(align, operand.align))
         case Remote():
             if isinstance(operand.type, String):
                 read_string(e, pointer, operand.type.capacity, operand.address, operand.space, align)
             else:
-                read(e, pointer, kind.size, operand.address, operand.space)
+                read(e, pointer, type_.size, operand.address, operand.space)
         case Made():
             operand.write(pointer, align)
         case Scalar():
             store(e, pointer, operand.value, operand.type, align)
         case _:
-            raise InternalError(f"cannot write {operand} as {kind}")
+            raise InternalError(f"cannot write {operand} as {type_}")
 
 
-def _write_text(e: Emitter, operand: Operand, pointer: Ptr, kind: String | Buffer, align: int) -> None:
+def _write_text(e: Emitter, operand: Operand, pointer: Ptr, type_: String | Buffer, align: int) -> None:
     source = operand.type
-    if source.size <= kind.size:
+    if source.size <= type_.size:
         _write_same(e, operand, pointer, source, align)
-        rest = kind.size - source.size
+        rest = type_.size - source.size
         zero(e, e.b.offset(pointer, source.size), rest, 8 if source.size % 8 == 0 and align == 8 else 1)
         return
     whole = place(e, operand)
-    copy(e, pointer, whole.pointer, kind.size, min(align, whole.align))
+    copy(e, pointer, whole.pointer, type_.size, min(align, whole.align))
 
 
-def members_of(kind: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
+def members_of(type_: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
     """Types, offsets and names (empty for tuples) of a tuple, record or struct."""
-    if isinstance(kind, Tuple):
-        return kind.members, kind.offsets, ()
-    if isinstance(kind, Record):
-        return kind.members, kind.offsets, kind.names
-    raise InternalError(f"{kind} has no members")
+    if isinstance(type_, Tuple):
+        return type_.members, type_.offsets, ()
+    if isinstance(type_, Record):
+        return type_.members, type_.offsets, type_.names
+    raise InternalError(f"{type_} has no members")
 
 
-def _has_gaps(kind: Type) -> bool:
-    members, offsets, _ = members_of(kind)
+def _has_gaps(type_: Type) -> bool:
+    members, offsets, _ = members_of(type_)
     at = 0
     for member, offset in zip(members, offsets, strict=True):
         if offset != at:
             return True
         at = offset + member.size
-    return at != kind.size
+    return at != type_.size
 
 
 def _source_index(source: Type, target: Type, at: int) -> int:
@@ -253,12 +253,12 @@ def natural(align: int, offset: int) -> int:
     return align
 
 
-def _write_members(e: Emitter, source: Operand, pointer: Ptr, kind: Type, align: int) -> None:
-    members, offsets, _ = members_of(kind)
-    if _has_gaps(kind):
-        zero(e, pointer, kind.size, align)
+def _write_members(e: Emitter, source: Operand, pointer: Ptr, type_: Type, align: int) -> None:
+    members, offsets, _ = members_of(type_)
+    if _has_gaps(type_):
+        zero(e, pointer, type_.size, align)
     for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = member_of(e, source, _source_index(source.type, kind, at))
+        part = member_of(e, source, _source_index(source.type, type_, at))
         write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
 
 
@@ -271,30 +271,30 @@ def member_of(e: Emitter, operand: Operand, index: int) -> Operand:
     return Memory(e.b.offset(whole.pointer, offsets[index]), members[index], natural(whole.align, offsets[index]))
 
 
-def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:
-    """The operand as a value of *kind*."""
-    if kind.scalar:
+def convert(e: Emitter, operand: Operand, type_: Type) -> Operand:
+    """The operand as a value of *type_*."""
+    if type_.scalar:
         if isinstance(operand.type, Array):
             whole = place(e, operand)
-            return load(e, whole.pointer, kind, whole.align)
-        if isinstance(operand, Scalar) and operand.direct and isinstance(kind, Pointer):
-            if kind.trusted or kind.space is AddressSpace.BPF:
-                return Scalar(operand.value, kind, direct=True)
-        return Scalar(fit(e, number(e, operand), kind), kind)
-    if operand.type == kind:
+            return load(e, whole.pointer, type_, whole.align)
+        if isinstance(operand, Scalar) and operand.direct and isinstance(type_, Pointer):
+            if type_.trusted or type_.space is AddressSpace.BPF:
+                return Scalar(operand.value, type_, direct=True)
+        return Scalar(fit(e, number(e, operand), type_), type_)
+    if operand.type == type_:
         return operand
-    if isinstance(kind, Struct) and isinstance(operand, Memory | Remote):
+    if isinstance(type_, Struct) and isinstance(operand, Memory | Remote):
         return operand
-    pointer = e.temporary(kind.size)
-    write(e, operand, pointer, kind)
-    return Memory(pointer, kind)
+    pointer = e.temporary(type_.size)
+    write(e, operand, pointer, type_)
+    return Memory(pointer, type_)
 
 
-def fit(e: Emitter, value: Number, kind: Type) -> Number:
+def fit(e: Emitter, value: Number, type_: Type) -> Number:
     """An ``i64`` truncated and extended to a scalar type."""
-    if isinstance(kind, Bool):
+    if isinstance(type_, Bool):
         return e.b.number(e.b.truth(value))
-    return e.b.fit(value, bits(kind), is_signed(kind))
+    return e.b.fit(value, bits(type_), is_signed(type_))
 
 
 # ---------------------------------------------------------------------------------------------- strings

@@ -178,31 +178,31 @@ class DebugInfo:
         """Declaration of a function of another object file; the linker compares its types with the definition's."""
         return self._declaration(name, [self._c_type(item) for item in (result, *parameters)])
 
-    def _c_type(self, kind: Type) -> str:
+    def _c_type(self, type_: Type) -> str:
         """A type as the linker compares it: kinds, sizes and names, without signedness and members."""
-        match kind:
+        match type_:
             case Void():
                 return "null"
             case Bool():
                 return self.add('!DIBasicType(name: "_Bool", size: 8, encoding: DW_ATE_boolean)')
             case Enum():
                 listed = ", ".join(
-                    self.add(f'!DIEnumerator(name: "{name}", value: {value})') for name, value in kind.members
+                    self.add(f'!DIEnumerator(name: "{name}", value: {value})') for name, value in type_.members
                 )
                 return self.add(
-                    f'!DICompositeType(tag: DW_TAG_enumeration_type, name: "{kind.name}", '
-                    f"file: {self.file(self._main)}, size: {8 * kind.size}, elements: {self.add(f'!{{{listed}}}')})"
+                    f'!DICompositeType(tag: DW_TAG_enumeration_type, name: "{type_.name}", '
+                    f"file: {self.file(self._main)}, size: {8 * type_.size}, elements: {self.add(f'!{{{listed}}}')})"
                 )
             case Struct(kind="struct"):
-                return self._forward("structure", kind.name)
+                return self._forward("structure", type_.name)
             case Struct():
-                return self._forward("union", kind.name)
+                return self._forward("union", type_.name)
             case Pointer():
-                return self.pointer(self._c_type(kind.target))
+                return self.pointer(self._c_type(type_.target))
             case Int():
-                sign = "signed" if kind.signed else "unsigned"
-                return self.add(f'!DIBasicType(name: "{kind}", size: {8 * kind.size}, encoding: DW_ATE_{sign})')
-        raise TraceError(f"imported C functions with {kind} cannot be called")
+                sign = "signed" if type_.signed else "unsigned"
+                return self.add(f'!DIBasicType(name: "{type_}", size: {8 * type_.size}, encoding: DW_ATE_{sign})')
+        raise TraceError(f"imported C functions with {type_} cannot be called")
 
     def _forward(self, tag: str, name: str) -> str:
         return self.add(

@@ -88,14 +88,14 @@ def _pair_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
     e.b.store(1, _second(e, place))
 
 
-def _rank(e: Emitter, kind: Type, n: Number) -> I64:
+def _rank(e: Emitter, type_: Type, n: Number) -> I64:
     """A sample's rank, or the sample of a rank; see :class:`pytrace.core.types.Min`."""
-    assert isinstance(kind, Min | Max)
-    return e.b.op("xor", n, kind.mask)
+    assert isinstance(type_, Min | Max)
+    return e.b.op("xor", n, type_.mask)
 
 
-def _extreme_update(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
-    rank = _rank(e, kind, n)
+def _extreme_update(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
+    rank = _rank(e, type_, n)
     if e.contended:
         _raise_to(e, place, rank)
     else:
@@ -128,8 +128,8 @@ def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
     e.b.start(done)
 
 
-def _extreme_first(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
-    _pair_first(e, kind, place, _rank(e, kind, n))
+def _extreme_first(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
+    _pair_first(e, type_, place, _rank(e, type_, n))
 
 
 def _sum_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) -> None:
@@ -147,19 +147,19 @@ def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) 
     e.b.store(e.b.op("or", e.b.load(total[1]), e.b.load(_second(e, place))), total[1])
 
 
-def _extreme_result(e: Emitter, kind: Type, total: tuple[Ptr, Ptr]) -> I64:
-    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), 0), 0, _rank(e, kind, e.b.load(total[0])))
+def _extreme_result(e: Emitter, type_: Type, total: tuple[Ptr, Ptr]) -> I64:
+    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), 0), 0, _rank(e, type_, e.b.load(total[0])))
 
 
 def _plain_result(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr]) -> I64:
     return e.b.load(total[0])
 
 
-def _average(e: Emitter, kind: Type, total: tuple[Ptr, Ptr]) -> I64:
+def _average(e: Emitter, type_: Type, total: tuple[Ptr, Ptr]) -> I64:
     value, count = e.b.load(total[0]), e.b.load(total[1])
     divisor = e.b.select(e.b.icmp("eq", count, 0), 1, count)
-    assert isinstance(kind, Avg)
-    if not kind.signed:
+    assert isinstance(type_, Avg)
+    if not type_.signed:
         return e.b.op("udiv", value, divisor)
     negative = e.b.icmp("slt", value, 0)
     size = e.b.op("udiv", e.b.select(negative, e.b.sub(0, value), value), divisor)
@@ -362,26 +362,26 @@ def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[node
 
 
 def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Number) -> None:
-    kind = info.value
-    if not isinstance(kind, TSeries):
+    type_ = info.value
+    if not isinstance(type_, TSeries):
         raise InternalError("no time series")
-    at, epoch, now = _series_bucket(e, kind)
+    at, epoch, now = _series_bucket(e, type_)
     if info.key is None:
         map_access.mark_written(e, info)
-        bounded = e.b.at_most(at, kind.count - 1)
+        bounded = e.b.at_most(at, type_.count - 1)
         place = e.b.offset(map_access.slot_value(e, info), e.b.mul(bounded, 24))
-        _series_update(e, kind, place, sample, epoch, now)
+        _series_update(e, type_, place, sample, epoch, now)
         return
     key = _bucket_key(e, info, keys, at)
     place = map_access.lookup(e, info, key)
 
     def change(found: Ptr) -> None:
-        _series_update(e, kind, found, sample, epoch, now)
+        _series_update(e, type_, found, sample, epoch, now)
 
     def insert() -> None:
         with e.temporaries():
             first = e.temporary(24)
-            for offset, value in enumerate((epoch, sample, now if not kind.reduce else 1)):
+            for offset, value in enumerate((epoch, sample, now if not type_.reduce else 1)):
                 e.b.store(value, e.b.offset(first, 8 * offset))
             map_access.insert(e, node, info, key, first, change)
 

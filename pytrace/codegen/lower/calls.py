@@ -74,13 +74,13 @@ def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Op
     return Scalar(memory.fit(e, got, target.result), target.result)
 
 
-def _register(e: Emitter, operand: Operand, kind: Type) -> Number:
+def _register(e: Emitter, operand: Operand, type_: Type) -> Number:
     if isinstance(operand, Scalar) and operand.direct:
         return operand.value
     if isinstance(operand, Remote) and not operand.type.scalar:
         return operand.address
     if operand.type.scalar:
-        return memory.number(e, memory.convert(e, operand, kind) if not isinstance(kind, Pointer) else operand)
+        return memory.number(e, memory.convert(e, operand, type_) if not isinstance(type_, Pointer) else operand)
     return e.b.address(e.place(operand).pointer)
 
 

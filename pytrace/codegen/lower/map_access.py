@@ -105,15 +105,15 @@ def key_operand(e: Emitter, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
     return Parts(Tuple(tuple(item.type for item in members)), members)
 
 
-def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Ptr:
+def key_of(e: Emitter, type_: Type, operand: Operand, room: int) -> Ptr:
     """The key in memory; a value that is already in memory and padded is used in place."""
-    if isinstance(operand, Memory) and operand.type == kind and room == kind.size:
+    if isinstance(operand, Memory) and operand.type == type_ and room == type_.size:
         return operand.pointer
     pointer = e.temporary(max(room, 1))
-    if kind.size == 0:
+    if type_.size == 0:
         e.b.store(0, pointer, 8)
         return pointer
-    memory.write(e, operand, pointer, kind)
+    memory.write(e, operand, pointer, type_)
     return pointer
 
 

@@ -61,24 +61,24 @@ ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "x
 """Operators that BPF has as one step on memory; ``-`` adds the negative number."""
 
 
-def atomic(kind: Type) -> bool:
+def atomic(type_: Type) -> bool:
     """Whether a value can be changed atomically: BPF supports that for 4 and 8 bytes only."""
-    return kind.size in (4, 8)
+    return type_.size in (4, 8)
 
 
-def step(e: Emitter, node: nodes.Expr, by: Number, kind: Type, postfix: bool) -> Operand:
+def step(e: Emitter, node: nodes.Expr, by: Number, type_: Type, postfix: bool) -> Operand:
     """``++`` and ``--``: atomic, so that no CPU's update is lost."""
-    old = change(e, node, "+", by, kind)
-    new = old if postfix else memory.fit(e, e.b.add(old, by), kind)
-    return Scalar(new, kind)
+    old = change(e, node, "+", by, type_)
+    new = old if postfix else memory.fit(e, e.b.add(old, by), type_)
+    return Scalar(new, type_)
 
 
-def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) -> Number:
+def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, type_: Type) -> Number:
     """Change a map's integer by an operator of :data:`ATOMIC`. Returns the old value."""
     info, keys = map_access.info_of(e, node)
 
     def in_place(place: Ptr) -> Number:
-        return _change_in_place(e, place, operator, by, kind)
+        return _change_in_place(e, place, operator, by, type_)
 
     if info.key is None:
         map_access.mark_written(e, info)
@@ -104,12 +104,12 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) 
     return e.b.load(result)
 
 
-def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, kind: Type) -> Number:
-    if atomic(kind):
-        return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * kind.size, memory.is_signed(kind))
+def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, type_: Type) -> Number:
+    if atomic(type_):
+        return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * type_.size, memory.is_signed(type_))
     # Less than 4 bytes, or a bool, which an atomic addition could give other values than 0 and 1.
-    old = memory.load(e, place, kind).value
-    memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), kind), kind)
+    old = memory.load(e, place, type_).value
+    memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), type_), type_)
     return old
 
 
@@ -164,6 +164,6 @@ def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Ex
     return e.b.truth(e.b.there(pointer))
 
 
-def integer(kind: Type) -> bool:
+def integer(type_: Type) -> bool:
     """Whether values can be added to in place."""
-    return isinstance(kind, Int | Bool)
+    return isinstance(type_, Int | Bool)

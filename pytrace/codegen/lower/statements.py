@@ -19,8 +19,8 @@ from pytrace.frontend.ast.compile_time_facts import Signedness
 from pytrace.frontend.ast.typed_program import MapInfo
 
 
-def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
-    """Emit a block; gives its value when *kind* is not void."""
+def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
+    """Emit a block; gives its value when *type_* is not void."""
     for piece in e.program.plan.pieces(node):
         if piece.apart:
             _apart(e, piece.statements)
@@ -29,7 +29,7 @@ def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
                 run(e, statement)
     if node.value is None or node.value in e.checked.dead or e.b.closed:
         return None
-    if isinstance(kind, Void):
+    if isinstance(type_, Void):
         with e.temporaries():
             e.value(node.value)
         return None
@@ -85,19 +85,19 @@ def _assign(e: Emitter, node: nodes.Assign) -> None:
         _plain_assign(e, node)
         return
     operator = node.operator[:-1]
-    target, kind = node.target, _slot_type(e, node.target)
+    target, type_ = node.target, _slot_type(e, node.target)
     by = e.number(node.value)
-    if isinstance(kind, Pointer) and operator in "+-":
-        by = operators.scaled(e, by, kind)
-    if isinstance(target, nodes.MapRef | nodes.MapIndex) and maps.atomic(kind):
+    if isinstance(type_, Pointer) and operator in "+-":
+        by = operators.scaled(e, by, type_)
+    if isinstance(target, nodes.MapRef | nodes.MapIndex) and maps.atomic(type_):
         step, change = ("+", e.b.sub(0, by)) if operator == "-" else (operator, by)
         if step in maps.ATOMIC:
-            maps.change(e, target, step, change, kind)
+            maps.change(e, target, step, change, type_)
             return
     signed = e.checked.fact(node, Signedness).signed
 
     def new(old: Number) -> Scalar:
-        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), kind), kind)
+        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), type_), type_)
 
     if isinstance(target, nodes.MapIndex):
         maps.recompute(e, target, new)

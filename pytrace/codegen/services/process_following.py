@@ -150,10 +150,10 @@ def _number_here(e: Emitter, task: Number) -> Number:
     return _member(e, place, load_time_values.struct_offset(e, upid, "nr"), INT32)
 
 
-def _member(e: Emitter, address: Number, offset: Number, kind: Type) -> Number:
+def _member(e: Emitter, address: Number, offset: Number, type_: Type) -> Number:
     """A member of a kernel object; 0 when it cannot be read, which is not reported."""
-    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, kind.size, e.b.add(address, offset))
-    return memory.load(e, e.cell, kind).value
+    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, type_.size, e.b.add(address, offset))
+    return memory.load(e, e.cell, type_).value
 
 
 def _add(e: Emitter, offset: int) -> None:

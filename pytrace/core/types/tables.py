@@ -49,11 +49,11 @@ class Column:
     unit: str = ""
 
     @classmethod
-    def of(cls, name: str, kind: Type) -> Column:
+    def of(cls, name: str, type_: Type) -> Column:
         """A column whose unit is taken from its name's suffix."""
         stem, underscore, end = name.rpartition("_")
-        known = bool(stem) and bool(underscore) and isinstance(kind, NUMBERS)
-        return cls(name, kind, UNITS.get(end, "") if known else "")
+        known = bool(stem) and bool(underscore) and isinstance(type_, NUMBERS)
+        return cls(name, type_, UNITS.get(end, "") if known else "")
 
     @property
     def number(self) -> bool:
@@ -69,10 +69,10 @@ class Column:
     @property
     def shape(self) -> tuple[str, str]:
         """What must agree for columns to belong to one table: the name, and the type without its width."""
-        kind = self.type
-        if isinstance(kind, Int | String | Buffer):
-            return self.name, kind.tag
-        return self.name, f"{kind.tag} {kind}" if isinstance(kind, Enum | Array | Struct) else kind.tag
+        type_ = self.type
+        if isinstance(type_, Int | String | Buffer):
+            return self.name, type_.tag
+        return self.name, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
         """A column that holds the values of both: the wider integer, the longer string."""
@@ -101,13 +101,13 @@ class Leaf:
     offset: int
 
 
-def leaves(kind: Type, path: str = "", offset: int = 0) -> Iterator[Leaf]:
-    """The values that a value of type *kind* consists of, in order: members of records and tuples, at any nesting."""
-    if not isinstance(kind, Record | Tuple) or not kind.members:
-        yield Leaf(path, kind, offset)
+def leaves(type_: Type, path: str = "", offset: int = 0) -> Iterator[Leaf]:
+    """The values that a value of type *type_* consists of, in order: members of records and tuples, at any nesting."""
+    if not isinstance(type_, Record | Tuple) or not type_.members:
+        yield Leaf(path, type_, offset)
         return
-    names = kind.names if isinstance(kind, Record) else tuple(map(str, range(len(kind.members))))
-    for name, member, start in zip(names, kind.members, kind.offsets, strict=True):
+    names = type_.names if isinstance(type_, Record) else tuple(map(str, range(len(type_.members))))
+    for name, member, start in zip(names, type_.members, type_.offsets, strict=True):
         yield from leaves(member, joined_path(path, name), offset + start)
 
 
@@ -172,16 +172,16 @@ def row_tables(statements: Iterable[tuple[int, TableSchema]]) -> dict[int, RowTa
 # ---------------------------------------------------------------------------------------------- maps
 
 
-def key_columns(kind: Type | None) -> tuple[Column, ...]:
+def key_columns(type_: Type | None) -> tuple[Column, ...]:
     """Columns of a map's key: ``key``; of several ``key1``, ``key2`` …; of a record the names of its members."""
-    if kind is None:
+    if type_ is None:
         return ()
-    if isinstance(kind, Record) and kind.members:
-        return TableSchema.of(("",), (kind,)).columns
-    if isinstance(kind, Tuple) and kind.members:
-        names = [f"key{number}" for number in range(1, len(kind.members) + 1)]
-        return TableSchema.of(names, kind.members).columns
-    return (Column.of("key", kind),)
+    if isinstance(type_, Record) and type_.members:
+        return TableSchema.of(("",), (type_,)).columns
+    if isinstance(type_, Tuple) and type_.members:
+        names = [f"key{number}" for number in range(1, len(type_.members) + 1)]
+        return TableSchema.of(names, type_.members).columns
+    return (Column.of("key", type_),)
 
 
 def map_schema(name: str, key: Type | None, value: Type) -> TableSchema:

@@ -263,11 +263,11 @@ def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
     return tuple(found), (at + align - 1) // align * align, align
 
 
-def _extent(kind: Type) -> tuple[int, int]:
+def _extent(type_: Type) -> tuple[int, int]:
     """Size and alignment, computed together: separate traversals would double the work at each level of nesting."""
-    if isinstance(kind, Tuple | Record):
-        return _offsets(kind.members)[1:]
-    return kind.size, max(1, kind.align)
+    if isinstance(type_, Tuple | Record):
+        return _offsets(type_.members)[1:]
+    return type_.size, max(1, type_.align)
 
 
 class _Members(Type):

@@ -267,15 +267,15 @@ class Reader:
                 return known
         usr = definition.get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
         if usr not in self.structs:
-            kind = definition.type
+            type_ = definition.type
             origin = ORIGIN if name else f"{ORIGIN}:{usr}"
             self.structs[usr] = Struct(
                 keyword,
                 name,
-                kind.get_size(),
-                lambda: self._fields(kind),
+                type_.get_size(),
+                lambda: self._fields(type_),
                 origin=origin,
-                align=max(1, kind.get_align()),
+                align=max(1, type_.get_align()),
             )
         return self.structs[usr]
 

@@ -351,22 +351,22 @@ def _enum(enum: Enum) -> str:
     return f"enum {enum.name} {{ {members} }};"
 
 
-def _opaque(kind: Type) -> str:
-    return f"{{ _Alignas({max(1, kind.align)}) char __opaque[{kind.size}]; }}"
+def _opaque(type_: Type) -> str:
+    return f"{{ _Alignas({max(1, type_.align)}) char __opaque[{type_.size}]; }}"
 
 
 _C_INTEGERS = {1: "char", 2: "short", 4: "int", 8: "long long", 16: "__int128"}
 
 
-def _typedef(name: str, kind: Type) -> str:
-    if isinstance(kind, Bool):
+def _typedef(name: str, type_: Type) -> str:
+    if isinstance(type_, Bool):
         return f"typedef _Bool {name};"
-    if isinstance(kind, Int | Enum):
-        return f"typedef {'signed' if kind.signed else 'unsigned'} {_C_INTEGERS[kind.size]} {name};"
-    if isinstance(kind, Pointer):
+    if isinstance(type_, Int | Enum):
+        return f"typedef {'signed' if type_.signed else 'unsigned'} {_C_INTEGERS[type_.size]} {name};"
+    if isinstance(type_, Pointer):
         return f"typedef void *{name};"
-    if isinstance(kind, Struct | Array):
-        return f"typedef struct {_opaque(kind)} {name};"
+    if isinstance(type_, Struct | Array):
+        return f"typedef struct {_opaque(type_)} {name};"
     return f"typedef void {name};"
 
 

@@ -107,10 +107,10 @@ def _functions(checker: Checker, program: nodes.Program) -> _Functions:
 def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
     states = []
     for parameter in node.parameters:
-        kind = resolve(checker, parameter.type)
-        info = VariableInfo(parameter.variable.name, kind, parameter.span)
+        type_ = resolve(checker, parameter.type)
+        info = VariableInfo(parameter.variable.name, type_, parameter.span)
         states.append(
-            VariableState(info.name, parameter.variable, Slot(fixed=kind), info, parameter.span, assigned=True)
+            VariableState(info.name, parameter.variable, Slot(fixed=type_), info, parameter.span, assigned=True)
         )
     result = resolve(checker, node.result) if node.result is not None else VOID
     parameters = tuple(state.info for state in states)
@@ -138,9 +138,9 @@ def _report_functions(checker: Checker, program: nodes.Program) -> None:
             _check_passed(checker, resolve(checker, node.result), node.result.span, "a result")
 
 
-def _check_passed(checker: Checker, kind: Type, span: Span, what: str) -> None:
-    if not isinstance(kind, Unknown) and kind != VOID and not kind.scalar:
-        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {kind}", span)
+def _check_passed(checker: Checker, type_: Type, span: Span, what: str) -> None:
+    if not isinstance(type_, Unknown) and type_ != VOID and not type_.scalar:
+        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {type_}", span)
 
 
 def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, states: list[VariableState]) -> None:
@@ -211,13 +211,13 @@ def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
     checked = checker.program
     finish_maps(checker)
     for state in checker.variables.values():
-        kind = settle(state.slot.type)
-        state.info.type = INT64 if isinstance(kind, Unknown) else kind
+        type_ = settle(state.slot.type)
+        state.info.type = INT64 if isinstance(type_, Unknown) else type_
     for variable, info in checked.variables.items():
         checked.types[variable] = info.type
     if not checker.diagnostics.failed:
         _check_complete(checker)
-    checked.types = {node: settle(kind) for node, kind in checked.types.items()}
+    checked.types = {node: settle(type_) for node, type_ in checked.types.items()}
     checked.types.update(checker.retyped)
     checked.functions = list(checker.functions.values())
     checked.objects = [item.data for item in program.objects]

@@ -22,9 +22,9 @@ MAC = 6
 def _bytes_of(e: Emitter, node: nodes.Expr) -> Operand:
     """The bytes of an address argument: the array itself, or a pointer's target."""
     operand = e.value(node)
-    kind = operand.type
-    if isinstance(kind, Pointer):
-        return Remote(memory.number(e, operand), kind.target, memory.resolve_space(e, kind.space))
+    type_ = operand.type
+    if isinstance(type_, Pointer):
+        return Remote(memory.number(e, operand), type_.target, memory.resolve_space(e, type_.space))
     return operand
 
 

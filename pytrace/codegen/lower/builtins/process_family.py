@@ -63,13 +63,13 @@ def _comm(e: Emitter, node: Node) -> Operand:
 def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
     """Name of another task, by ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is no such task."""
     argument = node.args[0]
-    kind = e.type(node)
+    type_ = e.type(node)
     if not isinstance(argument, nodes.Expr):
         raise InternalError("comm takes a process id")
     number = e.number(argument)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.zero(e, pointer, kind.size, align)
+        memory.zero(e, pointer, type_.size, align)
         if e.script.ahead is not None:
             e.script.ahead.rely("kfunc", "bpf_task_from_pid", 1)
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
@@ -84,7 +84,7 @@ def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
         e.b.jump(done)
         e.b.start(done)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def _cpu(e: Emitter, node: Node) -> Operand:
@@ -99,10 +99,10 @@ def _plain(helper: helpers.Helper[[], I64]) -> Emission:
 
 
 def _curtask(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if isinstance(kind, Pointer) and kind.trusted:
-        return Scalar(e.b.helper(helpers.GET_CURRENT_TASK_BTF), kind, direct=True)
-    return Scalar(e.b.helper(helpers.GET_CURRENT_TASK), kind)
+    type_ = e.type(node)
+    if isinstance(type_, Pointer) and type_.trusted:
+        return Scalar(e.b.helper(helpers.GET_CURRENT_TASK_BTF), type_, direct=True)
+    return Scalar(e.b.helper(helpers.GET_CURRENT_TASK), type_)
 
 
 def _cpid(e: Emitter, node: Node) -> Operand:

@@ -24,25 +24,25 @@ USER_BUILD_ID = 1 << 11
 
 
 def _stack(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Stack):
+    type_ = e.type(node)
+    if not isinstance(type_, Stack):
         raise InternalError("not a stack")
-    flags = (USER_STACK if kind.user else 0) | (USER_BUILD_ID if kind.mode is StackMode.BUILD_ID else 0)
-    room = kind.limit * kind.frame_size
+    flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
+    room = type_.limit * type_.frame_size
     context = e.raw_context
-    tgid = process_ids(e, "tracer")[0] if kind.user else 0
+    tgid = process_ids(e, "tracer")[0] if type_.user else 0
 
     def write(pointer: Ptr, _align: int) -> None:
         # The kernel does not clear the bytes after the last frame, but keys must not differ there.
-        memory.zero(e, pointer, kind.size)
-        got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, kind.header), room, flags)
-        _check(e, node, kind, got)
-        frames = e.b.op("udiv", got, kind.frame_size)
+        memory.zero(e, pointer, type_.size)
+        got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, type_.header), room, flags)
+        _check(e, node, type_, got)
+        frames = e.b.op("udiv", got, type_.frame_size)
         count = e.b.select(e.b.icmp("slt", got, 0), got, frames)
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
@@ -60,10 +60,10 @@ def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
 
 
 def _dwarf(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Stack):
+    type_ = e.type(node)
+    if not isinstance(type_, Stack):
         raise InternalError("not a stack")
-    return user_unwinding.stack(e, node, kind)
+    return user_unwinding.stack(e, node, type_)
 
 
 EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "ustack": _stack}

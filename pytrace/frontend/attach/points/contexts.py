@@ -62,11 +62,12 @@ def _field_type(item: TracepointField, max_strlen: int) -> Type:
     return Pointer(element, AddressSpace.KERNEL)
 
 
-def kernel_strings(kind: Type) -> Type:
-    """*kind*, or a string of the same size for an array of ``char``."""
-    if isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1 and kind.element.signed:
-        return String(kind.count)
-    return kind
+def kernel_strings(type_: Type) -> Type:
+    """*type_*, or a string of the same size for an array of ``char``."""
+    element = type_.element if isinstance(type_, Array) else None
+    if isinstance(type_, Array) and isinstance(element, Int) and element.width == 1 and element.signed:
+        return String(type_.count)
+    return type_
 
 
 def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool = True) -> ProbeContext:
@@ -140,9 +141,9 @@ def location(parameter: UserParameter) -> RegisterLocation:
     return RegisterLocation(text, 0, False, *_width(parameter.type))
 
 
-def _width(kind: Type) -> tuple[int, bool]:
+def _width(type_: Type) -> tuple[int, bool]:
     """Size and sign of a parameter in its register; a struct is read through its address."""
-    return (kind.size if kind.scalar else 8, isinstance(kind, Int | Enum) and kind.signed)
+    return (type_.size if type_.scalar else 8, isinstance(type_, Int | Enum) and type_.signed)
 
 
 def iterator(context: Struct) -> ProbeContext:
@@ -175,20 +176,20 @@ def _words() -> Type:
     return Pointer(UINT64, AddressSpace.BPF)
 
 
-def trusted(kind: Type) -> Type:
-    """*kind* as an argument that the verifier tracks by BTF: plain loads may follow a pointer to a kernel object."""
-    if not isinstance(kind, Pointer):
-        return kind
-    if kind.space is AddressSpace.USER or not isinstance(kind.target, Struct):
-        return in_space(kind)
-    return Pointer(kind.target, AddressSpace.KERNEL, trusted=True)
+def trusted(type_: Type) -> Type:
+    """*type_* as an argument that the verifier tracks by BTF: plain loads may follow a pointer to a kernel object."""
+    if not isinstance(type_, Pointer):
+        return type_
+    if type_.space is AddressSpace.USER or not isinstance(type_.target, Struct):
+        return in_space(type_)
+    return Pointer(type_.target, AddressSpace.KERNEL, trusted=True)
 
 
-def in_space(kind: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
-    """*kind*; a pointer without an address space gets *space*."""
-    if isinstance(kind, Pointer) and kind.space is AddressSpace.NONE:
-        return Pointer(kind.target, space, kind.trusted)
-    return kind
+def in_space(type_: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
+    """*type_*; a pointer without an address space gets *space*."""
+    if isinstance(type_, Pointer) and type_.space is AddressSpace.NONE:
+        return Pointer(type_.target, space, type_.trusted)
+    return type_
 
 
 def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:

@@ -26,9 +26,9 @@ _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
 
 def _question(test: Callable[[Type], bool]) -> Callable[[Checker, Node, Arguments], Type]:
     def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
-        kind = operand_type(checker, arguments[0])
-        if not isinstance(kind, Unknown):
-            checker.set_constant(node, test(kind))
+        type_ = operand_type(checker, arguments[0])
+        if not isinstance(type_, Unknown):
+            checker.set_constant(node, test(type_))
         return BOOL
 
     return check
@@ -59,9 +59,9 @@ def _negative_literal(value: nodes.Node) -> bool:
 
 def assert_str(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``assert_str(x)``."""
-    kind = checker.value(expression(checker, node, arguments[0]))
-    if not isinstance(kind, Unknown) and not is_text(kind):
-        checker.error(f"this must be a string, not {settle(kind)}", arguments[0].span)
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    if not isinstance(type_, Unknown) and not is_text(type_):
+        checker.error(f"this must be a string, not {settle(type_)}", arguments[0].span)
     return VOID
 
 

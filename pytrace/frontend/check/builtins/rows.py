@@ -26,11 +26,11 @@ def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error("row() takes a record, not a type", record.span, hints=[_EXAMPLE])
     if _whole_map(checker, record):
         return VOID
-    kind = checker.value(record)
-    if isinstance(kind, Unknown):
+    type_ = checker.value(record)
+    if isinstance(type_, Unknown):
         return VOID
-    if not isinstance(kind, Record):
-        checker.error(f"row() takes a record, whose members have names, not {_named(kind)}", record.span,
+    if not isinstance(type_, Record):
+        checker.error(f"row() takes a record, whose members have names, not {_named(type_)}", record.span,
                       hints=[_EXAMPLE])
         return VOID
     parts = list(_parts(record, ""))
@@ -51,8 +51,8 @@ def _whole_map(checker: Checker, record: nodes.Expr) -> bool:
     return True
 
 
-def _named(kind: Type) -> str:
-    return f"the tuple {settle(kind)}" if isinstance(kind, Tuple) else str(settle(kind))
+def _named(type_: Type) -> str:
+    return f"the tuple {settle(type_)}" if isinstance(type_, Tuple) else str(settle(type_))
 
 
 def _parts(value: nodes.Expr, path: str) -> Iterator[tuple[str, nodes.Expr]]:

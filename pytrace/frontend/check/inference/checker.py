@@ -236,15 +236,15 @@ class Checker:
         rule = self.rules.expressions.get(type(node))
         if rule is None:
             raise InternalError(f"no rule for {type(node).__name__}")
-        kind = rule(self, node)
-        if kind == VOID:
-            kind = self.error("this has no value", node.span)
-        elif isinstance(kind, Int) and kind.width > UINT64.width and self.locking is None:
+        type_ = rule(self, node)
+        if type_ == VOID:
+            type_ = self.error("this has no value", node.span)
+        elif isinstance(type_, Int) and type_.width > UINT64.width and self.locking is None:
             hints = ["print the struct that it is in, or read its halves through a (uint64 *)"]
-            message = f"an integer of {8 * kind.width} bits is not supported as a value"
-            kind = self.error(message, node.span, hints=hints)
-        self.program.types[node] = kind
-        return kind
+            message = f"an integer of {8 * type_.width} bits is not supported as a value"
+            type_ = self.error(message, node.span, hints=hints)
+        self.program.types[node] = type_
+        return type_
 
     def unevaluated(self, node: nodes.Expr) -> Type:
         """Type of an expression that is not evaluated (an operand of ``sizeof``); locks the slots that it reads."""
@@ -295,11 +295,11 @@ class Checker:
 
     def constant_integer(self, node: nodes.Expr, what: str) -> int | None:
         """The value of an expression that must be an integer constant; None after an error."""
-        kind = self.value(node)
+        type_ = self.value(node)
         found = self.constant(node)
         if isinstance(found, int) and not isinstance(found, bool):
             return found
-        if not isinstance(kind, Unknown):
+        if not isinstance(type_, Unknown):
             self.error(f"{what} must be an integer constant", node.span, hints=self.constant_hints(node))
         return None
 
@@ -309,30 +309,30 @@ class Checker:
             # Formats and the like never reach the kernel, so they are not limited like string values.
             return node.value
         if isinstance(node, nodes.Expr):
-            kind = self.value(node)
+            type_ = self.value(node)
             found = self.constant(node)
             if isinstance(found, bytes):
                 return found
-            if isinstance(kind, Unknown):
+            if isinstance(type_, Unknown):
                 return None
         self.error(f"{what} must be a string literal", node.span, hints=self.constant_hints(node))
         return None
 
     def integer(self, node: nodes.Expr, what: str) -> Type:
         """Type of an expression that must be an integer."""
-        kind = self.value(node)
-        if not is_integer(kind) and not isinstance(kind, Unknown):
-            return self.error(f"{what} must be an integer, not {settle(kind)}", node.span)
-        return kind
+        type_ = self.value(node)
+        if not is_integer(type_) and not isinstance(type_, Unknown):
+            return self.error(f"{what} must be an integer, not {settle(type_)}", node.span)
+        return type_
 
     def condition(self, node: nodes.Expr) -> bool | None:
         """Check a condition; its value when it is known."""
-        kind = self.value(node)
+        type_ = self.value(node)
         found = self.constant(node)
         if found is not None:
             return bool(found)
-        if not is_condition(kind):
-            self.error(f"a condition must be an integer, bool or pointer, not {settle(kind)}", node.span)
+        if not is_condition(type_):
+            self.error(f"a condition must be an integer, bool or pointer, not {settle(type_)}", node.span)
         return None
 
     # ---------------------------------------------------------------------------------------- variables
@@ -352,57 +352,57 @@ class Checker:
         self.program.variables[node] = state.info
         self.program.types[node] = state.slot.type
 
-    def put(self, state: VariableState, kind: Type, place: Span, *, known: bool = True) -> bool:
-        """Assign a value of type *kind* to a variable; reports when it does not fit.
+    def put(self, state: VariableState, type_: Type, place: Span, *, known: bool = True) -> bool:
+        """Assign a value of type *type_* to a variable; reports when it does not fit.
 
-        *known*: constants in *kind* are from the value itself, not from a variable that was assigned them earlier.
+        *known*: constants in *type_* are from the value itself, not from a variable that was assigned them earlier.
         """
         slot = state.slot
         if self.removed is not None:
             state.offered = True
-            slot.offer(kind, spare=self.removed.spare)
+            slot.offer(type_, spare=self.removed.spare)
             return True
-        mixed = slot.mixes_signs(kind)
-        self._warn_spaces(slot, kind, place)
+        mixed = slot.mixes_signs(type_)
+        self._warn_spaces(slot, type_, place)
         state.assigned = True
-        if slot.takes(kind, place):
+        if slot.takes(type_, place):
             if mixed:
                 self.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
             return True
-        if slot.other_sign(kind if known else settle(kind)):
-            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(kind)}, is cast to it", place)
+        if slot.other_sign(type_ if known else settle(type_)):
+            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(type_)}, is cast to it", place)
             return True
-        self._misfit(f"${state.name}", slot, kind, place, state.span)
+        self._misfit(f"${state.name}", slot, type_, place, state.span)
         return False
 
-    def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
-        """Use *kind* as key or value (*what*) of a map; reports an error when it does not fit."""
+    def put_map(self, name: str, slot: Slot, type_: Type, place: Span, what: str) -> bool:
+        """Use *type_* as key or value (*what*) of a map; reports an error when it does not fit."""
         if self.removed is not None:
             if what == "value":
                 self.maps[name].removed = (self.removed.what, self.removed.span or place)
-            slot.offer(kind, spare=self.removed.spare)
+            slot.offer(type_, spare=self.removed.spare)
             return True
-        mixed = slot.mixes_signs(kind)
-        self._warn_spaces(slot, kind, place)
-        if slot.takes(kind, place):
+        mixed = slot.mixes_signs(type_)
+        self._warn_spaces(slot, type_, place)
+        if slot.takes(type_, place):
             if mixed:
                 self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
             return True
-        self._misfit(f"the {what} of {name}", slot, kind, place, None)
+        self._misfit(f"the {what} of {name}", slot, type_, place, None)
         return False
 
-    def _warn_spaces(self, slot: Slot, kind: Type, place: Span) -> None:
+    def _warn_spaces(self, slot: Slot, type_: Type, place: Span) -> None:
         have = slot.fixed if slot.fixed is not None else slot.found
-        if not isinstance(have, Pointer) or not isinstance(kind, Pointer) or have.space is kind.space:
+        if not isinstance(have, Pointer) or not isinstance(type_, Pointer) or have.space is type_.space:
             return
-        if AddressSpace.NONE not in (have.space, kind.space):
+        if AddressSpace.NONE not in (have.space, type_.space):
             self.warn(
-                f"a pointer into {kind.space.value} memory is assigned where one into {have.space.value} memory was",
+                f"a pointer into {type_.space.value} memory is assigned where one into {have.space.value} memory was",
                 place,
                 hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
             )
 
-    def _misfit(self, what: str, slot: Slot, kind: Type, place: Span, declared: Span | None) -> None:
+    def _misfit(self, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
         have = settle(slot.fixed if slot.fixed is not None else slot.found)
         notes: list[tuple[str, Span]] = []
         if slot.fixed is not None and declared is not None:
@@ -412,10 +412,10 @@ class Checker:
             notes.append(("its type is used here", slot.lock))
         elif slot.first is not None:
             notes.append(("first used here", slot.first))
-        given = f"this is {describe(kind)}"
-        if isinstance(kind, Flexible) and isinstance(have, Int):
-            given = f"which holds {have.low} to {have.high}, not {kind.low if kind.low < have.low else kind.high}"
-        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, kind))
+        given = f"this is {describe(type_)}"
+        if isinstance(type_, Flexible) and isinstance(have, Int):
+            given = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
+        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, type_))
 
     @contextmanager
     def block(self) -> Iterator[Scope]:
@@ -449,12 +449,12 @@ class Checker:
         """The real type of a checked expression."""
         return settle(self.program.types.get(node, UNKNOWN))
 
-    def known(self, kind: Type) -> bool:
+    def known(self, type_: Type) -> bool:
         """True when all parts of a type are known."""
-        return not contains_unknown(kind)
+        return not contains_unknown(type_)
 
 
-def _cast_hint(have: Type, kind: Type) -> tuple[str, ...]:
-    if is_integer(have) and is_integer(kind):
+def _cast_hint(have: Type, type_: Type) -> tuple[str, ...]:
+    if is_integer(have) and is_integer(type_):
         return (f"write ({have}) before the value to truncate it on purpose",)
     return ()

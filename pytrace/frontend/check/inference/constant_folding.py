@@ -13,10 +13,10 @@ class FoldError(Exception):
     """There is no result: division by zero, or more than 64 bits."""
 
 
-def wrap(value: int, kind: Int) -> int:
-    """*value* truncated to the width of *kind*, with its signedness."""
-    value &= (1 << (8 * kind.width)) - 1
-    return value - (1 << (8 * kind.width)) if kind.signed and value > kind.high else value
+def wrap(value: int, type_: Int) -> int:
+    """*value* truncated to the width of *type_*, with its signedness."""
+    value &= (1 << (8 * type_.width)) - 1
+    return value - (1 << (8 * type_.width)) if type_.signed and value > type_.high else value
 
 
 def _divide(a: int, b: int) -> int:
@@ -62,26 +62,26 @@ _ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
 }
 
 
-def arithmetic(operator: str, left: int, right: int, kind: Int | None) -> int:
-    """``left operator right`` of integers of *kind*, or exact for literals (*kind* None).
+def arithmetic(operator: str, left: int, right: int, type_: Int | None) -> int:
+    """``left operator right`` of integers of *type_*, or exact for literals (*type_* None).
 
     Raises:
         FoldError: division by zero, or a literal result that 64 bits do not hold.
     """
-    if kind is not None:
+    if type_ is not None:
         # A shift count does not take part in the type of the result.
-        right = right if operator in ("<<", ">>") else wrap(right, kind)
-        return wrap(_ARITHMETIC[operator](wrap(left, kind), right), kind)
+        right = right if operator in ("<<", ">>") else wrap(right, type_)
+        return wrap(_ARITHMETIC[operator](wrap(left, type_), right), type_)
     value = _ARITHMETIC[operator](left, right)
     if not INT64_MIN <= value <= UINT64_MAX:
         raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
     return value
 
 
-def comparison(operator: str, left: int, right: int, kind: Int | None) -> bool:
-    """``left operator right`` of integers of *kind*, or by value for literals (*kind* None)."""
-    if kind is not None:
-        left, right = wrap(left, kind), wrap(right, kind)
+def comparison(operator: str, left: int, right: int, type_: Int | None) -> bool:
+    """``left operator right`` of integers of *type_*, or by value for literals (*type_* None)."""
+    if type_ is not None:
+        left, right = wrap(left, type_), wrap(right, type_)
     return _ORDERS[operator](left, right)
 
 

@@ -87,26 +87,26 @@ class Slot:
             self.first = place
         return True
 
-    def offer(self, kind: Type, *, spare: bool) -> None:
+    def offer(self, type_: Type, *, spare: bool) -> None:
         """Record a type that removed code would store; a type that conflicts with earlier offers is ignored."""
-        if contains_unknown(kind):
+        if contains_unknown(type_):
             return
         if spare:
-            self.spare = unify(self.spare, _stored(kind)) or self.spare
+            self.spare = unify(self.spare, _stored(type_)) or self.spare
         else:
-            self.offered = unify(self.offered, _stored(kind)) or self.offered
+            self.offered = unify(self.offered, _stored(type_)) or self.offered
 
-    def mixes_signs(self, kind: Type) -> bool:
-        """True when *kind* makes the slot an int64 although neither holds the other's values."""
+    def mixes_signs(self, type_: Type) -> bool:
+        """True when *type_* makes the slot an int64 although neither holds the other's values."""
         scalars = Int | Enum | Bool
-        return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
+        return isinstance(self.found, scalars) and isinstance(type_, scalars) and signs_differ(self.found, type_)
 
-    def other_sign(self, kind: Type) -> bool:
-        """Whether *kind* is an integer type that would fit the fixed type except for its sign."""
+    def other_sign(self, type_: Type) -> bool:
+        """Whether *type_* is an integer type that would fit the fixed type except for its sign."""
         fixed = self.fixed
-        if not isinstance(fixed, Int) or not isinstance(kind, Int):
+        if not isinstance(fixed, Int) or not isinstance(type_, Int):
             return False
-        return fixed.signed is not kind.signed and kind.size <= fixed.size
+        return fixed.signed is not type_.signed and type_.size <= fixed.size
 
     def lock_now(self, place: Span) -> None:
         """Remember that the type was relied on at *place*: what stands after it must not change it."""
@@ -114,11 +114,11 @@ class Slot:
             so_far = self.known if isinstance(self.found, Unknown) else self.found
             self.locked, self.lock = settle(so_far), place
 
-    def _keeps(self, kind: Type) -> bool:
-        """Whether the type that something relied on holds values of type *kind* too."""
+    def _keeps(self, type_: Type) -> bool:
+        """Whether the type that something relied on holds values of type *type_* too."""
         if self.locked is None:
             return True
-        common = unify(self.locked, kind)
+        common = unify(self.locked, type_)
         return common is not None and settle(common) == self.locked
 
     def begin(self, number: int) -> bool:
@@ -145,9 +145,9 @@ class Slot:
         return common
 
 
-def _stored(kind: Type) -> Type:
+def _stored(type_: Type) -> Type:
     """The type that a value has once it is stored: the verifier forgets what a pointer points to."""
-    return Pointer(kind.target, kind.space) if isinstance(kind, Pointer) and kind.trusted else kind
+    return Pointer(type_.target, type_.space) if isinstance(type_, Pointer) and type_.trusted else type_
 
 
 @dataclass(slots=True)
@@ -221,6 +221,6 @@ def new_variable(node: nodes.Variable, span: Span) -> VariableState:
     return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
 
 
-def flexible_string(kind: Type) -> bool:
+def flexible_string(type_: Type) -> bool:
     """True for a declared ``string`` without capacity, which takes its size from the values."""
-    return isinstance(kind, String) and kind.capacity == 0
+    return isinstance(type_, String) and type_.capacity == 0

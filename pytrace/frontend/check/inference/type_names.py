@@ -218,9 +218,9 @@ def _tuple(checker: Checker, node: nodes.TupleTypeExpr) -> Type:
     return UNKNOWN if any(isinstance(member, Unknown) for member in members) else Tuple(members)
 
 
-def _sized(checker: Checker, kind: Type) -> Type:
+def _sized(checker: Checker, type_: Type) -> Type:
     """Give a ``string`` inside another type a capacity, as it has no value to take it from."""
-    return String(checker.config.max_strlen) if isinstance(kind, String) and not kind.capacity else kind
+    return String(checker.config.max_strlen) if isinstance(type_, String) and not type_.capacity else type_
 
 
 def _typeof(checker: Checker, node: nodes.TypeofExpr) -> Type:

@@ -43,12 +43,12 @@ def _imported(checker: Checker, prototype: FunctionPrototype, item: nodes.BpfObj
     return ImportedFunction(prototype.name, parameters, _known(checker, prototype.result), item.span)
 
 
-def _known(checker: Checker, kind: Type) -> Type:
+def _known(checker: Checker, type_: Type) -> Type:
     """Replace pointer targets by the script's or kernel's struct of that name: C may declare only some members."""
-    if isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name:
-        found = checker.definitions.struct(kind.target.kind, kind.target.name)
-        return replace(kind, target=found) if found is not None else kind
-    return kind
+    if isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name:
+        found = checker.definitions.struct(type_.target.kind, type_.target.name)
+        return replace(type_, target=found) if found is not None else type_
+    return type_
 
 
 def call(checker: Checker, node: nodes.Call) -> Type:
