@@ -62,7 +62,7 @@ def generate(
         module,
         layout,
         checked.config.on_stack_limit,
-        {name: at for at, name in enumerate(checked.maps)},
+        {name: number for number, name in enumerate(checked.maps)},
         ahead=Ahead(kernel) if options.ahead else None,
         sparing=sparing,
     )
@@ -70,8 +70,8 @@ def generate(
     if process_following.wanted(checked):
         process_following.declare(module)
         services = process_following.services(script)
-    for at, unit in enumerate(checked.units):
-        _program(script, unit, at)
+    for number, unit in enumerate(checked.units):
+        _program(script, unit, number)
     for unit in checked.units:
         if unit.part_of:
             _session(script, unit)
@@ -83,7 +83,7 @@ def generate(
     return text, _manifest(script, services)
 
 
-def _program(script: Script, unit: ProbeUnit, at: int) -> None:
+def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     checked = script.checked
     functions = called_functions(checked, unit.body)
     cut = parts.plan(checked, (unit.body, *(function.body for function in functions)))
@@ -92,7 +92,7 @@ def _program(script: Script, unit: ProbeUnit, at: int) -> None:
     for function in functions:
         shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
-    program = Program(script, unit, at, frozenset(shared), cut)
+    program = Program(script, unit, number, frozenset(shared), cut)
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
@@ -146,7 +146,7 @@ def _zero_shared(e: Emitter) -> None:
     """Initialise variables to zero; those in scratch memory have the values of an earlier run."""
     functions = {info for function in e.program.functions for info in function.parameters}
     # Variables of a macro's expansions have the same name and span: the checker's order distinguishes them.
-    first = {info: at for at, info in enumerate(dict.fromkeys(e.checked.variables.values()))}
+    first = {info: number for number, info in enumerate(dict.fromkeys(e.checked.variables.values()))}
     order = sorted(e.program.shared - functions, key=lambda info: (info.name, info.span.start, first[info]))
     for info in order:
         if info.type.size <= 8:

@@ -155,12 +155,12 @@ class FlatLayout(EventLayout):
         """The flat layout of events that are laid out as *whole*."""
         from pytrace.core.types.tables import leaves  # most runs need none
 
-        found = [
+        members = [
             (leaf.type, start + leaf.offset)
             for kind, start in zip(whole.args, whole.offsets, strict=True)
             for leaf in leaves(kind)
         ]
-        return cls(tuple(kind for kind, _ in found), whole, tuple(start for _, start in found))
+        return cls(tuple(kind for kind, _ in members), whole, tuple(start for _, start in members))
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:

@@ -80,7 +80,7 @@ class Emitter:
         """Of maps that are double-buffered, the one that is in use."""
         self.contended = False
         """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
-        self.at(span)
+        self.set_location(span)
 
     @property
     def result(self) -> Ptr:
@@ -138,7 +138,7 @@ class Emitter:
 
     # ------------------------------------------------------------------ script locations
 
-    def at(self, span: Span) -> None:
+    def set_location(self, span: Span) -> None:
         """Set the script location of the following instructions to *span*."""
         self.span = span
         self.b.location = self.module.debug.location(self._scope, span, self._source)
@@ -328,10 +328,10 @@ class Emitter:
         """The storage of a variable; decided on first use."""
         shared = info in self.program.shared
         known = self.program.variables if shared else self.variables
-        found = known.get(info)
-        if found is None:
-            found = known[info] = self._place(info, shared)
-        return found
+        storage = known.get(info)
+        if storage is None:
+            storage = known[info] = self._place(info, shared)
+        return storage
 
     def _place(self, info: VariableInfo, shared: bool) -> Variable:
         type_ = info.type
@@ -350,10 +350,10 @@ class Emitter:
         place = self.variable(info)
         if place.offset is not None:
             return self.area(place.offset)
-        found = place.stack or place.register
-        if found is None:
+        pointer = place.stack or place.register
+        if pointer is None:
             raise InternalError(f"variable ${info.name} has no place")
-        return found
+        return pointer
 
     # ------------------------------------------------------------------ expressions
 

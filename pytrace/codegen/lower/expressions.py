@@ -32,7 +32,7 @@ def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")
     saved, around = e.b.location, e.node
-    e.at(node.span)
+    e.set_location(node.span)
     e.node = node
     found: Operand = emit(e, node)
     e.b.location, e.node = saved, around

@@ -46,7 +46,7 @@ def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
         for statement in alive:
             run(inner, statement)
 
-    e.at(alive[0].span)
+    e.set_location(alive[0].span)
     loops.in_function(e, alive[0].span, body)
 
 
@@ -57,7 +57,7 @@ def run(e: Emitter, node: nodes.Stmt) -> None:
     emit = _EMIT.get(type(node))
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")
-    e.at(node.span)
+    e.set_location(node.span)
     with e.temporaries():
         emit(e, node)
 

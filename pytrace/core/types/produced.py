@@ -236,8 +236,8 @@ class _Extreme(_Pair):
 
     def value(self, rank: int) -> int:
         """The value of a rank."""
-        found = rank ^ self.mask
-        return found - (1 << 64) if self.signed and found >> 63 else found
+        value = rank ^ self.mask
+        return value - (1 << 64) if self.signed and value >> 63 else value
 
 
 @dataclass(frozen=True, slots=True)

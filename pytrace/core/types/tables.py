@@ -76,11 +76,11 @@ class Column:
 
     def joined(self, other: Column) -> Column:
         """A column that holds the values of both: the wider integer, the longer string."""
-        mine, its = self.type, other.type
-        if isinstance(mine, Int) and isinstance(its, Int):
-            return replace(self, type=_wider(mine, its))
-        if isinstance(mine, String | Buffer) and its.size > mine.size:
-            return replace(self, type=its)
+        own, others = self.type, other.type
+        if isinstance(own, Int) and isinstance(others, Int):
+            return replace(self, type=_wider(own, others))
+        if isinstance(own, String | Buffer) and others.size > own.size:
+            return replace(self, type=others)
         return self
 
 
@@ -146,7 +146,7 @@ class TableSchema:
     def joined(self, other: TableSchema) -> TableSchema:
         """A schema that holds the rows of both, which must have the same shape."""
         pairs = zip(self.columns, other.columns, strict=True)
-        return TableSchema(tuple(mine.joined(its) for mine, its in pairs))
+        return TableSchema(tuple(own.joined(others) for own, others in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def row_tables(statements: Iterable[tuple[int, TableSchema]]) -> dict[int, RowTa
         shape = shapes[identity] = schema.shape
         known = schemas.get(shape)
         schemas[shape] = schema if known is None else known.joined(schema)
-    tables = {shape: RowTable(at, schema) for at, (shape, schema) in enumerate(schemas.items(), 1)}
+    tables = {shape: RowTable(number, schema) for number, (shape, schema) in enumerate(schemas.items(), 1)}
     return {identity: tables[shape] for identity, shape in shapes.items()}
 
 

@@ -253,14 +253,14 @@ class Array(Type):
 
 
 def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
-    at, align, found = 0, 1, []
+    offset, align, offsets = 0, 1, []
     for member in members:
         size, step = _extent(member)
-        at = (at + step - 1) // step * step
-        found.append(at)
-        at += size
+        offset = (offset + step - 1) // step * step
+        offsets.append(offset)
+        offset += size
         align = max(align, step)
-    return tuple(found), (at + align - 1) // align * align, align
+    return tuple(offsets), (offset + align - 1) // align * align, align
 
 
 def _extent(type_: Type) -> tuple[int, int]:
@@ -376,9 +376,9 @@ class Struct(Type):
     def align(self) -> int:
         if self._align is not None:
             return self._align
-        found = max((field.type.align for field in self.fields), default=1)
-        object.__setattr__(self, "_align", found)
-        return found
+        align = max((field.type.align for field in self.fields), default=1)
+        object.__setattr__(self, "_align", align)
+        return align
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -13,17 +13,17 @@ def comment_above(span: Span) -> str:
     """
     text = span.source.text
     end = text.rfind("\n", 0, span.start)
-    found: list[str] = []
+    lines: list[str] = []
     while end >= 0:
         start = text.rfind("\n", 0, end) + 1
         line = text[start:end].strip()
-        if not found and line.endswith("*/"):
+        if not lines and line.endswith("*/"):
             return _block(text, end)
         if not line.startswith("//"):
             break
-        found.append(line.lstrip("/").strip())
+        lines.append(line.lstrip("/").strip())
         end = start - 1
-    return "\n".join(reversed(found)).strip()
+    return "\n".join(reversed(lines)).strip()
 
 
 def _block(text: str, end: int) -> str:

@@ -361,15 +361,15 @@ class CheckedProgram:
         Raises:
             InternalError: there is none, or one of another class.
         """
-        found = self.facts.get(node)
-        if not isinstance(found, kind):
-            raise InternalError(f"expected {kind.__name__} for {type(node).__name__}, found {found!r}")
-        return found
+        fact = self.facts.get(node)
+        if not isinstance(fact, kind):
+            raise InternalError(f"expected {kind.__name__} for {type(node).__name__}, found {fact!r}")
+        return fact
 
     def find_fact(self, node: nodes.Node, kind: type[F]) -> F | None:
         """The fact of a given class about a node; None when there is none, or one of another class."""
-        found = self.facts.get(node)
-        return found if isinstance(found, kind) else None
+        fact = self.facts.get(node)
+        return fact if isinstance(fact, kind) else None
 
     def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: StaticPart) -> EventSpec:
         """Add a new event of *kind* for the location of *node* and give it an id.

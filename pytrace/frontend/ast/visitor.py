@@ -22,22 +22,22 @@ _compared: dict[type[nodes.Node], tuple[str, ...]] = {}
 
 def child_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
-    found = _children.get(kind)
-    if found is None:
-        found = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
-    return found
+    names = _children.get(kind)
+    if names is None:
+        names = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+    return names
 
 
 def children(node: nodes.Node) -> list[nodes.Node]:
     """The nodes directly below *node*, in source order."""
-    found: list[nodes.Node] = []
+    nodes_below: list[nodes.Node] = []
     for name in child_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, nodes.Node):
-            found.append(value)
+            nodes_below.append(value)
         elif isinstance(value, tuple):
-            found.extend(item for item in value if isinstance(item, nodes.Node))
-    return found
+            nodes_below.extend(item for item in value if isinstance(item, nodes.Node))
+    return nodes_below
 
 
 def walk(node: nodes.Node) -> Iterator[nodes.Node]:
@@ -98,14 +98,14 @@ _SPELLING = {("IntLiteral", "text"), ("Block", "angle")}
 
 
 def _compared_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
-    found = _compared.get(kind)
-    if found is None:
-        found = _compared[kind] = tuple(
+    names = _compared.get(kind)
+    if names is None:
+        names = _compared[kind] = tuple(
             item.name
             for item in fields(kind)
             if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
         )
-    return found
+    return names
 
 
 def _build(node: nodes.Node, make: Callable[[nodes.Node, list[nodes.Node]], nodes.Node]) -> nodes.Node:

@@ -163,11 +163,11 @@ class Checker:
 
         An error inside a library macro is reported at the user's call of the macro.
         """
-        found = [Note(text, place) for text, place in notes]
+        all_notes = [Note(text, place) for text, place in notes]
         outside = user_span(span)
         if outside is not span:
-            found.append(Note("inside the library, here", span))
-        self.diagnostics.error(message, outside, hints=hints, notes=found)
+            all_notes.append(Note("inside the library, here", span))
+        self.diagnostics.error(message, outside, hints=hints, notes=all_notes)
         return UNKNOWN
 
     def warn(
@@ -213,10 +213,11 @@ class Checker:
 
     def _supply(self) -> bool:
         """Give types to declared maps that are never assigned. Returns False when there are none."""
-        found = [item for item in self.maps.values() if item.used and item.declaration is not None and item.incomplete]
-        for state in found:
+        declared = [item for item in self.maps.values() if item.used and item.declaration is not None]
+        incomplete = [item for item in declared if item.incomplete]
+        for state in incomplete:
             state.make_empty()
-        return bool(found)
+        return bool(incomplete)
 
     def make_final(self) -> None:
         """Make the current pass the final one: all types are known."""
@@ -287,18 +288,18 @@ class Checker:
 
     def constant_hints(self, node: nodes.Node) -> list[str]:
         """Hints about a value that is not a constant but has to be."""
-        found = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
-        if found is None:
+        parameter = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
+        if parameter is None:
             return []
-        name = f"--{found.name}" if found.name.isidentifier() else f"${found.name}"
+        name = f"--{parameter.name}" if parameter.name.isidentifier() else f"${parameter.name}"
         return [f"parameter {name} is open in this ahead-of-time file; give it with --aot to fix it"]
 
     def constant_integer(self, node: nodes.Expr, what: str) -> int | None:
         """The value of an expression that must be an integer constant; None after an error."""
         type_ = self.value(node)
-        found = self.constant(node)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
+        constant = self.constant(node)
+        if isinstance(constant, int) and not isinstance(constant, bool):
+            return constant
         if not isinstance(type_, Unknown):
             self.error(f"{what} must be an integer constant", node.span, hints=self.constant_hints(node))
         return None
@@ -310,9 +311,9 @@ class Checker:
             return node.value
         if isinstance(node, nodes.Expr):
             type_ = self.value(node)
-            found = self.constant(node)
-            if isinstance(found, bytes):
-                return found
+            constant = self.constant(node)
+            if isinstance(constant, bytes):
+                return constant
             if isinstance(type_, Unknown):
                 return None
         self.error(f"{what} must be a string literal", node.span, hints=self.constant_hints(node))
@@ -328,9 +329,9 @@ class Checker:
     def condition(self, node: nodes.Expr) -> bool | None:
         """Check a condition; its value when it is known."""
         type_ = self.value(node)
-        found = self.constant(node)
-        if found is not None:
-            return bool(found)
+        constant = self.constant(node)
+        if constant is not None:
+            return bool(constant)
         if not is_condition(type_):
             self.error(f"a condition must be an integer, bool or pointer, not {settle(type_)}", node.span)
         return None
@@ -392,7 +393,7 @@ class Checker:
         return False
 
     def _warn_spaces(self, slot: Slot, type_: Type, place: Span) -> None:
-        have = slot.fixed if slot.fixed is not None else slot.found
+        have = slot.fixed if slot.fixed is not None else slot.inferred
         if not isinstance(have, Pointer) or not isinstance(type_, Pointer) or have.space is type_.space:
             return
         if AddressSpace.NONE not in (have.space, type_.space):
@@ -403,7 +404,7 @@ class Checker:
             )
 
     def _misfit(self, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
-        have = settle(slot.fixed if slot.fixed is not None else slot.found)
+        have = settle(slot.fixed if slot.fixed is not None else slot.inferred)
         notes: list[tuple[str, Span]] = []
         if slot.fixed is not None and declared is not None:
             notes.append(("declared here", declared))

@@ -47,7 +47,7 @@ class Slot:
 
     known: Type = UNKNOWN
     """The type by the last complete pass."""
-    found: Type = UNKNOWN
+    inferred: Type = UNKNOWN
     """What this pass put in so far."""
     fixed: Type | None = None
     """Declared type."""
@@ -70,7 +70,7 @@ class Slot:
         """The slot's type, as far as known."""
         if self.fixed is not None:
             return self.fixed
-        return self.found if isinstance(self.known, Unknown) else self.known
+        return self.inferred if isinstance(self.known, Unknown) else self.known
 
     def takes(self, kind: Type, place: Span) -> bool:
         """Store a value of type *kind*. Returns False when it does not fit."""
@@ -79,10 +79,10 @@ class Slot:
         if self.fixed is not None:
             return fits(kind, self.fixed)
         kind = _stored(kind)
-        common = unify(self.found, kind)
-        if common is None or not self._keeps(kind) or constant_outside(self.found, kind):
+        common = unify(self.inferred, kind)
+        if common is None or not self._keeps(kind) or constant_outside(self.inferred, kind):
             return False
-        self.found = common
+        self.inferred = common
         if self.first is None:
             self.first = place
         return True
@@ -99,7 +99,7 @@ class Slot:
     def mixes_signs(self, type_: Type) -> bool:
         """True when *type_* makes the slot an int64 although neither holds the other's values."""
         scalars = Int | Enum | Bool
-        return isinstance(self.found, scalars) and isinstance(type_, scalars) and signs_differ(self.found, type_)
+        return isinstance(self.inferred, scalars) and isinstance(type_, scalars) and signs_differ(self.inferred, type_)
 
     def other_sign(self, type_: Type) -> bool:
         """Whether *type_* is an integer type that would fit the fixed type except for its sign."""
@@ -111,7 +111,7 @@ class Slot:
     def lock_now(self, place: Span) -> None:
         """Remember that the type was relied on at *place*: what stands after it must not change it."""
         if self.locked is None and not isinstance(self.known, Unknown):
-            so_far = self.known if isinstance(self.found, Unknown) else self.found
+            so_far = self.known if isinstance(self.inferred, Unknown) else self.inferred
             self.locked, self.lock = settle(so_far), place
 
     def _keeps(self, type_: Type) -> bool:
@@ -124,22 +124,22 @@ class Slot:
     def begin(self, number: int) -> bool:
         """Start pass *number*; True when the last one changed the type."""
         if number > SETTLE_AFTER:
-            found = unify(self.known, self.found) or self.found
+            found = unify(self.known, self.inferred) or self.inferred
             found = self.fallback if isinstance(found, Unknown) else found
         else:
             found = self._collected()
         changed = found != self.known
         if changed:
             self.changed = number
-        self.known, self.found, self.first = found, UNKNOWN, None
+        self.known, self.inferred, self.first = found, UNKNOWN, None
         self.offered = self.spare = UNKNOWN
         return changed
 
     def _collected(self) -> Type:
         """What the last pass put in, with what removed code offered."""
-        common = unify(self.found, self.offered)
-        if common is None or not self._keeps(self.offered) or constant_outside(self.found, self.offered):
-            common = self.found
+        common = unify(self.inferred, self.offered)
+        if common is None or not self._keeps(self.offered) or constant_outside(self.inferred, self.offered):
+            common = self.inferred
         if isinstance(common, Unknown):
             return self.fallback if isinstance(self.spare, Unknown) else self.spare
         return common
