@@ -24,13 +24,13 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 
 KEEP = 200
-"""How many entries stay when old ones are removed."""
+"""Number of entries that are kept when old ones are removed."""
 
 DATA = ("stdlib", "frontend/c/include")
-"""Folders of the package whose files compilations read."""
+"""Folders of the package with data files that compilations read."""
 
 _IMPORTED = time.time_ns()
-"""A source file that was changed after this may say something else than the code that runs."""
+"""A source file that was modified after this time may differ from the running code."""
 
 
 def directory() -> str:

@@ -34,7 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Watch = Callable[[str, object], None]
-"""Is told the name of a pass that found no errors, and what it made."""
+"""Called with the name and the result of each pass that reported no errors."""
 
 
 @dataclass(frozen=True, slots=True)

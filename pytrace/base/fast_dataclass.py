@@ -22,7 +22,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 _OWN = "__pytrace_own__"
 """Attribute of a class: the fields that it declares itself, with annotation and default."""
 _FIELDS = "__pytrace_fields__"
-"""Attribute of a class: all its fields, once somebody has asked for them."""
+"""Attribute of a class: all its fields, cached on first use."""
 _OPTIONAL = "__pytrace_optional__"
 """Attribute of a class: whether its last field has a default."""
 _MISSING: object = object()
@@ -151,7 +151,7 @@ def _owner(cls: type, name: str, value: object) -> type:
 
 
 _FEW = 48
-"""So many instances are filled field by field in the time that compiling a constructor takes."""
+"""Number of instances after which compiling a constructor pays off."""
 _made: dict[type, int] = {}
 """Instances of each class so far, of those that have no compiled constructor."""
 

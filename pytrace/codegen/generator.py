@@ -42,7 +42,7 @@ _FIRST_OBJECT = 8
 LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read)
 
 _PART = "_part"
-"""Behind the names of functions that make up the program of a session."""
+"""Suffix of the names of the functions of a session's program."""
 
 
 def generate(

@@ -49,7 +49,7 @@ class Builtin:
     no_loop: bool = False
     """Not allowed in the body of a ``for`` over a map (reads the context)."""
     yields: bool = False
-    """Gives way to a function of the script that has its name: bpftrace has no such builtin."""
+    """A function of the script with its name takes precedence: bpftrace has no such builtin."""
 
     @property
     def bare(self) -> bool:

@@ -41,7 +41,7 @@ class Diagnostic:
     hints: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     cause: bool = False
-    """Whether other messages may follow from this one, which is shown before them."""
+    """Whether this message may explain others; it is shown before them."""
 
 
 class TraceError(Exception):
@@ -203,9 +203,9 @@ def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
 _LONGEST_LINE = 500
 """Longer source lines are truncated to the characters around the marked span."""
 _IN_FRONT = 100
-"""How many characters before the marked span a truncated line shows."""
+"""Number of characters that a truncated line shows before the marked span."""
 _MOST_LINES = 20
-"""Of a place with more lines the first and last ones are shown."""
+"""Of a span with more lines, only the first and last ones are shown."""
 _CUT = "..."
 
 

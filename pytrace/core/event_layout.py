@@ -59,7 +59,7 @@ EXIT_STATUSES = range(-128, 256)
 """Arguments of ``exit()`` that a process can end with; negative ones are as in C."""
 
 TAIL_OVER = 64
-"""Strings and buffers with more capacity than this travel in the tail."""
+"""Strings and buffers with more capacity than this are in the tail."""
 
 CUT = 1 << 31
 """Flag in the count of a tail string: the string did not fit its capacity."""
@@ -74,9 +74,9 @@ class Location:
     column: int
     end_column: int = 0
     text: str = ""
-    """The source line; of a very long one the part around the place."""
+    """The source line; of a very long one, the part around the location."""
     skipped: int = 0
-    """Characters of the line that come before *text*, less those that say so."""
+    """Characters of the line before *text*, minus the characters that mark the omission."""
 
     def to_data(self) -> list[object]:
         """JSON form."""
@@ -215,7 +215,7 @@ class RowMembers(StaticPart):
     """What a row consists of."""
 
     names: list[str]
-    """Of each argument its path in the record, as in :mod:`pytrace.core.types.tables`; empty for the record itself."""
+    """For each argument, its path in the record (:mod:`pytrace.core.types.tables`); empty for the record itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +246,9 @@ class PrintedMap(OfMap):
     top: int = 0
     """Number of entries; 0 for all."""
     div: int = 1
-    """What values are divided by."""
+    """The divisor of values."""
     order: str = ""
-    """``key``, ``-key``, ``value``, ``-value``; empty for the usual one."""
+    """``key``, ``-key``, ``value``, ``-value``; empty for the default order."""
     clear: bool = False
     """Whether the map is emptied in the same step."""
 
@@ -265,7 +265,7 @@ class EmptiedMap(OfMap):
     """A map whose entries go (clear) or become zero (zero)."""
 
     joined: bool = False
-    """Whether the printing before empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
+    """Whether the preceding print empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ S = TypeVar("S", bound=StaticPart)
 
 
 WITHOUT_PROVENANCE = frozenset({"exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error"})
-"""Kinds of events that never tell which probe sent them: nobody sees these as events of their own."""
+"""Kinds of events without provenance: users do not see these as separate events."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,7 @@ class EventSpec:
     expansion: tuple[Location, ...] = ()
     """Macro and import chain, innermost first."""
     provenance: bool = False
-    """Whether the event tells which probe sent it."""
+    """Whether the event has provenance (the probe that sent it)."""
 
     @property
     def layout(self) -> EventLayout:

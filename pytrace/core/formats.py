@@ -10,17 +10,17 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.lazy_regex import late
 
 NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
-"""Conversions that there are; the checker and the runtime have a row for each."""
+"""Supported conversions; the checker and the runtime have a row for each."""
 
 UNSUPPORTED = ("e", "E", "f", "F", "g", "G", "a", "A", "n")
-"""Conversions of C that are recognised only so that they can be refused."""
+"""Conversions of C that are recognised only to be rejected."""
 
 _CONVERSION = late(
     rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
     + f"(?P<name>{'|'.join(sorted((*NAMES, *UNSUPPORTED), key=len, reverse=True))}|%)".encode()
 )
 _STRAY = late(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
-"""What a message shows of a ``%`` that starts no conversion."""
+"""How messages show a ``%`` that starts no conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Conversion:
     flags: str = ""
     width: str = ""
     precision: str = ""
-    """With its dot."""
+    """Includes the dot."""
     length: str = ""
 
     @property

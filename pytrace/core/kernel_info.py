@@ -178,7 +178,7 @@ class KernelHeaders:
     included: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    """What is wrong with the trees that environment variables name."""
+    """Problems of the trees that environment variables name."""
 
     def holds(self, path: str) -> bool:
         """Whether a file is one of these headers."""

@@ -17,7 +17,7 @@ _NO_MEMORY = (
     "cannot map zero-fill pages",
     "cannot create shared object",
 )
-"""What the dynamic loader says, whose errors have no number (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
+"""Messages of the dynamic loader, whose errors have no number (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
 _NO_FILES = "oo many open files"
 
 

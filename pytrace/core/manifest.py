@@ -26,7 +26,7 @@ P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
 FORMAT = 4
-"""Raised whenever ELF conventions, manifest or event layouts change."""
+"""Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class ProgramSpec:
     location: Location
     multi: str = ""
     part_of: str = ""
-    """The program that holds this one's code: it is loaded and attached with that one (return part of a session)."""
+    """The program that contains this one's code, for the return part of a kprobe session."""
     service: bool = False
-    """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
+    """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
 
     def to_data(self) -> dict[str, object]:
         """JSON form; targets as plain lists of values, as there may be very many."""
@@ -91,7 +91,7 @@ RING = "events"
 """Name of the ring buffer map."""
 
 LOAD_TIME_SECTION = ".rodata.load"
-"""Section of an ahead-of-time file that loading writes values into."""
+"""Section of an ahead-of-time file with load-time values."""
 
 SLOT_FLAG = 8
 """Bytes of the written flag before the value of a slot."""
@@ -221,9 +221,9 @@ class Manifest:
     warnings: tuple[str, ...] = ()
     """Rendered warnings of the compilation, repeated on a cached start."""
     facts: tuple[tuple[str, ...], ...] = ()
-    """What about the machine the result depends on; checked before a cached script is used."""
+    """Facts about the machine that the result depends on; checked before a cached script is used."""
     session: SessionData | None = None
-    """Set when a program asks for what only the running session knows."""
+    """Set when a program reads values of the running session."""
     unwind: UnwindMaps | None = None
     """Set when user stacks are unwound by tables."""
     follow_map: str = ""
@@ -353,7 +353,7 @@ def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
 
 
 INTERPRETER = b"#!/usr/bin/env pytrace\n"
-"""First line of a file that can be executed by its name."""
+"""First line of an executable file."""
 
 
 def is_compiled(data: bytes) -> bool:

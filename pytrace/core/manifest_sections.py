@@ -6,7 +6,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import Any
 
 Row = tuple[str, ...]
-"""A fact in words, its kind first."""
+"""Each fact as words, its kind first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h"
 """Nanoseconds of each duration suffix."""
 
 LONGEST = 100
-"""Characters of a number that is worth reading."""
+"""Maximum length of a number's text."""
 
 _INTEGER = re.compile(
     r"""(?P<sign>[+-]?)

@@ -33,8 +33,8 @@ class RunOptions:
     text: str = ""
     """Text of the script; empty for ahead-of-time files."""
     parameters: tuple[str, ...] = ()
-    """Parameters of the script as they were given."""
+    """Parameters of the script, as given."""
     save: str | None = None
-    """Path of the file that a snapshot is saved to at the end of the run."""
+    """Path of the snapshot that is saved at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""

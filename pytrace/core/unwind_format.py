@@ -34,14 +34,14 @@ class Rule(IntEnum):
     """How the CFA is computed."""
 
     NONE = 0
-    """Not known here: unwinding ends."""
+    """Unknown: unwinding ends."""
     RSP = 1
     RBP = 2
     AT_RBP = 3
     """In memory at rbp + distance (functions that align their stack)."""
     AT_RSP = 4
     PLT = 5
-    """rsp + 8, and 8 more once the address within the 16-byte entry has reached a number."""
+    """rsp + 8, plus 8 from a given offset in the 16-byte entry on."""
     SIGNAL = 6
     """The kernel's signal frame lies at rsp: all registers are in it."""
     LAST = 7

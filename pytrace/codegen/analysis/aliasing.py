@@ -44,4 +44,4 @@ def _assigns(checked: CheckedProgram, node: nodes.Node) -> bool:
 
 
 _CHANGING = frozenset({"find", "delete"})
-"""Builtins that change what values may lie in."""
+"""Builtins that change memory which values may be read from."""

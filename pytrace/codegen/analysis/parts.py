@@ -24,13 +24,13 @@ PART = 1000
 """Nodes of a part, unless there would be too many of them."""
 
 UNROLLED = 2000
-"""Nodes that all rounds of an ``unroll`` have together before it becomes a loop."""
+"""Total nodes of all iterations of an ``unroll`` before it becomes a loop."""
 
 MOST = 96
 """Parts of a program, of which some may be half as long: the kernel takes 256 functions."""
 
 DEEPEST = 3
-"""Unrolls in each other that become loops: the kernel takes eight functions that call each other."""
+"""Nested unrolls that become loops: the kernel allows a call depth of eight functions."""
 
 
 @dataclass(frozen=True, slots=True)

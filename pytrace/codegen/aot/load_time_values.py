@@ -35,7 +35,7 @@ class Ahead:
     values: list[OpenValue] = field(default_factory=list)
     relies: dict[Row, None] = field(default_factory=dict)
     binaries: dict[Row, None] = field(default_factory=dict)
-    """Where the probes of user binaries are, as ``pytrace.runtime.aot.moved_probes`` reads it."""
+    """Locations of the probes in user binaries, for ``pytrace.runtime.aot.moved_probes``."""
     _places: dict[tuple[str, Row, int], int] = field(default_factory=dict)
 
     def place(self, what: str, parts: Row, initial: bytes) -> Ptr:

@@ -11,13 +11,13 @@ from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Ptr
 from pytrace.core.types import AddressSpace, Record, String, Tuple
 
 FOLLOWED = 4096
-"""Memory up to this size is compared by a loop in the program itself, of which the verifier follows each round."""
+"""Memory up to this size is compared by an inline loop, of which the verifier follows each iteration."""
 
 UNROLLED = 64
 """Memory up to this size is compared without a loop."""
 
 ONE_BY_ONE = 8
-"""Loads from each side that LLVM may have in registers at the same time."""
+"""Loads from each side that LLVM may keep in registers at the same time."""
 
 
 def equal(e: Emitter, left: Operand, right: Operand) -> I1:

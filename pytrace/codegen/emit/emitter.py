@@ -29,7 +29,7 @@ STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
 
 SPARING_BUDGET = (32, 16, 0)
-"""The same for scripts that need the stack for what LLVM keeps there."""
+"""The same for scripts that need more of the stack for LLVM's spills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Emitter:
         self._spare: dict[int, list[Ptr]] = {}
         self.span = span
         self.node: nodes.Node = program.unit.body
-        """What is being evaluated: where a failed read is reported."""
+        """The expression being evaluated, for reports of failed reads."""
         self.current_maps: dict[str, Ptr] = {}
-        """Of maps that are double-buffered, the one that is in use."""
+        """The buffers in use of double-buffered maps."""
         self.contended = False
-        """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
+        """Whether another program on this CPU may interrupt the current update of an aggregate."""
         self.set_location(span)
 
     @property

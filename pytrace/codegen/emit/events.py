@@ -22,13 +22,13 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 
 REPORTED = 64
-"""Failures of one kind at one place that a CPU reports one by one."""
+"""Failures of one kind at one location that a CPU reports individually."""
 
 IN_REGISTERS = 12
-"""Events with more arguments are put together one argument after the other."""
+"""Events with more arguments are assembled argument by argument."""
 
 SLACK = 8
-"""Room after the tail: reading a string may touch one byte more than its text."""
+"""Space after the tail: reading a string may write one byte more than its text."""
 
 
 def send_node(e: Emitter, node: nodes.Expr) -> None:

@@ -19,7 +19,7 @@ from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 
 FOLLOWED = 1024
-"""Rounds of a loop that the verifier has to follow one by one."""
+"""Maximum iterations of a loop that the verifier follows one by one."""
 
 MOST = 1 << 23
 """``BPF_MAX_LOOPS`` of the kernel."""

@@ -75,7 +75,7 @@ _READ = {
     AddressSpace.NONE: (helpers.PROBE_READ, helpers.PROBE_READ_STR),
 }
 _SEPARATE = frozenset({"x86_64", "aarch64"})
-"""Machines whose addresses tell the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
+"""Machines whose addresses determine the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
 
 
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:

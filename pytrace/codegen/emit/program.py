@@ -62,9 +62,9 @@ class Script:
     unwinds: bool = False
     """A program unwinds stacks by the tables of binaries."""
     ahead: Ahead | None = None
-    """What an ahead-of-time file leaves open; None for a script that runs at once."""
+    """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False
-    """Variables and large temporaries live in scratch memory, because the stack does not hold them."""
+    """Variables and large temporaries are in scratch memory, because the stack is too small."""
 
     def counting_callback(self) -> Ptr:
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""
@@ -98,11 +98,11 @@ class Program:
     variables: dict[VariableInfo, Variable] = field(default_factory=dict)
     functions: dict[FunctionInfo, str] = field(default_factory=dict)
     results: dict[FunctionInfo, int] = field(default_factory=dict)
-    """Where functions leave results that do not fit a register."""
+    """Scratch memory of function results that do not fit a register."""
     origins: dict[VariableInfo, nodes.Expr] | None = None
-    """What :mod:`pytrace.codegen.emit.provenance` knows of variables."""
+    """Origins of variables (:mod:`pytrace.codegen.emit.provenance`)."""
     failure_function: str = ""
-    """The function that counts and reports failed helper calls, once there is one."""
+    """The function that counts and reports failed helper calls, if it has been emitted."""
     lookup_functions: dict[str, str] = field(default_factory=dict)
     """Functions that look up keys, by the map's name."""
     numbers: int = 0

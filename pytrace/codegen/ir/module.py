@@ -58,7 +58,7 @@ class Module:
         self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
         self.load_time = bytearray()
-        """What loading writes values into (``codegen.aot.load_time_values``); empty but in ahead-of-time files."""
+        """The section of load-time values (``codegen.aot.load_time_values``); only in ahead-of-time files."""
         raw = licence.encode() + b"\0"
         info = self.debug.data("LICENSE", len(raw))
         self._globals.append(

@@ -33,7 +33,7 @@ class Memory:
     type: Type
     align: int = 8
     context: bool = False
-    """The probe's context, from which pointers come that the verifier knows by type."""
+    """The probe's context, whose pointers are typed (BTF) for the verifier."""
 
 
 @dataclass(frozen=True, slots=True)

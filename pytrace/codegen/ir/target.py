@@ -17,7 +17,7 @@ CPU = "v3"
 """32-bit sub-registers and atomics with a result, which every kernel from 5.12 takes; v4 needs 6.6."""
 
 MOST_STACK = 1 << 14
-"""Bytes of one function's frame that LLVM takes for fine."""
+"""Frame size of one function that LLVM accepts."""
 
 
 @cache
@@ -60,12 +60,12 @@ def assembly(module: llvm.ModuleRef) -> str:
 
 
 LARGE = 8000
-"""Instructions of one function from which on LLVM may find a branch that is too far for BPF, and end the process."""
+"""Instructions of one function from which on LLVM may find a branch out of range, and abort the process."""
 
 
 
 _LAYOUTS = ((), ("-disable-block-placement",))
-"""LLVM's options for large modules, one after the other until the branches reach.
+"""LLVM options for large modules, tried in order until all branches are in range.
 
 Placed by likelihood, what happens seldom lies after everything else; in order, it lies where it is branched to.
 """
@@ -122,7 +122,7 @@ def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | Non
 
 
 _NO_MEMORY = b"out of memory"
-"""How ``report_bad_alloc_error`` of LLVM begins what it says."""
+"""Start of the message of LLVM's ``report_bad_alloc_error``."""
 
 
 def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, messages: int) -> NoReturn:

@@ -23,13 +23,13 @@ Ptr = NewType("Ptr", str)
 """An address in the program's own memory."""
 
 Number = I64 | int
-"""An ``i64``: a register, or a constant, which Python shows as what it is."""
+"""An ``i64``: a register, or a constant as a Python integer."""
 
 Scope = NewType("Scope", str)
 """The debug scope of a function's instructions."""
 
 Location = NewType("Location", str)
-"""What an instruction has at its end to tell its place in the script."""
+"""The suffix of an instruction with its debug location."""
 
 TRUE = I1("true")
 NULL = Ptr("null")
@@ -38,7 +38,7 @@ Operation = Literal["add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ash
 """Two-operand integer instructions that the v3 instruction set has."""
 
 AtomicOperation = Literal["add", "or", "and", "xor"]
-"""Operations on memory in one step that give the old value."""
+"""Atomic operations that return the old value."""
 
 Predicate = Literal["eq", "ne", "ult", "ule", "ugt", "uge", "slt", "sle", "sgt", "sge"]
 Order = Literal["lt", "le", "gt", "ge"]
@@ -76,7 +76,7 @@ CONTEXT = pointer_parameter("ctx")
 """The context that the kernel gives an entry function."""
 
 FRAME = pointer_parameter("frame")
-"""What a program's entry function hands to its other functions."""
+"""The frame that a program's entry function passes to its other functions."""
 
 
 @dataclass(slots=True, eq=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import MapInfo
 
 ATTEMPTS = 8
-"""How often in a row other programs may come between the steps of one update of ``min`` or ``max``."""
+"""How many times in a row an update of ``min`` or ``max`` may be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Number], Operand]
 
 
 ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "xor"}
-"""Operators that BPF has as one step on memory; ``-`` adds the negative number."""
+"""Operators with an atomic BPF instruction; ``-`` adds the negative number."""
 
 
 def atomic(type_: Type) -> bool:

@@ -31,11 +31,11 @@ from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, Pro
 
 MAP = "followed"
 ENTRIES = 32768
-"""Tasks that are followed at one time; the default limit of a machine's process numbers."""
+"""Maximum number of followed tasks; the default ``pid_max``."""
 
 CATEGORY = "sched"
 FORK, FREE = "sched_process_fork", "sched_process_free"
-"""A task is born, in the context of its parent; the kernel forgets a task, a process's first thread last."""
+"""A task is created, in the context of its parent; a task is freed, a process's first thread last."""
 
 TASK = 8
 """Offset of the task in ``struct bpf_iter__task``."""

@@ -24,16 +24,16 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 
 _NEW = 1
-"""``BPF_NOEXIST``: only an update of what is not there succeeds."""
+"""``BPF_NOEXIST``: an update of an existing key fails."""
 _NO_STACK, _NO_TABLES = -14, -61
 """``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
 
 _SITE = "dw_ustack"
-"""What stands for a helper where failures are counted."""
+"""The name that failures are counted for, in place of a helper's."""
 _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
-"""Offsets of an unwinding's state: registers, ranges of the process, frames found."""
+"""Offsets of the unwinder's state: registers, ranges of the process, frames found."""
 _EXACT = 40
-"""1 while ip is where the program is, 0 when it is a return address, which may lie after its function's end."""
+"""1 if ip is the current instruction, 0 if it is a return address, which may be after its function's end."""
 _STATE_SIZE = 48
 
 _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168

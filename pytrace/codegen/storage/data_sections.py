@@ -17,7 +17,7 @@ SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32,
 
 
 UNFOLLOWED = ("unfollowed", 0)
-"""Counter of processes that ``--follow`` had no room for."""
+"""Counter of processes that did not fit the set of ``--follow``."""
 
 
 def _up(size: int, step: int) -> int:
@@ -33,18 +33,18 @@ class Layout:
     generations: frozenset[str] = frozenset()
     """Maps that are double-buffered, so that one can be read while programs write to the other."""
     selectors: dict[str, int] = field(default_factory=dict)
-    """For unkeyed ones of these, where in the shared section it says which is in use."""
+    """For unkeyed ones, the offset in the shared section of the bit that selects the buffer."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Place of each counter among the counters, which programs add as they need them."""
+    """Index of each counter, allocated on first use."""
     counters_at: int = 0
     sites: dict[Site, int] = field(default_factory=dict)
-    """Places in the script where helpers may fail: the subjects of their counters."""
+    """Script locations where helpers may fail: the subjects of their counters."""
     areas: dict[str, int] = field(default_factory=dict)
     addressed: bool = False
-    """A program computes the address of its CPU's block, be there anything in it or not."""
+    """Whether a program computes the address of its CPU's block, even if the block is empty."""
 
     @classmethod
     def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:

@@ -13,12 +13,12 @@ from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.probes.kinds import ProbeKind
 
 COPIES = 4
-"""Copies of the area of preemptible programs: how many of them can be under way on one CPU."""
+"""Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""
 
 USER_AREA = "user"
 
 CLAIM = 8
-"""Bytes of the word before the copies that says which are in use."""
+"""Size of the bitmap before the copies that marks those in use."""
 
 
 def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False) -> str:

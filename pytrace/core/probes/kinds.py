@@ -41,7 +41,7 @@ class Context(Enum):
     """What a program's context pointer points to."""
 
     NONE = "none"
-    """Nothing that a script may look at."""
+    """No context that a script can read."""
     REGISTERS = "registers"
     """``struct pt_regs``."""
     TRACEPOINT = "tracepoint"
@@ -61,7 +61,7 @@ class PidFilter(Enum):
     INJECTED = "injected"
     """The program compares the process id."""
     ATTACH = "attach"
-    """The kernel filters; it gets the process id at attach time."""
+    """The kernel filters by the process id that it gets at attach time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,17 @@ class ProbeKind:
     wildcards: bool = False
     backwards: bool = False
     special: bool = False
-    """begin, end, self, test, bench: run by hand, ``probetype`` is ``special``."""
+    """begin, end, self, test, bench: run by the tracer; ``probetype`` is ``special``."""
     user: bool = False
     """Attaches to user binaries."""
     returns: bool = False
-    """Runs when a function returns, so ``retval`` is there."""
+    """Runs when a function returns, so ``retval`` is available."""
     function: bool = False
     """Traces a function, whose name is ``func``."""
     positional: bool = False
     """Has arguments without types: ``arg0``, ``arg1`` …"""
     signals: bool = False
-    """Runs where a signal can be sent to the current task."""
+    """Runs in a context where a signal can be sent to the current task."""
 
     @property
     def typed(self) -> bool:

@@ -140,7 +140,7 @@ class WatchpointTarget(ProbeTarget):
 
 
 BPF_FILE_SYSTEM = "/sys/fs/bpf"
-"""Where pins are that have no absolute path."""
+"""The directory of pins without an absolute path."""
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ class Signed(_Aggregate):
 
     signed: bool = True
     either: bool = False
-    """While types are inferred: of constants that are not negative, which take the sign of their company."""
+    """During inference: the number is a non-negative constant, which takes the signedness of other operands."""
 
     def __str__(self) -> str:
         return f"{'' if self.signed else 'u'}{self.tag}_t"

@@ -34,10 +34,10 @@ from pytrace.core.types import (
 )
 
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
-"""The unit that the end of a number's name tells: ``lat_us`` is in microseconds."""
+"""Units by the suffix of a number's name: ``lat_us`` is in microseconds."""
 
 NUMBERS = (Int, Count, Sum, Avg, Min, Max)
-"""Types whose values are numbers to a reader: they are aligned right and may have a unit."""
+"""Types with numeric values: they are right-aligned and may have a unit."""
 
 
 @dataclass(frozen=True, slots=True)

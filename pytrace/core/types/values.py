@@ -19,7 +19,7 @@ class AddressSpace(PyEnum):
     """The address space that a pointer points into; it decides which BPF helper reads through it."""
 
     NONE = "none"
-    """Not known: treated as the probe's default space when dereferenced."""
+    """Unknown: dereferenced in the probe's default space."""
     KERNEL = "kernel"
     USER = "user"
     BPF = "bpf"

@@ -200,7 +200,7 @@ class ProbeContext:
 KPROBE_SESSION = "kprobe_session"
 """The multi link of units that are entry and return of the same functions."""
 SESSION_IS_RETURN = "bpf_session_is_return"
-"""The kernel's function that tells programs of sessions where they are (kernel/trace/bpf_trace.c)."""
+"""The kfunc that tells a session's program whether it runs at the return (kernel/trace/bpf_trace.c)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,9 +220,9 @@ class ProbeUnit:
     span: Span
     multi: str = ""
     part_of: str = ""
-    """The unit whose program holds this one's code too: of a session the return, in the program of the entry."""
+    """The unit whose program also contains this one's code: for the return of a session, the entry."""
     pid_filter: int | None = None
-    """Process id that an injected ``-p`` filter compares with; 0 when only loading an ahead-of-time file tells it."""
+    """Process id of an injected ``-p`` filter; 0 when it is known at load time only."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 
@@ -308,7 +308,7 @@ class LoadTime:
     what: str
     parts: tuple[str, ...] = ()
     now: int = 0
-    """What it is on the machine that compiles."""
+    """The value on the compiling machine."""
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,7 @@ from pytrace.frontend.c.definitions import Definitions
 REMOVED = {
     "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",
 }
-"""Providers of former versions, and what to say about them."""
+"""Providers of earlier versions, and hints about them."""
 
 ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
 """Kinds that run in one mode only: the mode, and the option that switches it on."""

@@ -19,7 +19,7 @@ from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN
 from pytrace.frontend.attach.providers.table import Scope
 
 ROOM = 16
-"""From so many functions on, the pool of one link has room for the calls that run at one time."""
+"""Number of functions from which on the pool of one link is large enough for concurrent calls."""
 
 
 def pair(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:

@@ -83,7 +83,7 @@ USER: tuple[tuple[str, str], ...] = (
     ("linux/major.h", r"\w+_MAJOR"),
     ("linux/param.h", r"USER_HZ"),
 )
-"""Headers of the interface to programs, and which names of each are taken."""
+"""Headers of the user-space API, and the names to include of each."""
 
 KERNEL: tuple[tuple[str, str], ...] = (
     ("linux/sched.h", r"TASK_\w+|__TASK_\w+|EXIT_\w+|PF_\w+|TNF_\w+|MAX_SCHEDULE_TIMEOUT"),
@@ -131,10 +131,10 @@ KERNEL: tuple[tuple[str, str], ...] = (
         r"READ_\d+|WRITE_\d+|WRITE_SAME\w*|INQUIRY|READ_CAPACITY|SYNCHRONIZE_CACHE|TEST_UNIT_READY|UNMAP|SAM_STAT_\w+",
     ),
 )
-"""Headers of the kernel's own, and which names of each are taken."""
+"""Internal kernel headers, and the names to include of each."""
 
 _MARKS = ("__force", "__bitwise", "__user", "__packed", "__attribute_const__")
-"""Words of the kernel's sources that its installation of headers takes out."""
+"""Words of the kernel's sources that ``headers_install`` removes."""
 
 _PAGES = {
     machine: {"PAGE_SIZE": None, "PAGE_SHIFT": None} for machine in ("aarch64", "loongarch64", "mips64", "ppc64le")

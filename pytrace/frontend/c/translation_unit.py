@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"
 BUILTIN_HEADERS = os.path.join(os.path.dirname(__file__), "include")
-"""Headers that belong to a compiler and that the libclang package does not bring."""
+"""Headers of a compiler that the libclang package does not include."""
 
 SYSTEM_HEADERS = ("/usr/local/include", "/usr/include")
 ROUNDS = 12
-"""How often at most the text is parsed again; each round adds everything that was found missing."""
+"""Maximum number of times that the text is parsed; each round adds everything found missing."""
 
 KERNEL_HEADER = re.compile(
     r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"
     r"keys|math-emu|media|memory|misc|mtd|pcmcia|ras|rv|soc|target|ufs|vdso|video)/"
 )
-"""Names of headers that only say what BTF says as well."""
+"""Names of headers whose definitions are also in BTF."""
 
 USER_API = re.compile(r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/")
-"""Names of headers of which the C library's packages have the part that is for programs."""
+"""Names of headers whose user-space part is in packages of the C library."""
 
 VALUE = "__pytrace_value_"
-"""Start of the names of enumerators that have macros' values."""
+"""Prefix of enumerators that have values of macros."""
 
 ERROR = 3
 """``CXDiagnostic_Error`` of clang-c/CXDiagnostic.h."""
@@ -81,19 +81,19 @@ class Translation:
     headers: KernelHeaders = NO_HEADERS
     """The kernel's headers, when the text includes any."""
     words: tuple[str, ...] = ()
-    """Names of which the values are asked, should they be macros."""
+    """Names to evaluate, if they are macros."""
     refused: set[str] = field(default_factory=set)
-    """Those of the names that have no value that C can compute."""
+    """Names without a value that C can compute."""
     missing_headers: list[str] = field(default_factory=list)
-    """Headers that are empty, as the machine does not have them."""
+    """Headers replaced by empty ones, as the machine does not have them."""
     absent: list[str] = field(default_factory=list)
     """Those of them that the script includes, not only other headers."""
     partial: dict[str, str] = field(default_factory=dict)
-    """Kernel headers of which only the part for programs was read, and its path."""
+    """Kernel headers of which only the user-space part was read, and its path."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the directories that environment variables name."""
+    """Problems of the directories that environment variables name."""
     tolerated: list[str] = field(default_factory=list)
-    """What the front end could not read of system headers."""
+    """Errors in system headers."""
     declared: dict[str, str] = field(default_factory=dict)
     """C declarations that were added, by what they declare (``struct x``, ``u64``)."""
     unit: TranslationUnit | None = None

@@ -19,7 +19,7 @@ _HARMLESS = frozenset(
         *("printf", "time", "cat", "join", "system", "warnf"),
     )
 )
-"""Events of statements that may stand between the two."""
+"""Events of statements that are allowed between the two."""
 
 
 def join_prints(checked: CheckedProgram) -> None:

@@ -142,7 +142,7 @@ RENAMED = {
 """Old names of keys."""
 
 INVERTED = frozenset({"no_cpp_demangle"})
-"""Old names that mean the opposite of the new key."""
+"""Old names with the opposite meaning of the new key."""
 
 IGNORED = frozenset(
     {
@@ -154,17 +154,17 @@ IGNORED = frozenset(
         "unstable_map_decl",
     }
 )
-"""Keys that are accepted and have no effect any more."""
+"""Obsolete keys, accepted without effect."""
 
-"""Prefixes of the environment variables, the one that wins first."""
+"""Prefixes of environment variables, in order of precedence."""
 
 OTHER_VARIABLES = frozenset(
     {"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VM_WAIT", "VMLINUX"}
 )
-"""Variables with our prefix that are no configuration of a script."""
+"""Variables with our prefix that are not configuration keys."""
 
 _OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")
-"""Starts of variables by which our tests talk to each other."""
+"""Prefixes of variables that our tests use."""
 
 _TABLE = {row.name: row for row in KEYS}
 if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Config)}:

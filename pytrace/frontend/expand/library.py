@@ -19,7 +19,7 @@ FILES: dict[str, str] = {
     "assert": "assert.bt",
     "container_of": "memory.bt",
 }
-"""Which file defines which macros; a test holds that this is complete."""
+"""Macros of each file; a test checks that it is complete."""
 
 
 def macros(name: str) -> list[nodes.Macro]:

@@ -29,7 +29,7 @@ class ItemPrinter:
         self.casts: list[bool] = []
         """For each open parenthesis, whether it is that of a cast."""
         self.type_depth: int | None = None
-        """The number of open brackets where the type that is being written started."""
+        """Number of open brackets at the start of the current type."""
         self.brackets = 0
         self.assigned = False
         self.statement: Token | None = None

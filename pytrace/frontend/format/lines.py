@@ -15,7 +15,7 @@ class Lines:
         self._done: list[str] = []
         self._line = ""
         self._position = 0
-        """Offset in the source after what was written."""
+        """Source offset after the last token written."""
 
     # ------------------------------------------------------------------------------------------ writing
 

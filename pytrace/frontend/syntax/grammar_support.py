@@ -62,7 +62,7 @@ class Rule(Protocol):
 
 
 EMPTY = nodes.Break(Span(Source("", ""), 0, 0))
-"""Stands for a lone semicolon until its block is made."""
+"""Marker of an empty statement, removed when its block is created."""
 
 
 def span_of(p: Rule) -> Span:

@@ -25,7 +25,7 @@ _SHEBANG = re.compile(r"#![^\n]*")
 _BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
-"""Levels of nesting that the passes behind the parser are made for."""
+"""Maximum nesting that the passes after the parser support."""
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> nodes.Program:
@@ -102,7 +102,7 @@ class _ProgramParser:
         self.c_parts: list[nodes.CPart] = []
         self.items: list[nodes.RootItem] = []
         self.body: Span | None = None
-        """The first item behind the preamble."""
+        """The first item after the preamble."""
         self.pieces: list[Piece] = []
 
     def run(self) -> nodes.Program:
@@ -277,4 +277,4 @@ _ITEMS = {
     "MAP_ITEM": _ProgramParser._map,
     "STRAY": _ProgramParser._stray,
 }
-"""What reads an item, by its first token; all others start probes."""
+"""Parser methods of items, by first token; all other tokens start probes."""

@@ -15,7 +15,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import SignalNumber
 
 WRITE_MOST = 4096
-"""Most bytes that one write_user moves."""
+"""Maximum bytes of one write_user()."""
 
 
 def _override(e: Emitter, node: nodes.Call) -> Operand:

@@ -15,7 +15,7 @@ from pytrace.core.builtin_row import Builtin
 from pytrace.frontend.ast import nodes
 
 Emission = Callable[[Emitter, nodes.Call], Operand]
-"""What a row of ``EMIT`` is; rows of builtins that may be a name alone take an ``Identifier``, too."""
+"""The type of rows of ``EMIT``; rows of builtins that allow a bare name also take an ``Identifier``."""
 
 FAMILIES = frozenset(
     (

@@ -19,7 +19,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 
 FOLLOWED = 1024
-"""Bytes that a loop in the program itself goes over: the verifier follows each round."""
+"""Maximum bytes of an inline loop, of which the verifier follows each iteration."""
 
 
 def _expr(node: nodes.Call, index: int) -> nodes.Expr:

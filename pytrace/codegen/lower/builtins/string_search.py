@@ -11,7 +11,7 @@ from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.frontend.ast import nodes
 
 NEEDLE_FOLLOWED = 64
-"""Bytes of a needle that a loop in the program itself goes over: the verifier follows each round several times."""
+"""Maximum bytes of a needle for an inline loop, of which the verifier follows each iteration several times."""
 
 NEEDLE_INLINE = 32
 """Needles up to this size are compared without an inner loop."""

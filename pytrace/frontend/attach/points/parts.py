@@ -26,7 +26,7 @@ class Part:
     before: str = ""
     quoted: bool = False
     plus: int = -1
-    """Where the first ``+`` outside of quotes is in *text*; -1 without one."""
+    """Offset of the first ``+`` outside of quotes in *text*; -1 when there is none."""
 
     @property
     def wild(self) -> bool:

@@ -31,11 +31,11 @@ class Scope:
     config: Config
     diagnostics: Diagnostics
     quiet: bool = False
-    """Set while a pattern as provider is tried on one kind: what this kind lacks is no mistake."""
+    """Set while a pattern as provider is tried on one kind, where no match is not an error."""
     names: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Names of test and bench probes seen so far."""
     empty: list[tuple[str, Span, tuple[str, ...]]] = field(default_factory=list)
-    """What is to be said about patterns of the present block that match nothing, if no other attach point matches."""
+    """Messages about patterns of the current block without matches, shown if no other attach point matches."""
 
     def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
         """Report a pattern without matches, which is no error when another attach point of the block has some."""

@@ -26,7 +26,7 @@ UNTRACEABLE = {
 LARGEST_OFFSET = 2**31
 
 SUGGEST_FROM = 3
-"""Letters of a misspelt name that its suggestions share, so that not every kernel function is compared."""
+"""Length of the prefix that suggestions share with a misspelt name, to limit the comparisons."""
 
 
 def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:

@@ -23,9 +23,9 @@ from pytrace.frontend.attach.providers.base import (
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
 
 LONGEST = 16
-"""Bytes that surely hold an instruction."""
+"""Bytes that are enough for any instruction."""
 LINES_NEAR = 10
-"""How far from a source line without code one with code is looked for."""
+"""Distance in which a source line with code is searched."""
 
 
 class UserProbe(BinaryProvider):

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 LONGEST_CHAIN = 20
-"""Passes of type inference after which a string that has grown in each of them will grow for ever."""
+"""Number of inference passes after which a string that grew in each of them is considered unbounded."""
 
 NAME = String(64)
-"""What strerror(), signal_name() and syscall_name() give."""
+"""Result type of strerror(), signal_name() and syscall_name()."""
 
 
 def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:

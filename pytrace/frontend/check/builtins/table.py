@@ -148,4 +148,4 @@ CHECKS: Mapping[str, Check] = {
     "lhist": aggregates.lhist,
     "tseries": aggregates.tseries,
 }
-"""Every row has its check; a test holds that."""
+"""Checks by builtin name; a test checks that it is complete."""

@@ -133,26 +133,26 @@ class Checker:
         self.loops = 0
         self.map_loops = 0
         self.aggregate: nodes.Expr | None = None
-        """The one call of count(), sum() … that is allowed now: the right side of a map's assignment."""
+        """The call of count(), sum() … that is currently allowed: the right side of a map assignment."""
         self.retyped: dict[nodes.Expr, Type] = {}
-        """Expressions that the generator must see with another type than they have by themselves."""
+        """Expressions whose type for the generator differs from their own."""
         self.callees: list[tuple[FunctionInfo, Span]] = []
-        """Functions that the present body calls, and where."""
+        """Functions that the current body calls, and the spans of the calls."""
         self.locking: Span | None = None
-        """Set while an operand of ``sizeof`` or the like is looked at: what it reads must keep its type."""
+        """Set while an operand of ``sizeof`` or the like is checked: the types of slots that it reads are locked."""
         self.answering = False
         """Whether questions about types of variables and maps are answered: not before all that does not depend on the
         answers is known."""
         self.asked = False
-        """Whether such a question was put off."""
+        """Whether such a query was deferred."""
         self.removed: Removed | None = None
-        """Set while code is looked at that no program has (``frontend.check.inference.removed_code``)."""
+        """Set while removed code is checked (``frontend.check.inference.removed_code``)."""
         self.searching = False
-        """Whether also code is looked at that is not there at all: something used has no type without it."""
+        """Whether code removed before inference is also checked, because something has no type otherwise."""
         self.left_out: list[ProbeUnit] | None = None
-        """Probes of which nothing is attached, once they are looked at."""
+        """Probes without targets, if they are checked."""
         self.guessing = False
-        """Whether what is computed with is taken for an integer when nothing says what it is: ``@n = @n + 1``."""
+        """Whether operands of unknown type are assumed to be integers: ``@n = @n + 1``."""
 
     # ---------------------------------------------------------------------------------------- messages
 

@@ -40,7 +40,7 @@ CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
     "rx": (_is_buffer, "a buffer"),
     "rh": (_is_buffer, "a buffer"),
 }
-"""For each conversion what it takes: a test, and a name for messages."""
+"""For each conversion, a test of accepted types and their name for messages."""
 
 
 def check(

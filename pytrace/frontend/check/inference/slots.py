@@ -23,10 +23,10 @@ from pytrace.frontend.check.inference.conversions import (
 )
 
 HYGIENE = "#"
-"""Stands between a variable's name and the number of the expansion that it belongs to; no script can write it."""
+"""Separates a variable's name from the number of its expansion; it cannot occur in a script."""
 
 SETTLE_AFTER = 20
-"""After so many passes types only grow, so that inference ends."""
+"""Number of passes after which types can only grow, so that inference terminates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +48,22 @@ class Slot:
     known: Type = UNKNOWN
     """The type by the last complete pass."""
     inferred: Type = UNKNOWN
-    """What this pass put in so far."""
+    """The type of the values that this pass has stored so far."""
     fixed: Type | None = None
     """Declared type."""
     locked: Type | None = None
     """Type that ``typeof`` or ``sizeof`` relied on."""
     lock: Span | None = None
     first: Span | None = None
-    """Where this pass put something in first."""
+    """The first assignment in this pass."""
     offered: Type = UNKNOWN
-    """What code that is never reached would put in; counts as far as it goes with the rest."""
+    """The type of values stored by unreachable code; used as far as it is compatible."""
     spare: Type = UNKNOWN
-    """What code that is not there at all would put in; counts when nothing else says what the type is."""
+    """The type of values stored by code removed before inference; used when nothing else gives the type."""
     fallback: Type = UNKNOWN
-    """What a slot of a declared map has in which nothing is ever stored."""
+    """The type for a declared map that is never assigned."""
     changed: int = 0
-    """Number of the last pass that began with another type than the one before it."""
+    """Number of the last pass that started with a different type than the pass before it."""
 
     @property
     def type(self) -> Type:
@@ -179,7 +179,7 @@ class MapState:
     value: Slot = field(default_factory=Slot)
     keyed: bool | None = None
     keyed_at: Span | None = None
-    """Where its use with or without key was seen first."""
+    """The first use with or without key."""
     keyed_offered: bool = False
     """Whether only code that is never reached says so."""
     declaration: nodes.MapDecl | None = None
@@ -189,7 +189,7 @@ class MapState:
     """By any code."""
     span: Span | None = None
     removed: tuple[str, Span] | None = None
-    """Why and where something that stores in it was removed."""
+    """The removed code that assigns to it."""
 
     @property
     def incomplete(self) -> bool:

@@ -89,7 +89,7 @@ NAMED: dict[str, Type] = {
     "lhist_t": LHist(),
     "tseries_t": TSeries(),
 }
-"""Types by the names that the language gives them; strings and buffers are in :func:`_named`."""
+"""Types by their names in the language; strings and buffers are in :func:`_named`."""
 
 C_NAMES: dict[str, Type] = {
     "char": INT8,
@@ -117,7 +117,7 @@ C_NAMES: dict[str, Type] = {
     "ssize_t": INT64,
     "uintptr_t": UINT64,
 }
-"""C names that mean the same everywhere, for kernels without type information."""
+"""C types that are the same everywhere, for kernels without BTF."""
 
 _SIZED: dict[str, Callable[[int], Type]] = {"string": String, "buffer": Buffer, "inet": lambda _size: Inet()}
 

@@ -286,7 +286,7 @@ def block_value(checker: Checker, node: nodes.BlockExpr) -> Type:
 # ---------------------------------------------------------------------------------------------- tuples and records
 
 MOST_NESTED = 64
-"""Tuples and records inside each other: what the other passes, the manifest and the output have room for."""
+"""Maximum nesting of tuples and records that the other passes, the manifest and the output support."""
 
 
 def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 COUNTING = Flexible(0, INT64_MAX)
-"""Result of arithmetic on constants and counters: 64 bits wide, of the sign that its company has."""
+"""Result of arithmetic on constants and counters: 64 bits wide, with the signedness of the other operand."""
 
 _LOGIC = ("&&", "||")
 _EQUALITY = ("==", "!=")

@@ -28,10 +28,10 @@ _NO_OPERAND = frozenset(
     {"else", "for", "while", "unroll", "let", "return", "break", "continue", "macro", "fn", "import", "config",
      "struct", "union", "enum"}
 )  # fmt: skip
-"""Words that can only stand behind a finished block."""
+"""Words that can only follow a finished block."""
 _OPERAND_WORDS = frozenset({"true", "false", "sizeof", "offsetof", "typeinfo", "comptime"})
 _BARE_PROBES = frozenset(kind.name for kind in PROBE_KINDS if kind.target is NoTarget)
-"""Probes without a colon: they attach to no place."""
+"""Probes without a colon, which have no target."""
 
 
 class Place(Enum):

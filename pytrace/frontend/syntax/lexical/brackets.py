@@ -25,7 +25,7 @@ class Brackets:
         self.starts: set[int] = set()
         """Indices of the tokens that start a statement."""
         self.unended: set[int] = set()
-        """Those of them whose predecessor has no semicolon; known once the tokens were parsed."""
+        """Those whose predecessor has no semicolon; known after parsing."""
         self.roles: dict[int, str] = {}
         """Roles of the blocks, by the index of the opening token."""
         self.stack: list[Frame] = []

@@ -16,7 +16,7 @@ from pytrace.frontend.syntax.lexical.scan import Scan
 from pytrace.frontend.syntax.lexical.tokens import Token
 
 ROOT = "INITIAL"
-"""The state in front of a root item."""
+"""The state before a root item."""
 SCRIPT = "script"
 """The state of code."""
 

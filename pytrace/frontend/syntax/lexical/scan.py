@@ -24,7 +24,7 @@ class Scan:
         self.comments: dict[int, int] = {}
         """Start and end offsets of the comments so far."""
         self.comment_start = 0
-        """In state ``comment``: where it was opened."""
+        """In state ``comment``: the offset of its start."""
         self.point = AttachPointScan(0, 0, None)
         """In state ``point``: the attach point so far."""
         self.definition = CDefinition(0, typedef=False)
@@ -42,7 +42,7 @@ class PlyLexer(Protocol):
     lexdata: str
     """The whole text."""
     lexpos: int
-    """Where the next token is looked for; a rule may move it."""
+    """Offset of the next token; rules may change it."""
     lexstate: str
 
     def begin(self, state: str) -> None:

@@ -24,11 +24,11 @@ class Frame:
         self.first = 0
         """Index of the current statement's first token."""
         self.header = ""
-        """Kind of the header (``IF`` …) that waits for its block."""
+        """Kind of the header (``IF`` …) whose block has not started yet."""
         self.ternary = 0
-        """How many ``?`` wait for their ``:``."""
+        """Number of ``?`` without their ``:`` so far."""
         self.call = False
-        """Of a parenthesis: it holds arguments."""
+        """Of a parenthesis: it contains arguments."""
 
     @property
     def block(self) -> bool:

@@ -78,7 +78,7 @@ ROOT_KINDS = (
     "BODY",  # where the predicate or body of a probe starts
     "OTHER",  # unexpected text between root items, or between an attach point and the body
 )  # fmt: skip
-"""Kinds of tokens that stand outside of code. The lexer gives them to the parser, not to the grammar."""
+"""Kinds of tokens outside of code. They go to the parser, not to the grammar."""
 
 MARKERS = (
     "TYPE_MARK",  # before a type where an expression is allowed as well
@@ -91,7 +91,7 @@ MARKERS = (
 )  # fmt: skip
 
 OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
-"""Tokens behind which an operand is complete, so that what follows is an operator or the end."""
+"""Tokens that end an operand, so that an operator or the end follows."""
 
 BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 """Tokens that open a block."""
@@ -136,7 +136,7 @@ TYPE_NAMES = (
         ]
     )
 )
-"""Names that are types wherever a type may stand (``username`` is left out: it is also a value)."""
+"""Names that are types wherever a type is allowed (except ``username``, which is also a value)."""
 
 _NAMES = {
     "IDENT": "a name", "INT": "a number", "STRING": "a string", "VARIABLE": "a variable", "MAP": "a map",

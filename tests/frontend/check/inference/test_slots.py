@@ -1,4 +1,4 @@
-"""Typed places while types are inferred: what they take, keep and remember."""
+"""Slots during type inference: accepted types, locks, first assignments."""
 
 from __future__ import annotations
 
