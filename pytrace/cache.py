@@ -39,7 +39,13 @@ def directory() -> str:
 
 
 def key(text: str, name: str, options: CompileOptions) -> str:
-    """The digest that names the entry of a script *text* compiled with *options*."""
+    """The digest that names the entry of a script.
+
+    Args:
+        text: the script.
+        name: the script's name in messages.
+        options: the options that it is compiled with.
+    """
     uname = os.uname()
     parts = [
         pytrace.__version__, str(FORMAT), checkout(), uname.release, uname.version, uname.machine,
@@ -117,7 +123,15 @@ def _newer(line: bytes) -> bool:
 
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
-    """The entry *name*; None when there is none or it does not hold for this machine any more."""
+    """Read an entry.
+
+    Args:
+        name: the entry's digest (:func:`key`).
+        still_true: whether recorded facts about the machine still hold (``runtime.host.fingerprints.still_true``).
+
+    Returns:
+        The compiled script; None when there is no entry, or it was compiled by other code or for other facts.
+    """
     data = private_files.read(os.path.join(directory(), name))
     if data is None:
         return None
@@ -133,7 +147,15 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 
 
 def store(name: str, script: CompiledScript) -> bool:
-    """Store *script* as *name*. Returns False when the cache cannot be written, which is not an error."""
+    """Store an entry.
+
+    Args:
+        name: the entry's digest (:func:`key`).
+        script: the compiled script.
+
+    Returns:
+        False when the cache cannot be written, which is not an error.
+    """
     folder = directory()
     code = made_by()
     if _newer(code):

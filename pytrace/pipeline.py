@@ -196,8 +196,18 @@ def compile_script(
 ) -> CompiledScript:
     """Compile *source*.
 
+    Args:
+        source: the script.
+        options: options that the code depends on; part of the compile cache's key.
+        kernel: facts about the machine; those that are used are recorded in the manifest.
+        diagnostics: receives errors, warnings and notes.
+
+    Returns:
+        ELF bytes and manifest; the manifest has the rendered warnings and the facts' fingerprints.
+
     Raises:
         ScriptError: the script has errors; they are in *diagnostics*.
+        TraceError: the machine lacks a feature that the script needs.
     """
     compilation = Compilation(source, options, kernel, diagnostics)
     return back_end(compilation, front_end(compilation))

@@ -235,6 +235,14 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
 def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> CompiledScript:
     """Compile a checked program.
 
+    Args:
+        checked: the typed program, without errors.
+        kernel: facts about the machine that the code depends on.
+        options: the options that it was checked with.
+
+    Returns:
+        ELF bytes and manifest, without the warnings and facts, which the pipeline adds.
+
     Raises:
         InternalError: the generator emitted invalid code.
         TraceError: the machine lacks a feature that the script needs.

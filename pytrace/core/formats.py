@@ -69,7 +69,14 @@ class Format:
 
 
 def parse(text: bytes) -> Format:
-    """Parse a format. Unsupported conversions are parsed as well; no literal text is empty."""
+    """Parse a format.
+
+    Args:
+        text: the format as in the script, with escapes resolved.
+
+    Returns:
+        Literal texts, none of them empty, and conversions, unsupported ones included.
+    """
     parts: list[bytes | Conversion] = []
     stray: list[str] = []
     literal, at = b"", 0

@@ -380,6 +380,9 @@ class CompiledScript:
     def from_bytes(cls, data: bytes) -> CompiledScript:
         """Read the file form.
 
+        Args:
+            data: the bytes that :meth:`to_bytes` gave, with or without ``#!`` line.
+
         Raises:
             TraceError: *data* is not a compiled script, or was written by another version.
         """

@@ -372,7 +372,16 @@ class CheckedProgram:
         return fact if isinstance(fact, kind) else None
 
     def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: StaticPart) -> EventSpec:
-        """Add a new event of *kind* for the location of *node* and give it an id.
+        """Add a new event.
+
+        Args:
+            node: the node that sends it; gives its location.
+            kind: the kind of event, a key of :data:`~pytrace.core.event_layout.STATIC_PARTS`.
+            args: types of its arguments, in layout order.
+            static: what is known about it at compile time.
+
+        Returns:
+            The event, with its id.
 
         Raises:
             InternalError: *static* is not of the class for events of this kind.

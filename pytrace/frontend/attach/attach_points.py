@@ -43,7 +43,19 @@ def expand(
     config: Config,
     diagnostics: Diagnostics,
 ) -> list[ProbeUnit]:
-    """The programs of *program*, in source order, with all their targets."""
+    """Resolve the attach points of a script.
+
+    Args:
+        program: the AST with macros expanded.
+        options: options of the compilation, such as ``-p`` and ``--probe-filter``.
+        kernel: facts about the machine: functions, tracepoints, binaries.
+        definitions: not used.
+        config: the script's configuration (``missing_probes``, ``max_probes`` …).
+        diagnostics: receives errors and warnings.
+
+    Returns:
+        The programs in source order, each with all its targets.
+    """
     del definitions
     scope = Scope(options, kernel, config, diagnostics)
     wanted = _filter(options, program, diagnostics)

@@ -47,7 +47,20 @@ def analyse(
     config: Config,
     diagnostics: Diagnostics,
 ) -> CheckedProgram:
-    """Check the whole script and infer all types; errors go to *diagnostics*."""
+    """Check the whole script and infer all types.
+
+    Args:
+        units: the programs with their targets, from the pass over attach points.
+        program: the AST with macros expanded; its functions and map declarations are read from here.
+        options: options of the compilation.
+        kernel: facts about the machine.
+        definitions: C types, enumerators and macros.
+        config: the script's configuration.
+        diagnostics: receives errors and warnings.
+
+    Returns:
+        The typed program, which is complete only if no error was reported.
+    """
     places = (target.place for unit in units for target in unit.targets)
     definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
     checker = Checker(RULES, options, kernel, definitions, config, diagnostics)

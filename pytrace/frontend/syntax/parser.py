@@ -29,7 +29,15 @@ _MAX_DEPTH = 5000
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> nodes.Program:
-    """The AST of a script; errors are recorded in source order, and what could not be parsed is left out."""
+    """Parse a script.
+
+    Args:
+        source: the script.
+        diagnostics: receives syntax errors, in source order.
+
+    Returns:
+        The AST, without the statements and items that could not be parsed.
+    """
     return parse_pieces(source, diagnostics)[0]
 
 

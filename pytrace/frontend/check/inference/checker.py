@@ -233,7 +233,11 @@ class Checker:
     # ---------------------------------------------------------------------------------------- expressions
 
     def value(self, node: nodes.Expr) -> Type:
-        """Type of an expression that is evaluated; recorded for the generator."""
+        """Check an expression that is evaluated, and record its type for the generator.
+
+        Returns:
+            Its type; :data:`UNKNOWN` if it is not inferred yet or has an error.
+        """
         rule = self.rules.expressions.get(type(node))
         if rule is None:
             raise InternalError(f"no rule for {type(node).__name__}")
@@ -354,9 +358,16 @@ class Checker:
         self.program.types[node] = state.slot.type
 
     def put(self, state: VariableState, type_: Type, place: Span, *, known: bool = True) -> bool:
-        """Assign a value of type *type_* to a variable; reports when it does not fit.
+        """Assign a value to a variable; reports an error when it does not fit.
 
-        *known*: constants in *type_* are from the value itself, not from a variable that was assigned them earlier.
+        Args:
+            state: the variable.
+            type_: the type of the value.
+            place: where it is assigned, for messages.
+            known: constants in *type_* are from the value itself, not from a variable that was assigned them earlier.
+
+        Returns:
+            Whether it fits.
         """
         slot = state.slot
         if self.removed is not None:
@@ -377,7 +388,18 @@ class Checker:
         return False
 
     def put_map(self, name: str, slot: Slot, type_: Type, place: Span, what: str) -> bool:
-        """Use *type_* as key or value (*what*) of a map; reports an error when it does not fit."""
+        """Use a type as key or value of a map; reports an error when it does not fit.
+
+        Args:
+            name: the map.
+            slot: its key or value.
+            type_: the type that is used.
+            place: where it is used, for messages.
+            what: ``key`` or ``value``.
+
+        Returns:
+            Whether it fits.
+        """
         if self.removed is not None:
             if what == "value":
                 self.maps[name].removed = (self.removed.what, self.removed.span or place)
