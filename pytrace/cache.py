@@ -1,9 +1,10 @@
-"""The compile cache: a script that is in it starts without the front end and without LLVM.
+"""The compile cache: a cached script starts without the front end and without LLVM.
 
-An entry is the file form of a :class:`~pytrace.core.manifest.CompiledScript`, named by a digest of everything that the
-command line and the script say; what the machine said is recorded inside (``Manifest.facts``) and checked
-again on each use. Before it stands a line about the source files of pytrace that compiled it (:class:`Code`).
-Entries are only read where nobody but the user could have written them (:mod:`pytrace.base.private_files`).
+An entry is the file form of a :class:`~pytrace.core.manifest.CompiledScript`, named by a digest of the script and of
+all options that compilation depends on. The facts about the machine that it depends on are recorded inside
+(``Manifest.facts``) and checked on each use. Its first line identifies the source files of pytrace that compiled it
+(:func:`made_by`). An entry is read only when nobody but the user can have written it
+(:mod:`pytrace.base.private_files`).
 """
 
 from __future__ import annotations
@@ -23,22 +24,28 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 
 KEEP = 200
-"""How many entries stay when old ones are removed."""
+"""Number of entries that are kept when old ones are removed."""
 
 DATA = ("stdlib", "frontend/c/include")
-"""Folders of the package whose files compilations read."""
+"""Folders of the package with data files that compilations read."""
 
 _IMPORTED = time.time_ns()
-"""A source file that was changed after this may say something else than the code that runs."""
+"""A source file that was modified after this time may differ from the running code."""
 
 
 def directory() -> str:
-    """Where the cache is: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
+    """The cache directory: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
     return private_files.directory("scripts")
 
 
 def key(text: str, name: str, options: CompileOptions) -> str:
-    """The digest that names the entry of a script *text* under *options*."""
+    """The digest that names the entry of a script.
+
+    Args:
+        text: the script.
+        name: the script's name in messages.
+        options: the options that it is compiled with.
+    """
     uname = os.uname()
     parts = [
         pytrace.__version__, str(FORMAT), checkout(), uname.release, uname.version, uname.machine,
@@ -58,7 +65,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
 
 
 def _working_directory() -> str:
-    """Where relative names begin; empty when that directory was removed, in which nothing can be found."""
+    """The directory that relative names start from; empty when it was removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -69,13 +76,13 @@ def _working_directory() -> str:
 
 
 def checkout() -> str:
-    """The package's folder when it is that of a checkout; of a released package, which never changes, nothing."""
+    """The package's directory when it is a checkout; empty for a released package, whose files never change."""
     root = os.path.dirname(pytrace.__file__)
     return root if os.path.exists(os.path.join(os.path.dirname(root), "pyproject.toml")) else ""
 
 
 def made_by() -> bytes:
-    """The first line of an entry: which files the code of this process came from, and when they were changed.
+    """The first line of an entry: the files that this process's code comes from, and their modification times.
 
     Empty for a released package, which its version identifies.
     """
@@ -92,7 +99,7 @@ def made_by() -> bytes:
 
 @functools.cache
 def changes(names: str) -> str:
-    """When files of the package were changed last, as one text; empty when one of them is not there."""
+    """Modification times of files of the package, as one text; empty when one of them does not exist."""
     root = os.path.dirname(pytrace.__file__)
     try:
         return " ".join([str(os.stat(root + name).st_mtime_ns) for name in names.split("\t")])
@@ -101,13 +108,13 @@ def changes(names: str) -> str:
 
 
 def _code_runs(line: bytes) -> bool:
-    """Whether the code that made an entry with this first line is that of now."""
+    """Whether an entry with this first line was compiled by the current code."""
     state, _, names = line.decode().partition("\t")
     return not names or state == changes(names) != ""
 
 
 def _newer(line: bytes) -> bool:
-    """Whether a file was changed after it may have been imported."""
+    """Whether a file was modified after it may have been imported."""
     state, _, names = line.decode().partition("\t")
     return bool(names) and (not state or max(map(int, state.split())) >= _IMPORTED)
 
@@ -116,7 +123,15 @@ def _newer(line: bytes) -> bool:
 
 
 def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
-    """The entry *name*, when there is one that this machine can still use."""
+    """Read an entry.
+
+    Args:
+        name: the entry's digest (:func:`key`).
+        still_true: whether recorded facts about the machine still hold (``runtime.host.fingerprints.still_true``).
+
+    Returns:
+        The compiled script; None when there is no entry, or it was compiled by other code or for other facts.
+    """
     data = private_files.read(os.path.join(directory(), name))
     if data is None:
         return None
@@ -132,7 +147,15 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
 
 
 def store(name: str, script: CompiledScript) -> bool:
-    """Keep *script* under *name*; False for a cache that cannot be written, which is not an error."""
+    """Store an entry.
+
+    Args:
+        name: the entry's digest (:func:`key`).
+        script: the compiled script.
+
+    Returns:
+        False when the cache cannot be written, which is not an error.
+    """
     folder = directory()
     code = made_by()
     if _newer(code):

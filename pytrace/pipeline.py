@@ -1,8 +1,8 @@
-"""From a script's text to a compiled script: the passes, in a straight line.
+"""The compilation pipeline: from a script's text to a compiled script, one pass after the other.
 
-A pass is a function of what former passes made; :data:`PASSES` lists them in order. :meth:`Compilation.do` runs one,
-tells who watches, and ends the compilation when the pass found errors. Nothing here prints: messages are collected
-in :class:`~pytrace.core.diagnostics.Diagnostics`.
+A pass is a function of the results of earlier passes; :data:`PASSES` lists them in order. :meth:`Compilation.do` runs a
+pass, notifies the watcher, and ends the compilation when the pass reported errors. Nothing here prints: messages are
+collected in :class:`~pytrace.core.diagnostics.Diagnostics`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Watch = Callable[[str, object], None]
-"""Is told the name of a pass that found no errors, and what it made."""
+"""Called with the name and the result of each pass that reported no errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The inputs of one compilation, and where its messages go."""
+    """Inputs of one compilation, and its diagnostics."""
 
     source: Source
     options: CompileOptions
@@ -48,10 +48,10 @@ class Compilation:
     watch: Watch | None = None
 
     def do(self, step: Callable[Concatenate[Compilation, P], R], *made: P.args, **named: P.kwargs) -> R:
-        """Run a pass on what former passes made.
+        """Run a pass on the results of earlier passes.
 
         Raises:
-            ScriptError: the pass found errors (they are in ``diagnostics``).
+            ScriptError: the pass reported errors (they are in ``diagnostics``).
         """
         result = step(self, *made, **named)
         self.diagnostics.check()
@@ -62,7 +62,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """A script's probes after expansion, and what it took to find them."""
+    """A script's probes after expansion, with the intermediate results that led to them."""
 
     merged: nodes.Program
     """With everything that the script imports; parameters and macros are still in it."""
@@ -74,7 +74,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
-    """What the front end made of a script."""
+    """The result of the front end."""
 
     merged: nodes.Program
     checked: CheckedProgram
@@ -84,14 +84,14 @@ class FrontEnd:
 
 
 def parse(c: Compilation) -> nodes.Program:
-    """The tree of the script's text."""
+    """The AST of the script's text."""
     from pytrace.frontend.syntax import parser
 
     return parser.parse(c.source, c.diagnostics)
 
 
 def imports(c: Compilation, parsed: nodes.Program) -> nodes.Program:
-    """The tree with everything that the script imports."""
+    """The AST with everything that the script imports."""
     from pytrace.frontend.expand import imports
 
     return imports.resolve(parsed, c.options, c.diagnostics)
@@ -112,14 +112,14 @@ def definitions(c: Compilation, merged: nodes.Program) -> Definitions:
 
 
 def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
-    """The tree with values in place of parameters."""
+    """The AST with parameters replaced by their values."""
     from pytrace.frontend.expand import parameters
 
     return parameters.substitute(merged, c.options, c.diagnostics)
 
 
 def macros(c: Compilation, substituted: nodes.Program, defined: Definitions) -> nodes.Program:
-    """The tree without macros and their uses."""
+    """The AST with macros expanded."""
     from pytrace.frontend.expand import macros
 
     return macros.expand(substituted, defined, c.diagnostics)
@@ -154,14 +154,14 @@ def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
 PASSES = (parse, imports, settings, definitions, parameters, macros, attach_points, analysis, generate)
 """All passes, in the order in which they run."""
 
-# ---------------------------------------------------------------------------------------------- the line
+# ---------------------------------------------------------------------------------------------- pipeline
 
 
 def find_programs(c: Compilation) -> Programs:
-    """The passes up to attach points: as far as a listing of a script's probes needs.
+    """Run the passes up to attach points, which is enough to list a script's probes (``-l``).
 
     Raises:
-        ScriptError: a pass found errors (they are in ``c.diagnostics``); the same for the functions below.
+        ScriptError: a pass reported errors (they are in ``c.diagnostics``); the same holds for the functions below.
     """
     with _room():
         merged = c.do(imports, c.do(parse))
@@ -173,14 +173,14 @@ def find_programs(c: Compilation) -> Programs:
 
 
 def front_end(c: Compilation) -> FrontEnd:
-    """The passes from text to typed program."""
+    """Run the passes from text to typed program."""
     programs = find_programs(c)
     with _room():
         return FrontEnd(programs.merged, c.do(analysis, programs))
 
 
 def back_end(c: Compilation, front: FrontEnd) -> CompiledScript:
-    """The rest; warnings and facts go into the manifest."""
+    """Run the passes from typed program to compiled script; warnings and facts go into the manifest."""
     with _room():
         script = c.do(generate, front.checked)
     warnings = tuple(render(item) for item in (*c.diagnostics.warnings, *c.diagnostics.notes))
@@ -196,8 +196,18 @@ def compile_script(
 ) -> CompiledScript:
     """Compile *source*.
 
+    Args:
+        source: the script.
+        options: options that the code depends on; part of the compile cache's key.
+        kernel: facts about the machine; those that are used are recorded in the manifest.
+        diagnostics: receives errors, warnings and notes.
+
+    Returns:
+        ELF bytes and manifest; the manifest has the rendered warnings and the facts' fingerprints.
+
     Raises:
-        ScriptError: the script has errors; *diagnostics* tells which.
+        ScriptError: the script has errors; they are in *diagnostics*.
+        TraceError: the machine lacks a feature that the script needs.
     """
     compilation = Compilation(source, options, kernel, diagnostics)
     return back_end(compilation, front_end(compilation))
@@ -205,7 +215,7 @@ def compile_script(
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Room for the recursion over trees as deep as the parser takes them; Python's frames live on the heap."""
+    """Raise the recursion limit for ASTs as deep as the parser accepts; Python's frames are on the heap."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, RECURSION))
     try:
@@ -215,7 +225,7 @@ def _room() -> Iterator[None]:
 
 
 def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> AheadOfTime:
-    """What an ahead-of-time file keeps, with parameters, and what the kernel must be able to do."""
+    """The ahead-of-time section of the manifest, completed with the parameters and the required kernel features."""
     import hashlib
 
     from pytrace.frontend.expand import parameters

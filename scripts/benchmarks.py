@@ -1,8 +1,8 @@
 """The measurements of scripts/bench: start-up, memory, cost of an event, throughput, listing, parsing.
 
-Each is taken for pytrace and for the bpftrace on PATH in turn, several times, and the median counts, so that a change
-of the machine's pace meets both; of starts and listings, which other work on the machine only makes longer, the
-least counts. Programs are written so that bpftrace from 0.17 on accepts them.
+Each is run alternately for pytrace and for the bpftrace on PATH, several times. The result is the median, so that
+changes of the machine's speed affect both; for starts and listings, which other load can only slow down, it is the
+minimum. Scripts are valid for bpftrace 0.17 and later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OF_DEVELOPERS = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
 
 @dataclass
 class Run:
-    """One process: seconds of wall time and processor, KiB at the peak, output."""
+    """One process: wall and CPU time in seconds, peak memory in KiB, output."""
 
     wall: float
     processor: float
@@ -60,12 +60,12 @@ class Run:
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> Run:
-    """Run to the end and account.
+    """Run a command and measure it.
 
     Raises:
         RuntimeError: it failed; a measurement of a failure would mean nothing.
     """
-    # What users do not set must not slow us down: without byte code each start would compile what was edited last.
+    # Users do not set this variable: without byte code, each start would compile modules that were edited.
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_DEVELOPERS}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.perf_counter()
@@ -84,7 +84,7 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> Run:
 
 @dataclass
 class Line:
-    """One line of the table; *less* tells that small numbers are good."""
+    """One line of the table; *less*: smaller numbers are better."""
 
     name: str
     unit: str
@@ -94,14 +94,14 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """How many times what bpftrace needs; under 1 is ahead, also where more is better."""
+        """The ratio to bpftrace; under 1 pytrace is better, also where more is better."""
         if self.theirs is None or not self.ours or not self.theirs:
             return None
         return self.ours / self.theirs if self.less else self.theirs / self.ours
 
 
 def median(measure: Callable[[], dict[str, float]], times: int) -> dict[str, float]:
-    """Of each key on its own."""
+    """The median of each key."""
     taken = [measure() for _ in range(times)]
     return {key: statistics.median(item[key] for item in taken) for key in taken[0]}
 
@@ -112,7 +112,7 @@ def compared(
     times: int,
     choose: Callable[[list[float]], float] = statistics.median,
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Both sides in turn; the second is empty without bpftrace."""
+    """Alternating runs of both; the second is empty without bpftrace."""
     mine, peer = [], []
     for _ in range(times):
         mine.append(ours())
@@ -127,7 +127,7 @@ def compared(
 
 
 def startup(times: int) -> list[Line]:
-    """From the command to its end, for a script that ends at once and for one with five probes."""
+    """Run time of the command, for a script that ends at once and for one with five probes."""
     lines = []
     with tempfile.TemporaryDirectory() as cache:
         kept = {"XDG_CACHE_HOME": cache}
@@ -221,7 +221,7 @@ def listing(times: int) -> list[Line]:
 
 
 def parsing(times: int) -> list[Line]:
-    """Lines that the parser reads in a second, for a script of 1,000 and one of 10,000 lines: linear when alike."""
+    """Lines parsed per second, for scripts of 1,000 and 10,000 lines: equal if parsing is linear."""
     from pytrace.core.diagnostics import Diagnostics
     from pytrace.core.source import Source
     from pytrace.frontend.syntax import parser

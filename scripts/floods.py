@@ -71,7 +71,7 @@ MIXES = {
 
 @dataclass
 class Result:
-    """What became of one flood."""
+    """The result of one flood."""
 
     printed: int = 0
     lost: int = 0
@@ -88,12 +88,12 @@ class Result:
 
     @property
     def exact(self) -> bool:
-        """Whether each event is accounted for."""
+        """Whether every event is accounted for."""
         return self.printed + self.lost + self.left == self.produced
 
     @property
     def flat(self) -> bool:
-        """Whether memory has a bound: it does not grow any more, or is as much as a backlog that fills slowly."""
+        """Whether memory is bounded: it does not grow any more, or only as much as a backlog that fills slowly."""
         third = max(1, len(self.memory) // 3)
         middle, last = self.memory[third : 2 * third], self.memory[-third:]
         grown = sum(last) / len(last) - sum(middle) / len(middle) if middle else 0.0
@@ -102,7 +102,7 @@ class Result:
 
     @property
     def good(self) -> bool:
-        """Whether all that is asked for holds."""
+        """Whether all requirements are met."""
         return self.exact and self.flat and self.ending <= ENDING and self.status == 0
 
 

@@ -51,7 +51,7 @@ ALLOWED = 3 << 20
 
 @dataclass(slots=True)
 class Seen:
-    """What came out of the run."""
+    """The output of the run."""
 
     calls: int = 0
     lines: int = 0
@@ -62,7 +62,7 @@ class Seen:
 
 @contextmanager
 def in_background(work: Callable[[], object]) -> Iterator[threading.Event]:
-    """Do *work* over and over in a thread until the end of the block."""
+    """Repeat *work* in a thread until the end of the block."""
     over = threading.Event()
 
     def loop() -> None:
@@ -79,13 +79,13 @@ def in_background(work: Callable[[], object]) -> Iterator[threading.Event]:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory of a process that are its own or in use by it."""
+    """Resident memory of a process in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def load() -> None:
-    """A moment of load: bursts of system calls, and processes that end at once."""
+    """One burst of load: system calls, and short-lived processes."""
     run(*FLOOD)
     for _ in range(4):
         run("soak_calls", "20")
@@ -111,7 +111,7 @@ def follow(stream: int, seen: Seen) -> None:
 
 
 def soak(seconds: float) -> tuple[Seen, int, str]:
-    """The run; gives what was seen, the sum of lost events, and what was said on standard error."""
+    """Run the soak test. Returns the output, the sum of lost events, and standard error."""
     seen = Seen()
     command = [sys.executable, "-m", "pytrace", "-e", SCRIPT.format(programs=PROGRAMS)]
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed below
@@ -178,14 +178,14 @@ def full_rate(events: int) -> bool:
 
 
 def growth(samples: list[tuple[float, int]]) -> float:
-    """How much more memory is in use at the end than after the first minute, in bytes."""
+    """Growth of memory from the first minute to the end, in bytes."""
     settled = [size for moment, size in samples if moment >= SETTLED]
     third = max(1, len(settled) // 3)
     return sum(settled[-third:]) / third - sum(settled[:third]) / third
 
 
 def main() -> int:
-    """Soak, and judge."""
+    """Run the soak test and check its results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("minutes", nargs="?", type=float, default=10.0)
     parser.add_argument("--json", metavar="FILE")

@@ -1,4 +1,4 @@
-"""Imports go one way, folder by folder: what the table of packages in docs/architecture.md allows, and nothing else."""
+"""Imports between packages: only those that the table in docs/architecture.md allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests mirror the tree: each module that decides something has a test of the same name in the same place."""
+"""Tests mirror the source tree: each module with logic has a test of the same name in the same place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as users get it: a wheel, installed into a fresh virtual environment."""
+"""The package as a wheel, installed into a fresh virtual environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes run in a straight line and end at the first with errors; deep trees go through every pass and run."""
+"""The passes run in order and stop after the first one with errors; deep trees are supported by every pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of scripts/setup.sh: what it leaves behind."""
+"""Tests of scripts/setup.sh: what it installs and caches."""
 
 from __future__ import annotations
 

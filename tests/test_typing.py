@@ -1,4 +1,4 @@
-"""Types are stated, not waved through: how much of ``Any``, ``cast`` and ``type: ignore`` the package may hold."""
+"""Limits for the use of ``Any``, ``cast`` and ``type: ignore`` in the package."""
 
 from __future__ import annotations
 

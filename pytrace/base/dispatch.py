@@ -1,9 +1,9 @@
-"""Tables of functions by the class of what they work on, each row checked against its class.
+"""Type-checked dispatch tables: functions by the class of the object that they handle.
 
 >>> RULES: Mapping[type[Node], Callable[[Checker, Node], Type]] = by_class(on(Call, call), on(Name, name))
 
 ``on`` checks that ``call`` takes a ``Call``. The table's type says that its functions take any ``Node``, which holds
-for the function that is found by the node's own class.
+for the function that is looked up by the node's own class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ R = TypeVar("R")
 def on(
     kind: type[N], function: Callable[Concatenate[S, N, P], R]
 ) -> tuple[type[object], Callable[Concatenate[S, Never, P], R]]:
-    """A row: *function* works on a *kind*, its second argument."""
+    """A row: *function* handles instances of *kind*, its second argument."""
     return kind, function
 
 
@@ -31,7 +31,7 @@ def by_class(
     """The table of *rows*.
 
     Raises:
-        ValueError: two rows are for one class.
+        ValueError: a class has two rows.
     """
     found = dict(rows)
     if len(found) != len(rows):

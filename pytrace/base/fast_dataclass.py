@@ -1,13 +1,13 @@
-"""Classes of plain data, declared like those of the standard library's ``dataclasses`` and made much faster.
+"""Classes of plain data, declared like those of the standard library's ``dataclasses`` but created much faster.
 
 The standard library writes the source of each method and compiles it whenever a program starts, 0.3 ms for each class,
 and importing it takes 8 ms: together half of what starting from the cache took. Here a class gets its methods when
 they are first called, as most classes are never used in one run. A constructor is compiled only for a class with many
 instances, and once for each number of fields: a class gets a copy of that code with the names of its own fields.
 
-What differs: annotations have to be text (``from __future__ import annotations``); the options are those that pytrace
-uses; and ``frozen`` is a promise that the type checker holds, at run time nothing guards an instance. That makes
-instances three times cheaper, too.
+What differs: annotations must be strings (``from __future__ import annotations``); only the options that pytrace uses
+exist; and ``frozen`` is enforced by the type checker only, not at run time, which makes creating instances three times
+cheaper.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 _OWN = "__pytrace_own__"
 """Attribute of a class: the fields that it declares itself, with annotation and default."""
 _FIELDS = "__pytrace_fields__"
-"""Attribute of a class: all its fields, once somebody has asked for them."""
+"""Attribute of a class: all its fields, cached on first use."""
 _OPTIONAL = "__pytrace_optional__"
 """Attribute of a class: whether its last field has a default."""
 _MISSING: object = object()
 
 
 class Field:
-    """A field of a class: its name, its annotation, and the value or what makes the value when none is given."""
+    """A field of a class: its name, its annotation, and its default value or default factory."""
 
     __slots__ = ("default", "factory", "name", "type")
 
@@ -41,12 +41,12 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """Whether a constructor has to be given a value."""
+        """Whether the constructor requires a value."""
         return self.default is _MISSING and self.factory is None
 
 
 class _Factory:
-    """What :func:`field` leaves in the body of a class."""
+    """The placeholder that :func:`field` leaves in the body of a class."""
 
     __slots__ = ("make",)
 
@@ -55,12 +55,12 @@ class _Factory:
 
 
 def _field(*, default_factory: Callable[[], object]) -> object:
-    """A field whose value is made anew for each instance that is not given one."""
+    """A field with a default factory."""
     return _Factory(default_factory)
 
 
 def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) -> Callable[[type], type]:
-    """Give a class a constructor, ``repr``, and unless told otherwise comparison by value (*frozen*: and hashing)."""
+    """Add a constructor, ``repr``, and by default comparison by value (with *frozen*, hashing as well) to a class."""
 
     def make(cls: type) -> type:
         own = cls.__dict__
@@ -83,7 +83,7 @@ def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) ->
 
 
 def _with_slots(cls: type, names: tuple[str, ...], made: dict[str, object]) -> type:
-    """The class again, with slots, which cannot be added to one that exists."""
+    """A copy of the class with slots, which cannot be added to an existing class."""
     inherited = {name for base in cls.__mro__[1:] for name in base.__dict__.get("__slots__", ())}
     dropped = {"__dict__", "__weakref__", *names}
     space = {name: value for name, value in cls.__dict__.items() if name not in dropped}
@@ -99,7 +99,7 @@ _Own = dict[str, tuple[str, object]]
 
 
 def _methods(cls: type, named: _Own, frozen: bool, eq: bool) -> dict[str, object]:
-    """What is added to a class that declares the fields *named*."""
+    """The methods that are added to a class that declares the fields *named*."""
     before: tuple[str, ...] = getattr(cls, "__match_args__", ())
     made: dict[str, object] = {
         _OWN: named,
@@ -120,10 +120,10 @@ def _methods(cls: type, named: _Own, frozen: bool, eq: bool) -> dict[str, object
 
 
 def _order(cls: type, named: _Own, before: tuple[str, ...]) -> bool:
-    """Whether the last field has a default.
+    """Check the order of the fields. Returns whether the last one has a default.
 
     Raises:
-        TypeError: a field without one follows.
+        TypeError: a field without a default follows one with a default.
     """
     optional: bool = getattr(cls, _OPTIONAL, False)
     for name, (_, given) in named.items():
@@ -138,7 +138,7 @@ _Method = TypeVar("_Method")
 
 
 def _completed(cls: type, name: str, placeholder: object, method: Callable[[type], _Method]) -> _Method:
-    """The *method* of *cls* or of the base class that has the *placeholder* for it, which it replaces."""
+    """Replace the *placeholder* by the real *method*, in *cls* or the base class that has it, and return the method."""
     owner = _owner(cls, name, placeholder)
     made = method(owner)
     setattr(owner, name, made)
@@ -146,27 +146,27 @@ def _completed(cls: type, name: str, placeholder: object, method: Callable[[type
 
 
 def _owner(cls: type, name: str, value: object) -> type:
-    """The class whose attribute an instance of *cls* has."""
+    """The class in the MRO of *cls* that defines an attribute."""
     return next(base for base in cls.__mro__ if base.__dict__.get(name) is value)
 
 
 _FEW = 48
-"""So many instances are filled field by field in the time that compiling a constructor takes."""
+"""Number of instances after which compiling a constructor pays off."""
 _made: dict[type, int] = {}
 """Instances of each class so far, of those that have no compiled constructor."""
 
 
 def _first_init(self: object, *values: object, **named: object) -> None:
-    """The constructor of a class with few instances."""
+    """The constructor that a class has until it has many instances."""
     owner = _owner(self.__class__, "__init__", _first_init)
     count = _made[owner] = _made.get(owner, 0) + 1
     if count > _FEW or not _filled(self, _fields(owner), values, named):
-        # It also says what is wrong with the arguments.
+        # The compiled constructor also raises the error for wrong arguments.
         _completed(owner, "__init__", _first_init, _constructor)(self, *values, **named)
 
 
 def _filled(instance: object, found: tuple[Field, ...], values: tuple[object, ...], named: dict[str, object]) -> bool:
-    """Whether the arguments were good for the fields, and are in the *instance* now."""
+    """Store the arguments in *instance*. Returns False when they do not fit the fields."""
     given = dict(zip([item.name for item in found], values, strict=False))
     if len(given) < len(values) or given.keys() & named.keys():
         return False
@@ -192,7 +192,7 @@ def _first_hash(self: object) -> int:
 
 @cache
 def _template(count: int) -> CodeType:
-    """The code of a constructor that stores *count* arguments."""
+    """The code object of a constructor with *count* arguments."""
     names = [f"_{number}" for number in range(count)]
     body = "".join(f"\n self.{name} = {name}" for name in names) or "\n pass"
     scope: dict[str, object] = {}
@@ -258,7 +258,7 @@ def _repr(self: object) -> str:
 
 
 def is_dataclass(value: object) -> bool:
-    """Whether something is such a class or an instance of one."""
+    """Whether an object is a data class or an instance of one."""
     return hasattr(value, _OWN)
 
 
@@ -286,7 +286,7 @@ def _replace(instance: object, /, **changes: object) -> object:
 
 
 def _asdict(instance: object) -> dict[str, object]:
-    """Values by field name, instances in them as dictionaries, too; containers are copied."""
+    """Values by field name; nested instances become dictionaries, containers are copied."""
     return {item.name: _plain(getattr(instance, item.name)) for item in _fields(instance)}
 
 
@@ -301,7 +301,7 @@ def _plain(value: object) -> object:
 
 
 if TYPE_CHECKING:
-    # Type checkers know what these mean.
+    # Type checkers know these names.
     from dataclasses import asdict, dataclass, field, fields, replace
 else:
     asdict, dataclass, field, fields, replace = _asdict, _dataclass, _field, _fields, _replace

@@ -1,6 +1,6 @@
-"""JSON that pytrace wrote itself, read without the standard library's ``json``, whose import takes 2 ms with ``re``.
+"""A reader of JSON that pytrace wrote, without the standard library's ``json``, whose import takes 2 ms with ``re``.
 
-The scanner is that of CPython (``_json``), which does all the work there, too; without it the ``json`` module reads.
+It uses the C scanner of CPython (``_json``), as ``json`` does; without that, it falls back to ``json``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ except ImportError:
 
 
 class _Options:
-    """What ``json.JSONDecoder`` would tell the scanner."""
+    """The options that ``json.JSONDecoder`` passes to the scanner."""
 
     strict = True
     object_hook = None
@@ -32,7 +32,7 @@ def loads(data: bytes) -> Any:
     """The value of a JSON text in UTF-8 without white space around it.
 
     Raises:
-        ValueError: it is not such a text.
+        ValueError: it is not valid JSON.
     """
     if _make_scanner is None:
         import json

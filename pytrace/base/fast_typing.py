@@ -1,7 +1,7 @@
-"""What modules of every start take from ``typing``, for type checkers; at run time it is hardly anything.
+"""A replacement of ``typing`` for the cached start: type checkers see ``typing``, at run time these are stubs.
 
-Importing the standard library's module takes 5 ms, with those that it imports. Here stands for each of its names what a
-running program can do with it: nothing but write it in an annotation or an alias.
+Importing the standard library's module takes 5 ms, with those that it imports. The stubs support use in annotations
+and aliases only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     class _Form:
-        """A special form: parameters and unions of it are it again."""
+        """A special form: subscripting it and unions of it give itself."""
 
         def __getitem__(self, _parameters: object) -> _Form:
             return self
@@ -26,20 +26,20 @@ else:
     Any = AnyStr = ClassVar = Never = NoReturn = TextIO = TypeAlias = _Form()
 
     class Generic:
-        """A base class that may have parameters."""
+        """A base class that can be subscripted."""
 
         def __class_getitem__(cls, _parameters: object) -> type:
             return cls
 
     class Protocol(Generic):
-        """A base class whose methods others have, too."""
+        """A base class of structural types."""
 
     def TypeVar(_name: str, *_constraints: object, **_options: object) -> _Form:  # noqa: N802  (as in typing)
-        """A type that is found by its use."""
+        """A type variable."""
         return Any
 
     def cast(_type: object, value: object) -> object:
-        """The *value*, which a type checker takes for another type."""
+        """The *value* itself; a type checker takes it for the other type."""
         return value
 
 

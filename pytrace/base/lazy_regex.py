@@ -1,7 +1,7 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled on first use.
 
-Compiling one takes 0.1 ms and more, and most scripts need less than half of them. Expressions that every start needs,
-or that are asked for every token, are better compiled at once. Importing ``re`` takes 2 ms, which a start does without.
+Compiling one takes at least 0.1 ms, and most scripts need less than half of them. Expressions that every start needs,
+or that are matched for every token, are better compiled at import. Importing ``re`` takes 2 ms, which a start avoids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern"
 
 
 class _Late:
-    """Stands for an expression; the first use puts the methods of the compiled one in its place."""
+    """A proxy of an expression; the first use compiles it and takes over the methods of the result."""
 
     def __init__(self, source: str | bytes, flags: int) -> None:
         self._source = source
@@ -32,5 +32,5 @@ class _Late:
 
 
 def late(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What ``re.compile`` gives, compiled when one of its methods is first asked for."""
+    """The same as ``re.compile``, but compiled when one of its methods is first accessed."""
     return cast("re.Pattern[AnyStr]", _Late(source, flags))

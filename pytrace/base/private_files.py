@@ -1,8 +1,8 @@
-"""Files that are cached between runs under the user's cache directory, and who may have written them.
+"""Files that are cached between runs in the user's cache directory, and the checks of their ownership.
 
-What is read back is believed: compiled programs, indexes, tables. Under ``sudo`` the cache directory may be that of the
-user who called it, so a file counts only when it and its directory belong to the user that runs and nobody else may
-write to them. The file itself is checked too, as who owns a directory further up can exchange what lies below.
+Their content is trusted: compiled programs, indexes, tables. Under ``sudo`` the cache directory may be that of the
+invoking user, so a file is used only when it and its directory belong to the effective user and nobody else can write
+to them. The file itself is checked as well, because the owner of a parent directory can replace what is below it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import os
 import stat
 
 try:
-    # hashlib loads OpenSSL, which takes longer than all that is hashed at a start.
+    # hashlib loads OpenSSL, which takes longer than hashing everything at a start.
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b
 
 
 def digest(data: bytes, size: int = 12) -> str:
-    """Text of 2 * *size* characters that stands for *data*."""
+    """Hexadecimal digest of *data*, 2 * *size* characters long."""
     return blake2b(data, digest_size=size).hexdigest()
 
 
 def directory(name: str) -> str:
-    """Where files of one sort are: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
+    """The directory for one kind of files: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "pytrace", name)
 
 
 def read(path: str) -> bytes | None:
-    """What :func:`write` stored at *path*; None where there is nothing that can be believed."""
+    """What :func:`write` stored at *path*; None when there is no file that can be trusted."""
     try:
         if not _own(os.stat(os.path.dirname(path))):
             return None
@@ -41,7 +41,7 @@ def read(path: str) -> bytes | None:
 
 
 def write(path: str, *parts: bytes) -> bool:
-    """Store bytes for later runs, whole or not at all; False where it cannot be done, which only costs time."""
+    """Store bytes for later runs, atomically. Returns False when that is not possible, which only costs time."""
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     if not make_directory(folder):
@@ -54,7 +54,7 @@ def write(path: str, *parts: bytes) -> bool:
             file.flush()
             os.replace(fresh, path)
     except OSError:
-        # Also one that a killed process of the same number left: the next run finds its place free.
+        # Also one left by a killed process with the same pid.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
         return False
@@ -62,9 +62,9 @@ def write(path: str, *parts: bytes) -> bool:
 
 
 def make_directory(folder: str) -> bool:
-    """Make a directory of :func:`directory` where it is not there; False where what is in it could not be believed."""
+    """Create a directory of :func:`directory` if needed. Returns False when its content could not be trusted."""
     try:
-        # Whoever's home directory is not there (/nonexistent of system users) shall not get one.
+        # A home directory that does not exist (/nonexistent of system users) is not created.
         if not os.path.isdir(os.path.dirname(os.path.dirname(os.path.dirname(folder)))):
             return False
         os.makedirs(folder, exist_ok=True, mode=0o700)
@@ -74,7 +74,7 @@ def make_directory(folder: str) -> bool:
 
 
 def is_private_directory(folder: str) -> bool:
-    """Whether a directory is there that nobody but the user can write to."""
+    """Whether a directory exists and nobody but the user can write to it."""
     try:
         found = os.stat(folder)
     except OSError:
@@ -83,7 +83,7 @@ def is_private_directory(folder: str) -> bool:
 
 
 def open_private(path: str, flags: int) -> int:
-    """An opener for ``open``: no link is followed, and what is created is the user's alone."""
+    """An opener for ``open``: links are not followed, and new files get mode 0600."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

@@ -1,4 +1,4 @@
-"""Standard streams as pytrace wants them, and whether messages are coloured."""
+"""Set-up of the standard streams, and whether messages are coloured."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 
 def colour(descriptor: int = 2) -> bool:
-    """What ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``) says, else whether a terminal shows what *descriptor* gets.
+    """Whether to colour: as ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``) says, else whether *descriptor* is a terminal.
 
-    ``NO_COLOR`` is what many programs go by, see https://no-color.org.
+    ``NO_COLOR`` is honoured, see https://no-color.org.
     """
     wanted = os.environ.get("PYTRACE_COLOR", os.environ.get("BPFTRACE_COLOR", "auto")).lower()
     if wanted in ("always", "never"):
@@ -19,7 +19,7 @@ def colour(descriptor: int = 2) -> bool:
 
 
 class _Messages(io.TextIOWrapper):
-    """Standard error: there is nobody who could be told that a message cannot be written, so the run goes on."""
+    """Standard error whose write errors are ignored: a message that cannot be written does not end the run."""
 
     def write(self, text: str) -> int:
         try:
@@ -35,11 +35,11 @@ class _Messages(io.TextIOWrapper):
 
 
 def prepare_streams() -> None:
-    """Make standard streams that can be relied on, whatever this process was started with.
+    """Set up standard streams that are always open and encode as UTF-8.
 
-    Streams that were closed stand on the null device, so that no file that is opened later gets the number of one; what
-    is written to a standard output that was closed fails as before.  Texts go out as UTF-8 in any locale, and bytes of
-    scripts and file names that are not UTF-8 as they came in.
+    Closed streams are opened on the null device, so that no file opened later gets descriptor 0, 1 or 2; writing to a
+    standard output that was closed still fails.  Text is written as UTF-8 in any locale; bytes of scripts and file
+    names that are not UTF-8 are written unchanged.
     """
     closed = []
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
@@ -47,7 +47,7 @@ def prepare_streams() -> None:
             os.fstat(number)
         except OSError:
             closed.append(number)
-            # The lowest number that is free is this one.
+            # open() returns the lowest free descriptor, which is this one.
             os.open(os.devnull, flags)
     if sys.stdin is None or 0 in closed:
         entry = io.BufferedReader(io.FileIO(0, closefd=False))

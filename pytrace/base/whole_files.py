@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of files: the old content stays until the new content is complete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
-    """Gives a path to write to; when the block is done, what is there takes the place of *path*.
+    """Give a temporary path to write to, which replaces *path* at the end of the block.
 
-    Until then *path* stays as it is, and for good when the block fails or a signal breaks it off. A link is followed.
-    What is no regular file (``/dev/null``, a pipe) is given as it is. *mode* is that of a new file, before the umask.
+    *path* stays unchanged until then, and when the block fails or a signal interrupts it. Symbolic links are followed.
+    A path that is not a regular file (``/dev/null``, a pipe) is given itself. *mode* is that of a new file, before the
+    umask.
 
     Raises:
         OSError: the directory cannot be written.
@@ -30,13 +31,13 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
         os.chmod(temporary, mode & ~mask)
         os.replace(temporary, os.path.realpath(path))
     finally:
-        # Gone when all went well.
+        # It does not exist any more after a successful replace.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
 
 def replaceable(path: str) -> bool:
-    """Whether a path names a regular file, or nothing yet.
+    """Whether a path is a regular file or does not exist.
 
     Raises:
         IsADirectoryError: it is a directory.
@@ -51,10 +52,10 @@ def replaceable(path: str) -> bool:
 
 
 def check(path: str) -> None:
-    """See whether :func:`replacing` will be able to write.
+    """Check that :func:`replacing` can write to a path.
 
     Raises:
-        OSError: it will not.
+        OSError: it cannot.
     """
     if replaceable(path):
         os.unlink(_temporary(path))
@@ -71,10 +72,10 @@ def _temporary(path: str) -> str:
 
 
 def write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all, also when the user ends the process meanwhile.
+    """Write a file atomically, also when a signal ends the process meanwhile.
 
     Raises:
-        OSError: it cannot be written; what was there before still is.
+        OSError: it cannot be written; the old content is unchanged.
     """
     from pytrace.base.interruption import held
 

@@ -1,4 +1,4 @@
-"""The run modes: what happens with a script once the command line is understood."""
+"""The run modes of the command line: run, list, dump stages, compile ahead of time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AHEAD_CPUS = 64
 
 
 def run(line: CommandLine) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the mode that the command line selects. Returns the exit status."""
     options = request.run_options(line)
     _warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
     if line.flag("info"):
@@ -57,7 +57,7 @@ def run(line: CommandLine) -> int:
 
 
 def live_kernel(options: RunOptions, *, least_cpus: int = 0) -> LiveKernel:
-    """The facts of this machine, as the options bend them."""
+    """The facts about this machine, with the options that override some of them."""
     from pytrace.runtime.live_kernel import LiveKernel
 
     return LiveKernel(
@@ -101,7 +101,7 @@ def _compiled(
 
 
 def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
-    """Compile and print what the passes had to say.
+    """Compile a script and print the diagnostics.
 
     Raises:
         ScriptError: the script has errors; they have been printed.
@@ -126,7 +126,7 @@ def _warn(texts: Iterable[str], options: RunOptions) -> None:
 
 
 def _check_machine(options: RunOptions) -> None:
-    """Refuse to trace where this process may not, and tell what the machine lacks."""
+    """Raise an error if this process must not trace, and report what the machine lacks."""
     from pytrace.runtime.abi import privileges
 
     _warn(privileges.check(), options)
@@ -225,12 +225,12 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
 
 def _shown_on(options: RunOptions) -> TextIO:
-    """Where stages are shown: standard output, unless that is to be JSON or CSV."""
+    """The stream for stages: standard output, unless that is for JSON or CSV."""
     return sys.stdout if options.format == "text" else sys.stderr
 
 
 def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions) -> int:
-    """The rest of :func:`_develop`: a file that is asked for takes the place of the run."""
+    """The rest of :func:`_develop`: if an output file is requested, the script is not run."""
     from pytrace import pipeline
     from pytrace.cli import dump
     from pytrace.codegen import generator
@@ -257,7 +257,7 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontE
 
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all; ``-`` is standard output."""
+    """Write a file atomically; ``-`` is standard output."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -307,7 +307,7 @@ def _list(line: CommandLine, options: RunOptions) -> int:
 
 
 def _nothing_matches(pattern: str | None) -> str:
-    """What is said where a listing is empty; a pattern without stars is most often meant as a part of a name."""
+    """The message for an empty listing; a pattern without ``*`` is most often meant as part of a name."""
     if pattern is None:
         return "WARNING: no probes found\n"
     text = f"WARNING: nothing matches {pattern!r}\n"
@@ -319,7 +319,7 @@ def _nothing_matches(pattern: str | None) -> str:
 def _write_listing(text: str) -> None:
     try:
         sys.stdout.flush()
-        # Names in binaries may be any bytes.
+        # Names in binaries may contain any bytes.
         sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
@@ -329,7 +329,7 @@ def _write_listing(text: str) -> None:
 
 
 def _print_missing(kernel: LiveKernel, options: RunOptions) -> None:
-    """Tell which files with arguments of user functions were not there."""
+    """Report missing files with arguments of user functions."""
     _warn(kernel.debug_problems(), options)
 
 

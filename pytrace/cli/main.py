@@ -1,8 +1,8 @@
-"""The command line: reads options, picks the mode, prints what passes and sessions say.
+"""The command line: parses options, selects the mode, prints diagnostics of passes and sessions.
 
-This is the only place that prints diagnostics and the only one that turns exceptions into exit statuses: 0 normal,
-1 a mistake of the user or a limit of the machine, 2 a bug in pytrace, else what the script's ``exit()`` said.
-Whatever a run may not need is imported where it is used.
+Only this module prints diagnostics and maps exceptions to exit statuses: 0 success, 1 a user error or a limit of the
+machine, 2 a bug in pytrace, else the status of the script's ``exit()``. Modules that not every run needs are imported
+where they are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUBCOMMANDS = ("merge", "diff", "show")
 
 def command() -> NoReturn:
     """The command ``pytrace``: :func:`main` in a process of its own."""
-    # A start makes many objects and hardly any garbage; sessions turn the collector on before they wait.
+    # A start allocates many objects and hardly any garbage; sessions enable the collector before they wait.
     gc.disable()
     prepare_streams()
     status = main()
@@ -37,7 +37,7 @@ def command() -> NoReturn:
         if not status:
             report(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
-    # Everything that has an owner is closed. Taking the interpreter apart, object by object, would only cost time.
+    # All resources are closed. Finalising the interpreter, object by object, would only cost time.
     atexit._run_exitfuncs()
     os._exit(status)
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone; Python must not complain when it flushes at exit.
+        # The reader of our output has gone; Python must not report that when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  (no traceback ever reaches a user)
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def report(error: TraceError) -> None:
-    """Print an error that has no place in a script."""
+    """Print an error without a script position."""
     red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
     lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
     sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
@@ -98,7 +98,7 @@ def _bug(error: Exception) -> int:
 
 
 def _name_process() -> None:
-    """Take the name of the command that was typed, so that ``ps`` and scripts' ``comm`` see it and not ``python3``."""
+    """Set the process name to the command's, so that ``ps`` and ``comm`` in scripts show it instead of ``python3``."""
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
     if name in ("", "-c", "-m", "__main__.py") or name.endswith(".py"):
         name = "pytrace"
@@ -106,7 +106,7 @@ def _name_process() -> None:
         with open("/proc/self/comm", "w", encoding="utf-8") as file:
             file.write(name[:15])
     except OSError:
-        # Cosmetic: without /proc the name stays as it is.
+        # Cosmetic: without /proc the name is not changed.
         return
 
 

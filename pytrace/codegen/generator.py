@@ -1,4 +1,4 @@
-"""From a checked program to a compiled script."""
+"""The code generator: from a checked program to a compiled script."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _FIRST_OBJECT = 8
 LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read)
 
 _PART = "_part"
-"""Behind the names of functions that make up the program of a session."""
+"""Suffix of the names of the functions of a session's program."""
 
 
 def generate(
     checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool = False
 ) -> tuple[str, Manifest]:
-    """LLVM IR text and manifest of a script; *sparing* of the stack when registers and stack do not hold all values."""
+    """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license)
     layout = Layout.plan(checked, kernel.possible_cpus)
@@ -62,7 +62,7 @@ def generate(
         module,
         layout,
         checked.config.on_stack_limit,
-        {name: at for at, name in enumerate(checked.maps)},
+        {name: number for number, name in enumerate(checked.maps)},
         ahead=Ahead(kernel) if options.ahead else None,
         sparing=sparing,
     )
@@ -70,8 +70,8 @@ def generate(
     if process_following.wanted(checked):
         process_following.declare(module)
         services = process_following.services(script)
-    for at, unit in enumerate(checked.units):
-        _program(script, unit, at)
+    for number, unit in enumerate(checked.units):
+        _program(script, unit, number)
     for unit in checked.units:
         if unit.part_of:
             _session(script, unit)
@@ -83,7 +83,7 @@ def generate(
     return text, _manifest(script, services)
 
 
-def _program(script: Script, unit: ProbeUnit, at: int) -> None:
+def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     checked = script.checked
     functions = called_functions(checked, unit.body)
     cut = parts.plan(checked, (unit.body, *(function.body for function in functions)))
@@ -92,10 +92,10 @@ def _program(script: Script, unit: ProbeUnit, at: int) -> None:
     for function in functions:
         shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
-    program = Program(script, unit, at, frozenset(shared), cut)
+    program = Program(script, unit, number, frozenset(shared), cut)
     for function in functions:
         calls.generate(program, function)
-        # Memory of a function stays its own: it may be called while anything else is in use.
+        # A function's memory is not shared: it may be called while any other memory is in use.
         program.scratch = Scratch(program.scratch.size)
     _entry(program)
     script.layout.area(program.area, program.scratch.size)
@@ -126,27 +126,27 @@ def _entry(program: Program) -> None:
 
 
 def _session(script: Script, returns: ProbeUnit) -> None:
-    """The program of a session: calls the code of the entry or that of the return."""
+    """The program of a kprobe session: calls the code of the entry or of the return."""
     module, symbol = script.module, returns.part_of
     text, scope = module.function(symbol, ("*ctx",), returns.span, section=program_section(symbol))
     b = Builder(text)
     b.location = module.debug.location(scope, returns.span, returns.span.source)
     module.kernel_function(SESSION_IS_RETURN, (), "int")
-    # The kernel's function returns a bool: only the low bits are said to be set.
+    # The kfunc returns a bool: only the low bits are defined.
     left = b.kernel_number(SESSION_IS_RETURN)
     leaving, entering = b.block(), b.block()
     b.branch(b.truth(b.op("and", left, 1)), leaving, entering)
     for block, part in ((leaving, returns.symbol), (entering, symbol)):
         b.start(block)
-        # 0 from the entry asks for the return, too.
+        # 0 from the entry makes the return handler run as well.
         b.ret(b.call(f"{part}{_PART}", [CONTEXT]))
 
 
 def _zero_shared(e: Emitter) -> None:
-    """Variables start as zero; those in scratch memory hold what an earlier run left."""
+    """Initialise variables to zero; those in scratch memory have the values of an earlier run."""
     functions = {info for function in e.program.functions for info in function.parameters}
-    # Variables of a macro's expansions have one name and one place: the order of the checker tells them apart.
-    first = {info: at for at, info in enumerate(dict.fromkeys(e.checked.variables.values()))}
+    # Variables of a macro's expansions have the same name and span: the checker's order distinguishes them.
+    first = {info: number for number, info in enumerate(dict.fromkeys(e.checked.variables.values()))}
     order = sorted(e.program.shared - functions, key=lambda info: (info.name, info.span.start, first[info]))
     for info in order:
         if info.type.size <= 8:
@@ -154,12 +154,12 @@ def _zero_shared(e: Emitter) -> None:
 
 
 def _skip_the_end(e: Emitter) -> None:
-    """After the last object the kernel calls once more, without an object (Documentation/bpf/bpf_iterators.rst)."""
+    """Skip the final call of an iterator, which has no object (Documentation/bpf/bpf_iterators.rst)."""
     _require(e, e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
 
 
 def _require(e: Emitter, wanted: I1) -> None:
-    """``-p``: leave unless the process is a wanted one."""
+    """``-p``: end the program unless the process is a traced one."""
     on, other = e.b.block(), e.b.block()
     e.b.branch(wanted, on, other, likely=True)
     e.b.start(other)
@@ -181,9 +181,9 @@ def _require_pid(e: Emitter) -> None:
 def _leave(e: Emitter, value: Operand | None) -> None:
     """End the program.
 
-    Programs that run by hand return what the script says.  For the rest the kernel gives the result a meaning: a
-    tracepoint program's 0 would keep the event from other users of the tracepoint, fentry and fexit
-    programs must return 0.
+    Programs that the tracer runs return the script's result.  For others the kernel defines the result's meaning: 0
+    from a tracepoint program would hide the event from other users of the tracepoint, and fentry and fexit programs
+    must return 0.
     """
     unit = e.program.unit
     if unit.kind.special and value is not None:
@@ -235,9 +235,17 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
 def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions) -> CompiledScript:
     """Compile a checked program.
 
+    Args:
+        checked: the typed program, without errors.
+        kernel: facts about the machine that the code depends on.
+        options: the options that it was checked with.
+
+    Returns:
+        ELF bytes and manifest, without the warnings and facts, which the pipeline adds.
+
     Raises:
-        InternalError: the generator made invalid code.
-        TraceError: the machine lacks something that the script needs.
+        InternalError: the generator emitted invalid code.
+        TraceError: the machine lacks a feature that the script needs.
     """
     script, size = _compiled(checked, kernel, options, sparing=False)
     if size > stack_use.LIMIT:
@@ -253,7 +261,7 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
 def _compiled(
     checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool
 ) -> tuple[CompiledScript, int]:
-    """The compiled script, and the stack that it needs."""
+    """The compiled script, and its stack use in bytes."""
     text, manifest = generate(checked, kernel, options, sparing=sparing)
     module = target.parse(text)
     target.optimise(module)
@@ -263,7 +271,7 @@ def _compiled(
 
 @dataclass(frozen=True, slots=True)
 class LlvmTexts:
-    """What the compiler's stages made, for people: IR as generated, IR after the optimiser, BPF assembly."""
+    """Output of the compiler's stages as text: generated IR, optimised IR, BPF assembly."""
 
     original: str
     optimized: str

@@ -1,9 +1,9 @@
 """The builtin table: one row for each builtin value and function.
 
-A row is data: names, arguments, mode, safety, where it is allowed, documentation.  Its three functions are found by the
-row's name: the check in ``frontend.check.builtins.table``, the emission in ``codegen.lower.builtins.families``, the
-handler of an asynchronous one in ``runtime.output.handlers`` (by event kind).  A completeness test names what a row
-lacks.
+A row is data: names, arguments, mode, safety, where it is allowed, documentation.  Its three functions are looked up by
+name: the check in ``frontend.check.builtins.table``, the emission in ``codegen.lower.builtins.families``, the
+handler of an asynchronous one in ``runtime.output.handlers`` (by event kind).  A test checks that none is
+missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytrace.base.fast_enum import Enum
 
 
 class Mode(Enum):
-    """Where a builtin does its work."""
+    """Where a builtin is evaluated."""
 
     KERNEL = "kernel"
     """In the BPF program."""
@@ -49,7 +49,7 @@ class Builtin:
     no_loop: bool = False
     """Not allowed in the body of a ``for`` over a map (reads the context)."""
     yields: bool = False
-    """Gives way to a function of the script that has its name: bpftrace has no such builtin."""
+    """A function of the script with its name takes precedence: bpftrace has no such builtin."""
 
     @property
     def bare(self) -> bool:

@@ -261,7 +261,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("strftime", "time", "strftime(const string fmt, uint64 nsecs)",
             "A time stamp as text; formatted when printed.", least=2, most=2,
             example='begin { print(strftime("%Y-%m-%d %H:%M:%S.%f", nsecs)); }'),
-    # ---- that change the system
+    # ---- changing the system
     Builtin("override", "control", "override(uint64 rc)",
             "Make the traced function return a value without running.",
             least=1, most=1, unsafe=True, probes=frozenset({KPROBE}),

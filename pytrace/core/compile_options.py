@@ -1,11 +1,11 @@
-"""What the command line says that compilation depends on; part of the compile cache's key."""
+"""Command line options that compilation depends on; part of the compile cache's key."""
 
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
 
 ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
-"""Variables beside ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
+"""Other variables than ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class CompileOptions:
     verbose: bool = False
     """``-v``: with notes about what was left out without a warning."""
     ahead: bool = False
-    """For an ahead-of-time file: parameters that are not given stay open, as do facts about the machine."""
+    """For an ahead-of-time file: missing parameters and facts about the machine become load-time values."""
     provenance: bool = False
     """Whether events tell which probe sent them."""
     environment: dict[str, str] = field(default_factory=dict)

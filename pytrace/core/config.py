@@ -8,7 +8,7 @@ from pytrace.base.fast_dataclass import asdict, dataclass, fields
 from pytrace.base.fast_typing import Any
 
 ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
-"""How names of environment variables begin; the first that is set counts."""
+"""Prefixes of environment variables; the first one that is set takes precedence."""
 
 Setting = bool | int | str
 """The value of a key."""

@@ -41,13 +41,13 @@ class Diagnostic:
     hints: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     cause: bool = False
-    """Whether other messages may follow from this one, which is shown before them."""
+    """Whether this message may explain others; it is shown before them."""
 
 
 class TraceError(Exception):
-    """Something that the user must know and that ends the run: message, hints and exit status.
+    """A fatal error for the user: message, hints and exit status.
 
-    Raised where there is no place in a script to point at (missing rights, a kernel feature, a bad option).
+    Raised where there is no script position to report (missing privileges, a kernel feature, a bad option).
     """
 
     def __init__(self, message: str, *, hints: Iterable[str] = (), status: int = 1) -> None:
@@ -58,7 +58,7 @@ class TraceError(Exception):
 
 
 class PlacedError(TraceError):
-    """A :class:`TraceError` of the code generator that has a place in the script: becomes an error there."""
+    """A :class:`TraceError` of the code generator with a script position, at which it is reported."""
 
     def __init__(self, message: str, span: Span, *, hints: Iterable[str] = ()) -> None:
         super().__init__(message, hints=hints)
@@ -66,11 +66,11 @@ class PlacedError(TraceError):
 
 
 class ScriptError(Exception):
-    """A script cannot be compiled; the :class:`Diagnostics` that it was raised from tell why."""
+    """A script cannot be compiled; the reasons are in the :class:`Diagnostics` that raised it."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal breaks off what is going on; *number* is the signal's."""
+    """A signal interrupted the current operation; *number* is the signal number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -78,7 +78,7 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def status(self) -> int:
-        """The exit status, as shells tell of processes that a signal ended."""
+        """The exit status of a process that a signal ended, by the convention of shells (128 + *number*)."""
         return 128 + self.number
 
 
@@ -88,7 +88,7 @@ class InternalError(Exception):
 
 @dataclass(slots=True)
 class Diagnostics:
-    """What the passes found so far, in order, without repetition."""
+    """The diagnostics of all passes so far, in order and deduplicated."""
 
     items: list[Diagnostic] = field(default_factory=list)
     _known: set[Diagnostic] = field(default_factory=set)
@@ -108,15 +108,15 @@ class Diagnostics:
         notes: Iterable[Note] = (),
         cause: bool = False,
     ) -> None:
-        """Record a warning at *span*; *cause* when errors may follow from what it says."""
+        """Record a warning at *span*; *cause* marks a warning that may explain later errors."""
         self.add(Diagnostic(Severity.WARNING, message, span, tuple(hints), tuple(notes), cause))
 
     def note(self, message: str, span: Span) -> None:
-        """Record what only somebody who asked for details (``-v``) wants to know."""
+        """Record a note that is shown with ``-v`` only."""
         self.add(Diagnostic(Severity.NOTE, message, span))
 
     def add(self, item: Diagnostic) -> None:
-        """Record *item* unless an equal one is there already; the macro calls around its place become notes."""
+        """Record *item* unless an equal one is recorded already; the macro calls around its span become notes."""
         chain = expansion_chain(item.span)
         if chain:
             item = replace(item, notes=(*item.notes, *(Note("expanded from here", call) for call in chain)))
@@ -151,7 +151,7 @@ class Diagnostics:
 
 
 def similar(name: str, known: Iterable[str]) -> list[str]:
-    """The names in *known* that a user may have meant by *name*, nearest first."""
+    """The names in *known* that are similar to *name*, closest first."""
     import difflib
 
     pool = list(dict.fromkeys(known))
@@ -164,7 +164,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """A hint tuple for :meth:`Diagnostics.error` that suggests names near *name*; empty when none is near."""
+    """A hint tuple for :meth:`Diagnostics.error` that suggests names similar to *name*; empty when there are none."""
     found = similar(name, known)
     if not found:
         return ()
@@ -181,12 +181,12 @@ _ESCAPED_BYTE = late(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
 
 
 def bytes_shown(text: str) -> str:
-    r"""A message in which bytes that are not UTF-8 are shown as ``\xff``, not as the surrogates that stand for them."""
+    r"""A message with bytes that are not UTF-8 shown as ``\xff`` instead of surrogate escapes."""
     return _ESCAPED_BYTE.sub(r"\1\\x\2", text) if "\\udc" in text else text
 
 
 def render(item: Diagnostic, *, colour: bool = False) -> str:
-    """The text of one diagnostic, ending in a line end: place, message, source line, underline, hints, notes."""
+    """The text of one diagnostic, ending in a newline: place, message, source line, underline, hints, notes."""
     lines = list(_place(item.span, item.severity.value, item.message, _COLOURS[item.severity] if colour else ""))
     lines.extend(f"HINT: {bytes_shown(hint)}" for hint in item.hints)
     for note in item.notes:
@@ -203,9 +203,9 @@ def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
 _LONGEST_LINE = 500
 """Longer source lines are truncated to the characters around the marked span."""
 _IN_FRONT = 100
-"""How many characters before the marked span a truncated line shows."""
+"""Number of characters that a truncated line shows before the marked span."""
 _MOST_LINES = 20
-"""Of a place with more lines the first and last ones are shown."""
+"""Of a span with more lines, only the first and last ones are shown."""
 _CUT = "..."
 
 
@@ -236,7 +236,7 @@ def _lines(span: Span, first: int, last: int) -> Iterator[str]:
 
 
 def cut_line(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """What is shown of a line, a part of it when it is very long, and where in that *start* … *end* are."""
+    """The excerpt of a line that is shown (long lines are shortened), and *start* … *end* relative to it."""
     if len(text) <= _LONGEST_LINE:
         return text, start, end
     left = max(0, min(start - _IN_FRONT, len(text) - _LONGEST_LINE))

@@ -3,8 +3,8 @@
 An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out
 as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes does not sit in the
 fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in the tail in argument
-order, without padding, so that an event takes no more of the ring than its text is long.  A cut string sets
-:data:`CUT` in its count.
+order, without padding, so that an event takes no more of the ring than its text needs.  A truncated string has
+:data:`CUT` set in its count.
 
 Event kinds
 ===========
@@ -59,7 +59,7 @@ EXIT_STATUSES = range(-128, 256)
 """Arguments of ``exit()`` that a process can end with; negative ones are as in C."""
 
 TAIL_OVER = 64
-"""Strings and buffers with more capacity than this travel in the tail."""
+"""Strings and buffers with more capacity than this are in the tail."""
 
 CUT = 1 << 31
 """Flag in the count of a tail string: the string did not fit its capacity."""
@@ -67,16 +67,16 @@ CUT = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A script position that the runtime can name without the script: 1-based line and columns (end excluded)."""
+    """A script position, for messages without the script's text: 1-based line and columns (end excluded)."""
 
     file: str
     line: int
     column: int
     end_column: int = 0
     text: str = ""
-    """The source line; of a very long one the part around the place."""
+    """The source line; of a very long one, the part around the location."""
     skipped: int = 0
-    """Characters of the line that come before *text*, less those that say so."""
+    """Characters of the line before *text*, minus the characters that mark the omission."""
 
     def to_data(self) -> list[object]:
         """JSON form."""
@@ -85,13 +85,13 @@ class Location:
 
 @dataclass(frozen=True)
 class EventLayout:
-    """Where the arguments of an event lie."""
+    """Offsets of an event's arguments."""
 
     args: tuple[Type, ...]
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:
-        """For each argument whether it travels in the tail."""
+        """For each argument, whether it is in the tail."""
         return tuple(isinstance(arg, String | Buffer) and arg.capacity > TAIL_OVER for arg in self.args)
 
     @cached_property
@@ -101,7 +101,7 @@ class EventLayout:
 
     @cached_property
     def fixed_members(self) -> tuple[Type, ...]:
-        """What stands in the fixed part for each argument."""
+        """The type that each argument has in the fixed part."""
         return tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True))
 
     @cached_property
@@ -116,7 +116,7 @@ class EventLayout:
 
     @cached_property
     def tail_capacity(self) -> int:
-        """The most bytes that the tail can take."""
+        """The maximum size of the tail in bytes."""
         total = 0
         for arg, tail in zip(self.args, self.tails, strict=True):
             if tail and isinstance(arg, String | Buffer):
@@ -155,12 +155,12 @@ class FlatLayout(EventLayout):
         """The flat layout of events that are laid out as *whole*."""
         from pytrace.core.types.tables import leaves  # most runs need none
 
-        found = [
+        members = [
             (leaf.type, start + leaf.offset)
             for kind, start in zip(whole.args, whole.offsets, strict=True)
             for leaf in leaves(kind)
         ]
-        return cls(tuple(kind for kind, _ in found), whole, tuple(start for _, start in found))
+        return cls(tuple(kind for kind, _ in members), whole, tuple(start for _, start in members))
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:
@@ -180,7 +180,7 @@ class FlatLayout(EventLayout):
 
     @cached_property
     def tail_capacity(self) -> int:
-        """The most bytes that the tail can take."""
+        """The maximum size of the tail in bytes."""
         return self.whole.tail_capacity
 
 
@@ -215,7 +215,7 @@ class RowMembers(StaticPart):
     """What a row consists of."""
 
     names: list[str]
-    """Of each argument its path in the record, as in :mod:`pytrace.core.types.tables`; empty for the record itself."""
+    """For each argument, its path in the record (:mod:`pytrace.core.types.tables`); empty for the record itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +246,9 @@ class PrintedMap(OfMap):
     top: int = 0
     """Number of entries; 0 for all."""
     div: int = 1
-    """What values are divided by."""
+    """The divisor of values."""
     order: str = ""
-    """``key``, ``-key``, ``value``, ``-value``; empty for the usual one."""
+    """``key``, ``-key``, ``value``, ``-value``; empty for the default order."""
     clear: bool = False
     """Whether the map is emptied in the same step."""
 
@@ -265,7 +265,7 @@ class EmptiedMap(OfMap):
     """A map whose entries go (clear) or become zero (zero)."""
 
     joined: bool = False
-    """Whether the printing before empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
+    """Whether the preceding print empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ S = TypeVar("S", bound=StaticPart)
 
 
 WITHOUT_PROVENANCE = frozenset({"exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error"})
-"""Kinds of events that never tell which probe sent them: nobody sees these as events of their own."""
+"""Kinds of events without provenance: users do not see these as separate events."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,7 @@ class EventSpec:
     expansion: tuple[Location, ...] = ()
     """Macro and import chain, innermost first."""
     provenance: bool = False
-    """Whether the event tells which probe sent it."""
+    """Whether the event has provenance (the probe that sent it)."""
 
     @property
     def layout(self) -> EventLayout:

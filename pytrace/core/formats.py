@@ -10,38 +10,38 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.lazy_regex import late
 
 NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
-"""Conversions that there are; the checker and the runtime have a row for each."""
+"""Supported conversions; the checker and the runtime have a row for each."""
 
 UNSUPPORTED = ("e", "E", "f", "F", "g", "G", "a", "A", "n")
-"""Conversions of C that are recognised only so that they can be refused."""
+"""Conversions of C that are recognised only to be rejected."""
 
 _CONVERSION = late(
     rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
     + f"(?P<name>{'|'.join(sorted((*NAMES, *UNSUPPORTED), key=len, reverse=True))}|%)".encode()
 )
 _STRAY = late(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
-"""What a message shows of a ``%`` that starts no conversion."""
+"""How messages show a ``%`` that starts no conversion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """One ``%…`` of a format, in the parts that it is written in."""
+    """One ``%…`` of a format, split into its parts."""
 
     name: str
     flags: str = ""
     width: str = ""
     precision: str = ""
-    """With its dot."""
+    """Includes the dot."""
     length: str = ""
 
     @property
     def text(self) -> str:
-        """How it is written."""
+        """The conversion as written."""
         return f"%{self.flags}{self.width}{self.precision}{self.length}{self.name}"
 
     @property
     def columns(self) -> int:
-        """The least width; 0 where none is given (nor is it where it is ``*``: no value is taken for it)."""
+        """The minimum width; 0 when none is given or it is ``*`` (which takes no value here)."""
         return int(self.width) if self.width.isdigit() else 0
 
 
@@ -49,7 +49,7 @@ class Conversion:
 class Format:
     """A parsed format: literal texts (``%%`` is ``%`` in them) and conversions, in order.
 
-    *stray* are the places where a ``%`` starts no conversion; it is part of the literal text there.
+    *stray* are the offsets of each ``%`` that starts no conversion and is literal text.
     """
 
     parts: tuple[bytes | Conversion, ...]
@@ -69,7 +69,14 @@ class Format:
 
 
 def parse(text: bytes) -> Format:
-    """Parse a format. Conversions may be unsupported ones; no literal text is empty."""
+    """Parse a format.
+
+    Args:
+        text: the format as in the script, with escapes resolved.
+
+    Returns:
+        Literal texts, none of them empty, and conversions, unsupported ones included.
+    """
     parts: list[bytes | Conversion] = []
     stray: list[str] = []
     literal, at = b"", 0

@@ -1,8 +1,8 @@
-"""Facts about the machine, as the stages before the kernel see them.
+"""Facts about the machine that the compiler uses: the interface between it and the kernel.
 
-:class:`KernelInfo` is the one door through which BTF, tracepoint formats, symbols, features and headers enter the
-compiler.  The live implementation is ``pytrace.runtime.live_kernel``; tests hand in recorded facts
-(``tests/support/facts.py``).  The same script with the same facts compiles to the same bytes.
+The compiler gets BTF, tracepoint formats, symbols, features and headers through :class:`KernelInfo` only.  The live
+implementation is ``pytrace.runtime.live_kernel``; tests use recorded facts (``tests/support/facts.py``).  The same
+script with the same facts compiles to the same bytes.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class FunctionPrototype:
 
     @property
     def text(self) -> str:
-        """The prototype in one line, to compare and to show."""
+        """The prototype in one line, for comparison and display."""
         return f"{self.result} ({', '.join(f'{kind} {name}' for name, kind in self.parameters)})"
 
 
@@ -120,7 +120,7 @@ class ObjectFunction:
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
-    """A function that kprobes may find; *module* is empty for the kernel proper."""
+    """A function that kprobes may attach to; *module* is empty for the kernel proper."""
 
     name: str
     module: str = ""
@@ -167,10 +167,10 @@ class UserParameter:
 
 @dataclass(frozen=True, slots=True)
 class KernelHeaders:
-    """Headers of a kernel: what its own build gives to the compiler.
+    """Headers of a kernel, with the include directories and macros of its own build.
 
-    *trees* are the roots (source, build), *folders* the directories to search in their order, *included* the files that
-    come before every text, *defines* macros (``NAME=VALUE``).
+    *trees* are the roots (source, build), *folders* the include directories in search order, *included* the files that
+    are included first, *defines* macros (``NAME=VALUE``).
     """
 
     trees: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ class KernelHeaders:
     included: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    """What is wrong with the trees that environment variables name."""
+    """Problems of the trees that environment variables name."""
 
     def holds(self, path: str) -> bool:
         """Whether a file is one of these headers."""
@@ -189,7 +189,7 @@ NO_HEADERS = KernelHeaders()
 
 
 class KernelInfo(Protocol):
-    """What the compiler may ask about the machine. Look-ups that find nothing return None or an empty list."""
+    """The compiler's queries about the machine. Look-ups without a result return None or an empty list."""
 
     @property
     def arch(self) -> str:
@@ -201,7 +201,7 @@ class KernelInfo(Protocol):
 
     @property
     def possible_cpus(self) -> int:
-        """One more than the highest number of a CPU that may ever be online: the length of what is indexed by CPU."""
+        """One more than the highest number of a possible CPU: the length of arrays that are indexed by CPU."""
 
     @property
     def pid_namespace(self) -> tuple[int, int] | None:
@@ -232,7 +232,7 @@ class KernelInfo(Protocol):
         """Names of all ``struct``, ``union``, ``enum`` or ``typedef`` definitions, for suggestions and listing."""
 
     def type_id(self, kind: str, name: str) -> int:
-        """Id of a ``struct``, ``union``, ``enum`` or ``typedef`` in the BTF of the kernel proper; 0 without."""
+        """Id of a ``struct``, ``union``, ``enum`` or ``typedef`` in the BTF of the kernel proper, or 0."""
 
     # ---- probes
 
@@ -259,10 +259,10 @@ class KernelInfo(Protocol):
         """Names of the loaded kernel modules."""
 
     def module_state(self, name: str) -> str:
-        """``loaded``, ``installed`` (and could be loaded), ``built in``, ``absent``, or empty when nothing tells."""
+        """``loaded``, ``installed`` (and could be loaded), ``built in``, ``absent``, or empty when it is not known."""
 
     def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
-        """Modules that are not loaded and may have a function (by ``*`` pattern), and whether they surely have it."""
+        """Modules that are not loaded and may have a function (by ``*`` pattern), and whether that is certain."""
 
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
         """``(category, event)`` of all tracepoints that match two ``*`` patterns."""
@@ -285,16 +285,16 @@ class KernelInfo(Protocol):
         """Address of a kernel symbol (kallsyms).
 
         Raises:
-            TraceError: this process may not know it.
+            TraceError: this process may not read kernel addresses.
         """
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         """Paths of the user binaries that a uprobe or USDT target names: path, glob, library or program name, ``*``.
 
-        ``*`` is what processes have mapped, and the program that *command* (of ``-c``) is going to run.
+        ``*`` stands for all binaries that processes have mapped, and for the program of *command* (``-c``).
 
         Raises:
-            TraceError: nothing is found because process *pid* does not exist or belongs to somebody else.
+            TraceError: there is no result because process *pid* does not exist or belongs to another user.
         """
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
@@ -307,7 +307,7 @@ class KernelInfo(Protocol):
         """Virtual address of a symbol of a binary, variables included."""
 
     def user_size(self, path: str, name: str) -> int:
-        """Size in bytes of such a symbol, 0 when the binary does not tell."""
+        """Size in bytes of such a symbol, 0 when the binary does not have it."""
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
@@ -334,7 +334,7 @@ class KernelInfo(Protocol):
         """Type of a user function's result, from DWARF; void when it has none."""
 
     def user_debug_problems(self, path: str) -> list[str]:
-        """Which files with debug information the questions above missed for a binary, as sentences."""
+        """Messages about debug files that the queries above could not read for a binary."""
 
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line, from DWARF."""
@@ -357,16 +357,16 @@ class KernelInfo(Protocol):
         """Headers of the running kernel, as far as they are installed."""
 
     def depend_on_file(self, path: str) -> None:
-        """Note that the compilation read a file (an import, a header)."""
+        """Record that the compilation read a file (an import, a header)."""
 
     def depend_on_headers(self, paths: Iterable[str]) -> None:
-        """Note that the compilation read many files (the kernel's headers)."""
+        """Record that the compilation read many files (the kernel's headers)."""
 
     @property
     def features_used(self) -> frozenset[str]:
-        """Features that were asked for and are there, for ahead-of-time files."""
+        """Features that were queried and are present, for ahead-of-time files."""
 
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
-        """What the answers so far depend on, for the compile cache; ``runtime.host.fingerprints.still_true`` can
-        check it.
+        """Fingerprints of what the answers so far depend on, for the compile cache; checked by
+        ``runtime.host.fingerprints.still_true``.
         """

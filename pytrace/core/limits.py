@@ -1,4 +1,4 @@
-"""Resource limits that any step of a run may hit (memory, open files, threads, disk space), and their messages."""
+"""Messages for resource limits that any step of a run may hit: memory, open files, threads, disk space."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NO_MEMORY = (
     "cannot map zero-fill pages",
     "cannot create shared object",
 )
-"""What the dynamic loader says, whose errors have no number (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
+"""Messages of the dynamic loader, whose errors have no number (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
 _NO_FILES = "oo many open files"
 
 
 def met_by(error: BaseException) -> TraceError | None:
-    """The limit that *error*, or what it came from, tells of; None when it is something else."""
+    """The resource limit that *error*, or one of its causes, reports; None when it is another error."""
     for item in _chain(error):
         found = _limit(item)
         if found is not None:
@@ -31,7 +31,7 @@ def met_by(error: BaseException) -> TraceError | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was raised from, or while handling."""
+    """The error and its chain of causes and contexts."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:
@@ -52,7 +52,7 @@ def _limit(error: BaseException) -> TraceError | None:
     if isinstance(error, OSError) and number in FILES:
         return no_files(error.errno)
     if isinstance(error, OSError) and number in _OUTPUT and error.filename is None:
-        # Files have names; the output has none.
+        # Errors on files have a file name; errors on standard output have none.
         return TraceError(f"cannot write output: {os.strerror(error.errno or 0)}")
     if isinstance(error, ImportError) or (isinstance(error, OSError) and number is None):
         text = str(error)
@@ -70,7 +70,7 @@ def no_files(number: int | None) -> TraceError:
 
 
 def no_memory() -> TraceError:
-    """The error for memory that cannot be had, with the limit that this process has, if any."""
+    """The error for a failed allocation, with this process's memory limit, if it has one."""
     hints = []
     for limit, what, option in (
         (resource.RLIMIT_AS, "address space", "-v"),

@@ -1,7 +1,7 @@
 """A compiled script: ELF bytes and a manifest of plain data.
 
-This is all that a run needs.  The compile cache and ahead-of-time files are this and nothing else; reading it
-imports neither LLVM nor the parser.
+A run needs nothing else.  The compile cache and ahead-of-time files contain exactly this; reading it imports neither
+LLVM nor the parser.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
 FORMAT = 4
-"""Raised whenever ELF conventions, manifest or event layouts change."""
+"""Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Target:
     place: ProbeTarget
 
     def of(self, kind: type[P]) -> P:
-        """The place, which is known to be a *kind*.
+        """The target, checked to be an instance of *kind*.
 
         Raises:
-            InternalError: it is another one.
+            InternalError: it is of another class.
         """
         if not isinstance(self.place, kind):
             raise InternalError(f"{self.probe}: {kind.__name__} expected, not {self.place!r}")
@@ -69,12 +69,12 @@ class ProgramSpec:
     location: Location
     multi: str = ""
     part_of: str = ""
-    """The program that holds this one's code: it is loaded and attached with that one (return part of a session)."""
+    """The program that contains this one's code, for the return part of a kprobe session."""
     service: bool = False
-    """Serves the other programs (``--follow``): attaches before them, must not fail, and is no probe of the script."""
+    """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
 
     def to_data(self) -> dict[str, object]:
-        """JSON form; targets, of which there may be very many, as their values."""
+        """JSON form; targets as plain lists of values, as there may be very many."""
         return {
             "symbol": self.symbol,
             "kind": self.kind,
@@ -91,14 +91,14 @@ RING = "events"
 """Name of the ring buffer map."""
 
 LOAD_TIME_SECTION = ".rodata.load"
-"""Section of an ahead-of-time file that loading writes values into."""
+"""Section of an ahead-of-time file with load-time values."""
 
 SLOT_FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 
 class MapType(IntEnum):
-    """``enum bpf_map_type``, as far as pytrace makes or meets such maps."""
+    """``enum bpf_map_type``, the members that pytrace uses or may encounter."""
 
     HASH = 1
     ARRAY = 2
@@ -124,7 +124,7 @@ PER_CPU_TYPES = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LR
 
 @dataclass(frozen=True)
 class GlobalSlot:
-    """Where an unkeyed map lies in a data section.
+    """Location of an unkeyed map in a data section.
 
     *section* is the ELF section (its BPF array map is mapped into memory by the runtime). The slot starts with a
     ``u64`` that is 1 once the map has been written, followed by the value. A per-CPU slot has *copies* copies,
@@ -175,7 +175,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Counters:
-    """Where the programs count what went wrong: an array in a data section, see ``runtime.load.counters``."""
+    """Location of the failure counters of all programs: an array in a data section, see ``runtime.load.counters``."""
 
     section: str
     offset: int
@@ -189,7 +189,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class SessionData:
-    """Where in the data section *section* the numbers of a running session lie (offsets of a ``u64`` each).
+    """Offsets of a running session's values (``u64`` each) in the data section *section*.
 
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
@@ -207,7 +207,7 @@ class SessionData:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything about a compiled script but its code; JSON-serialisable through :meth:`to_data`."""
+    """Everything about a compiled script except its code; JSON-serialisable through :meth:`to_data`."""
 
     programs: tuple[ProgramSpec, ...]
     maps: tuple[MapSpec, ...]
@@ -221,9 +221,9 @@ class Manifest:
     warnings: tuple[str, ...] = ()
     """Rendered warnings of the compilation, repeated on a cached start."""
     facts: tuple[tuple[str, ...], ...] = ()
-    """What about the machine the result depends on; checked before a cached script is used."""
+    """Facts about the machine that the result depends on; checked before a cached script is used."""
     session: SessionData | None = None
-    """Set when a program asks for what only the running session knows."""
+    """Set when a program reads values of the running session."""
     unwind: UnwindMaps | None = None
     """Set when user stacks are unwound by tables."""
     follow_map: str = ""
@@ -353,11 +353,11 @@ def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
 
 
 INTERPRETER = b"#!/usr/bin/env pytrace\n"
-"""First line of a file that can be executed by its name."""
+"""First line of an executable file."""
 
 
 def is_compiled(data: bytes) -> bool:
-    """Whether a file holds a compiled script, of this version or another one."""
+    """Whether a file is a compiled script, of this version or another one."""
     return data.removeprefix(INTERPRETER).startswith(MAGIC)
 
 
@@ -370,7 +370,7 @@ class CompiledScript:
 
     def to_bytes(self, *, executable: bool = False) -> bytes:
         """The file form: magic, format number, manifest length, manifest (JSON), ELF; *executable* with ``#!`` line."""
-        import json  # reading needs none of it, and it takes long to import
+        import json  # slow to import, and not needed for reading
 
         head = json.dumps(self.manifest.to_data(), separators=(",", ":")).encode()
         first = INTERPRETER if executable else b""
@@ -379,6 +379,9 @@ class CompiledScript:
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledScript:
         """Read the file form.
+
+        Args:
+            data: the bytes that :meth:`to_bytes` gave, with or without ``#!`` line.
 
         Raises:
             TraceError: *data* is not a compiled script, or was written by another version.

@@ -1,4 +1,4 @@
-"""Parts of a manifest that few scripts have: maps of unwind tables, and what an ahead-of-time file leaves open."""
+"""Optional sections of a manifest: maps of unwind tables, and load-time values of an ahead-of-time file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import Any
 
 Row = tuple[str, ...]
-"""A fact in words, its kind first."""
+"""Each fact as words, its kind first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class UnwindMaps:
 
 @dataclass(frozen=True, slots=True)
 class OpenValue:
-    """A value of *size* bytes at *offset* of the section of open values, which is found when the file is loaded.
+    """A value of *size* bytes at *offset* of the section of load-time values, resolved when the file is loaded.
 
     *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* say which (``runtime.aot.prepare`` has a row for each).
     """
@@ -40,7 +40,7 @@ class OpenValue:
 class Parameters:
     """Parameters of a script: *positional* and *fixed* have their values in the file, *names* may be given.
 
-    *most* is the highest number of a positional parameter, *help* has a line for each name.
+    *most* is the highest index of a positional parameter, *help* has a line for each name.
     """
 
     positional: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class AheadOfTime:
-    """What an ahead-of-time file leaves to its load.
+    """What is resolved or checked when an ahead-of-time file is loaded.
 
-    *copies* is for how many processors there is room. *relies* are layouts of the kernel (``runtime.aot.layouts``),
-    *binaries* where the probes of user binaries are (``runtime.aot.moved_probes``), *features* what the kernel must
-    have. *follow*: compiled with ``--follow``.
+    *copies* is the number of CPUs that per-CPU data has room for. *relies* lists the kernel's struct layouts that the
+    code relies on (``runtime.aot.layouts``), *binaries* the probe locations in user binaries
+    (``runtime.aot.moved_probes``), *features* the required kernel features. *follow*: compiled with ``--follow``.
     """
 
     copies: int
@@ -71,7 +71,7 @@ class AheadOfTime:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> AheadOfTime:
-        """Made again of its JSON form."""
+        """The section that its JSON form describes."""
         known = data["parameters"]
         return cls(
             data["copies"],

@@ -1,4 +1,4 @@
-"""Integers where text is read as a number: attach points, parameters, configuration values.
+"""Integers and booleans in text that is not script code: attach points, parameters, configuration values.
 
 This is the wider form of the script's integers: ``0b101`` and a leading sign are understood here as well.
 """
@@ -11,7 +11,7 @@ DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h"
 """Nanoseconds of each duration suffix."""
 
 LONGEST = 100
-"""Characters of a number that is worth reading."""
+"""Maximum length of a number's text."""
 
 _INTEGER = re.compile(
     r"""(?P<sign>[+-]?)
@@ -26,7 +26,7 @@ _INTEGER = re.compile(
 
 
 def parse_integer(text: str) -> int | None:
-    """The integer that the whole of *text* writes, or None.
+    """The integer that all of *text* denotes, or None.
 
     Decimal (with ``_``, a C suffix, or a duration suffix, which gives nanoseconds), octal, hexadecimal, binary, or
     ``NeM``; with or without sign.
@@ -46,7 +46,7 @@ def parse_integer(text: str) -> int | None:
 
 
 def parse_boolean(text: str) -> bool | None:
-    """The boolean that *text* writes (true/false, 1/0, on/off, yes/no in any case), or None."""
+    """The boolean that *text* denotes (true/false, 1/0, on/off, yes/no in any case), or None."""
     return _BOOLEANS.get(text.lower())
 
 
@@ -54,7 +54,7 @@ _BOOLEANS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "
 
 
 def parse_flag(text: str) -> bool | None:
-    """The value of a script's flag that *text* writes (true/false, 1/0 in any case), or None."""
+    """The value of a script's flag that *text* denotes (true/false, 1/0 in any case), or None."""
     return _FLAGS.get(text.lower())
 
 

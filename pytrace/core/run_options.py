@@ -1,4 +1,4 @@
-"""What the command line says about one run of a compiled script."""
+"""Command line options of one run of a compiled script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pytrace.base.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of one run, beside those that the compilation depends on."""
+    """Options of one run, other than those that compilation depends on (``compile_options``)."""
 
     pid: int | None = None
     command: str | None = None
@@ -33,8 +33,8 @@ class RunOptions:
     text: str = ""
     """Text of the script; empty for ahead-of-time files."""
     parameters: tuple[str, ...] = ()
-    """Parameters of the script as they were given."""
+    """Parameters of the script, as given."""
     save: str | None = None
-    """Path of the file that a snapshot is saved to at the end of the run."""
+    """Path of the snapshot that is saved at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""

@@ -20,7 +20,7 @@ class Position:
 
 
 class Source:
-    """One text and the name that messages give it (``stdin`` for ``-e`` and standard input).
+    """One text and its name in messages (``stdin`` for ``-e`` and standard input).
 
     *path* is the path of the text's file, None for ``-e`` and standard input.
     """
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def _starts(self) -> list[int]:
-        """Where lines start; found when first asked, as most texts are only compiled."""
+        """Offsets of line starts; computed on first use, as most texts never need them."""
         if not self._line_starts:
             lengths = (len(line) + 1 for line in self.text.split("\n"))
             self._line_starts = list(accumulate(lengths, initial=0))[:-1]
@@ -97,7 +97,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ExpandedSpan(Span):
-    """A span of a macro's body that stands in the program because of *call* (which may be expanded itself)."""
+    """A span of a macro's body, expanded by *call* (which may itself be part of an expansion)."""
 
     call: Span
 
@@ -110,7 +110,7 @@ class ExpandedSpan(Span):
 
 
 def expansion_chain(span: Span) -> tuple[Span, ...]:
-    """The macro calls that brought *span* into the program, innermost first; empty for text that stands there
+    """The macro calls that *span* was expanded from, innermost first; empty for text that the program has
     itself.
     """
     found = []

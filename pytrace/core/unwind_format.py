@@ -1,4 +1,4 @@
-"""Rows of unwind tables: ``runtime.unwind.tables`` makes them, code of ``codegen.services.user_unwinding`` read them.
+"""Format of unwind table rows: ``runtime.unwind.tables`` writes them, ``codegen.services.user_unwinding`` reads them.
 
 A row is a ``u64``: the virtual address in the file from which it holds (high 32 bits) and a rule (low 32 bits), the
 rule being how a frame's caller is found there:
@@ -15,7 +15,7 @@ The CFA (canonical frame address) is the stack pointer before the call; the retu
 Source: DWARF 5, section 6.4.
 
 A process's *ranges* are what it has mapped, in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start, end,
-what to take from an address to get the address in the file, ``u32`` first row, ``u32`` count of rows.
+the load bias (address minus virtual address in the file), ``u32`` index of the first row, ``u32`` number of rows.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Rule(IntEnum):
     """How the CFA is computed."""
 
     NONE = 0
-    """Not known here: unwinding ends."""
+    """Unknown: unwinding ends."""
     RSP = 1
     RBP = 2
     AT_RBP = 3
     """In memory at rbp + distance (functions that align their stack)."""
     AT_RSP = 4
     PLT = 5
-    """rsp + 8, and 8 more once the address within the 16-byte entry has reached a number."""
+    """rsp + 8, plus 8 from a given offset in the 16-byte entry on."""
     SIGNAL = 6
     """The kernel's signal frame lies at rsp: all registers are in it."""
     LAST = 7

@@ -1,4 +1,4 @@
-"""Tests of tables of functions by class."""
+"""Tests of dispatch tables by class."""
 
 from __future__ import annotations
 

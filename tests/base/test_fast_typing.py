@@ -1,4 +1,4 @@
-"""pytrace.base.fast_typing: what modules of every start write in annotations works at run time, too."""
+"""pytrace.base.fast_typing: annotations and aliases of modules on the cached start work at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions that are compiled when they are first used."""
+"""Regular expressions that are compiled on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of files that are kept between runs."""
+"""Tests of files that are cached between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of what ``-d`` shows."""
+"""Tests of the stages that ``-d`` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the command line's way in: exit statuses, messages, what is imported."""
+"""Tests of the command line's entry point: exit statuses, messages, imports."""
 
 from __future__ import annotations
 

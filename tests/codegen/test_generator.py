@@ -1,4 +1,4 @@
-"""Programs that the generator makes beside those of the script's blocks: sessions, and the trackers of --follow."""
+"""Programs that the generator adds to those of the script's blocks: sessions, and the services of --follow."""
 
 from __future__ import annotations
 

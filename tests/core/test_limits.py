@@ -1,4 +1,4 @@
-"""Limits of the machine are told as such, wherever they are met."""
+"""Resource limits are reported as such, wherever they are hit."""
 
 from __future__ import annotations
 

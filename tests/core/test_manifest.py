@@ -1,4 +1,4 @@
-"""The manifest: what is written is read again, and what is damaged is told."""
+"""The manifest: round trips, and errors for damaged files."""
 
 from __future__ import annotations
 

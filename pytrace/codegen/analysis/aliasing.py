@@ -1,7 +1,7 @@
-"""Whether a value is computed from a place that something else changes before the value is used.
+"""Alias analysis: whether a value is computed from memory that is changed before the value is used.
 
-Large values are written where they are wanted, member by member: ``$t = ($t.1, $t.0)`` would read what it has just
-changed, and in ``($s, { $s = "b"; 1 })`` the first member would be seen too late.
+Large values are written to their destination member by member: ``$t = ($t.1, $t.0)`` would read what it has just
+written, and in ``($s, { $s = "b"; 1 })`` the first member would be read too late.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytrace.frontend.ast.visitor import walk
 
 
 def overlaps(checked: CheckedProgram, value: nodes.Expr, target: nodes.Expr) -> bool:
-    """Whether *value* reads the variable or unkeyed map *target*, by its name or, maybe, by its address."""
+    """Whether *value* reads the variable or unkeyed map *target*, by name or possibly by address."""
     owner = _owner(checked, target)
     expressions = (node for node in walk(value) if isinstance(node, nodes.Expr))
     return any(_owner(checked, node) == owner or _is_script_pointer(checked, node) for node in expressions)
@@ -21,12 +21,12 @@ def overlaps(checked: CheckedProgram, value: nodes.Expr, target: nodes.Expr) -> 
 
 def _is_script_pointer(checked: CheckedProgram, node: nodes.Expr) -> bool:
     """Whether a node is the address of a variable or map."""
-    kind = checked.types.get(node)
-    return isinstance(kind, Pointer) and kind.space is AddressSpace.BPF
+    type_ = checked.types.get(node)
+    return isinstance(type_, Pointer) and type_.space is AddressSpace.BPF
 
 
 def _owner(checked: CheckedProgram, node: nodes.Expr) -> object:
-    """What a node names: a variable, a map, or (the node itself) nothing that can be stored in."""
+    """The variable or map that a node refers to, or the node itself when it is not assignable."""
     if isinstance(node, nodes.Variable):
         return checked.variables.get(node, node)
     return node.name if isinstance(node, nodes.MapRef) else node
@@ -44,4 +44,4 @@ def _assigns(checked: CheckedProgram, node: nodes.Node) -> bool:
 
 
 _CHANGING = frozenset({"find", "delete"})
-"""Builtins that change what values may lie in."""
+"""Builtins that change memory which values may be read from."""

@@ -1,9 +1,10 @@
-"""Splitting long bodies: which parts of a program become functions of their own, so that none gets too long.
+"""Splitting of long bodies into functions, so that no function gets too long.
 
-Some passes of LLVM take time with the square of a function's length, and BPF's branches reach 32767 instructions. A
-body of more than :data:`WHOLE` nodes is therefore cut between statements into functions of about :data:`PART` nodes,
-a long chain of ``else if`` between its branches; and an ``unroll`` of more than :data:`UNROLLED` nodes in all becomes a
-loop. What several of these functions use lies in scratch memory (:mod:`pytrace.codegen.analysis.shared_variables`).
+Some LLVM passes are quadratic in a function's length, and BPF branches reach 32767 instructions. A body of more than
+:data:`WHOLE` nodes is therefore split between statements into functions of about :data:`PART` nodes, a long chain of
+``else if`` between its branches; and an ``unroll`` of more than :data:`UNROLLED` nodes in total becomes a loop.
+Variables that several of these functions use are in scratch memory
+(:mod:`pytrace.codegen.analysis.shared_variables`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ PART = 1000
 """Nodes of a part, unless there would be too many of them."""
 
 UNROLLED = 2000
-"""Nodes that all rounds of an ``unroll`` have together before it becomes a loop."""
+"""Total nodes of all iterations of an ``unroll`` before it becomes a loop."""
 
 MOST = 96
 """Parts of a program, of which some may be half as long: the kernel takes 256 functions."""
 
 DEEPEST = 3
-"""Unrolls in each other that become loops: the kernel takes eight functions that call each other."""
+"""Nested unrolls that become loops: the kernel allows a call depth of eight functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Statements that follow each other: in a function of their own (*apart*), or in place."""
+    """Consecutive statements: in a function of their own (*apart*), or inline."""
 
     statements: tuple[nodes.Stmt, ...]
     apart: bool
@@ -50,7 +51,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A long ``if … else if …``: its branches in groups, each a function, and what is done when none was taken."""
+    """A long ``if … else if …``: its branches in groups, each a function, and the final ``else``."""
 
     groups: tuple[tuple[Arm, ...], ...]
     other: nodes.Block | None
@@ -66,18 +67,18 @@ class Plan:
 
     @property
     def long(self) -> bool:
-        """Whether there is more than fits one function."""
+        """Whether anything is split."""
         return bool(self.blocks)
 
     def pieces(self, block: nodes.Block) -> Iterable[Piece]:
-        """The statements of a block in the pieces that are generated."""
+        """The statements of a block, as pieces."""
         found = self.blocks.get(block)
         return (Piece(block.statements, False),) if found is None else found
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What a node comes to: *nodes* with all rounds of unrolls, *loops* in each other, and whether it leaves a loop."""
+    """The size of a node: *nodes* with unrolled iterations, depth of nested *loops*, and whether it leaves a loop."""
 
     nodes: int
     loops: int = 0
@@ -126,10 +127,10 @@ class _Planner:
             self.sizes[node] = found
         return found
 
-    # ---------------------------------------------------------------------------------------- cutting
+    # ---------------------------------------------------------------------------------------- splitting
 
     def cut(self, node: nodes.Node) -> None:
-        """Cut the blocks and chains of a node that are too long."""
+        """Split the blocks and chains of a node that are too long."""
         if node in self.sizes and self.sizes[node].nodes <= self.part:
             return
         if isinstance(node, nodes.Block):

@@ -1,4 +1,4 @@
-"""Which variables are used by more than one BPF function of a program.
+"""Analysis of variables that more than one BPF function of a program uses.
 
 Bodies of loops become functions of their own, and so do the parts of long blocks.  A variable that such a body shares
 with the code around it lives in scratch memory; all others stay registers or stack bytes.
@@ -14,7 +14,7 @@ from pytrace.frontend.ast.visitor import children, walk
 
 
 def shared_variables(checked: CheckedProgram, body: nodes.Block, plan: Plan) -> frozenset[VariableInfo]:
-    """Variables that the loops and parts below *body* share with what is around them."""
+    """Variables that the loops and parts below *body* share with the code around them."""
     regions = _Regions(checked, plan)
     regions.visit(body, 0)
     return frozenset(regions.shared)
@@ -31,7 +31,7 @@ class _Regions:
         self._last = 0
 
     def visit(self, node: nodes.Node, region: int) -> None:
-        """Note the variables of a node that belongs to *region*."""
+        """Record the variables of a node that belongs to *region*."""
         if isinstance(node, nodes.Variable):
             info = self.checked.variables.get(node)
             if info is not None and self._first.setdefault(info, region) != region:
@@ -81,7 +81,7 @@ class _Regions:
             self.visit(chain.other, region)
 
     def _pointed_to(self, node: nodes.Node) -> None:
-        """A variable whose address is taken must still be there when the part that took it has ended."""
+        """Variables whose address is taken, which must outlive the part that takes it."""
         if not (isinstance(node, nodes.Unary) and node.operator == "&") and not isinstance(node, nodes.Cast):
             return
         if not isinstance(self.checked.types.get(node), Pointer):

@@ -1,7 +1,7 @@
-"""How much of the BPF stack a compiled script needs.
+"""The BPF stack use of a compiled script.
 
-The verifier allows 512 bytes for a program and all functions that are under way (``check_max_stack_depth`` of the
-kernel). LLVM knows that limit for one function only, and ends the process at it, so it is given a larger one.
+The verifier allows 512 bytes for all functions of a call chain (``check_max_stack_depth`` of the kernel). LLVM checks
+that limit for each function only, and aborts the process when it is exceeded, so LLVM is given a larger limit.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FRAME = 10
 
 
 def needed(elf: bytes, text: str) -> int:
-    """Bytes that the deepest chain of calls takes at most.
+    """Upper bound of the stack use of the deepest call chain, in bytes.
 
-    *text* is the IR, in which functions name each other; it is looked at when all functions together take too much.
+    *text* is the IR, which has the call graph; it is used only if all functions together exceed the limit.
     """
     frames = {name: _rounded(_frame(code)) for name, code in _functions(elf)}
     total = sum(frames.values())
@@ -64,7 +64,7 @@ def _functions(elf: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _frame(code: bytes) -> int:
-    """Bytes of a function's frame: how far below its end the code reaches."""
+    """Size of a function's frame in bytes: the lowest offset from the frame pointer that its code uses."""
     lowest, copied = 0, -1
     for operation, registers, offset, number in _INSTRUCTION.iter_unpack(code):
         low, high = registers & 15, registers >> 4

@@ -1,4 +1,4 @@
-"""What the code of an ahead-of-time file relies on beside the members that it reads, found by a walk over it."""
+"""Collects what the code of an ahead-of-time file relies on, other than the members that it reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ARGUMENTS = frozenset({"args", "retval"})
 
 
 def collect(checked: CheckedProgram, ahead: Ahead) -> None:
-    """Note everything that *checked* relies on."""
+    """Record everything that *checked* relies on."""
     for unit in checked.units:
         _unit(checked, unit, ahead)
     for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
@@ -50,7 +50,7 @@ def collect(checked: CheckedProgram, ahead: Ahead) -> None:
 
 
 def _members(kind: Enum, ahead: Ahead) -> None:
-    """Values print as the names of members, which must mean the same."""
+    """Values of an enum print as names of its members, which must have the same values."""
     if ahead.kernel.enum(kind.name) == kind:
         ahead.rely("names", kind.name, kind.width)
 
@@ -63,11 +63,11 @@ def _node(checked: CheckedProgram, node: nodes.Node, ahead: Ahead) -> None:
     if rule is not None:
         rule(checked, node, ahead)
     if isinstance(node, nodes.Expr) and node not in checked.constants:
-        kind = checked.types.get(node)
-        if isinstance(kind, Struct) and not isinstance(
+        type_ = checked.types.get(node)
+        if isinstance(type_, Struct) and not isinstance(
             node, nodes.FieldAccess | nodes.Unary | nodes.Index | nodes.Identifier
         ):
-            ahead.rely_on_size(kind)
+            ahead.rely_on_size(type_)
 
 
 def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None:
@@ -79,12 +79,12 @@ def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None
 
 
 def _target(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
-    """A pointer that is computed with: steps are as long as what it points to."""
-    kind = checked.types.get(node)
-    if isinstance(kind, Pointer):
-        ahead.rely_on_size(kind.target)
-    elif kind is not None:
-        ahead.rely_on_size(kind)
+    """Pointer arithmetic: relies on the size of the pointer's target."""
+    type_ = checked.types.get(node)
+    if isinstance(type_, Pointer):
+        ahead.rely_on_size(type_.target)
+    elif type_ is not None:
+        ahead.rely_on_size(type_)
 
 
 def _index(checked: CheckedProgram, node: nodes.Index, ahead: Ahead) -> None:
@@ -104,7 +104,7 @@ def _unary(checked: CheckedProgram, node: nodes.Unary, ahead: Ahead) -> None:
 
 
 def _type_question(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
-    """Sizes and offsets of something made of the kernel's structs; and typeinfo, which has numbers of one kernel."""
+    """Sizes and offsets of types that contain kernel structs; and typeinfo, whose ids differ between kernels."""
     reliance = checked.find_fact(node, LayoutReliance)
     if reliance is not None:
         ahead.rely_on_size(reliance.type)
@@ -135,7 +135,7 @@ def _unit(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
 
 
 def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
-    """How the places of a unit are found again in a binary that was changed."""
+    """How the targets of a unit are located in a binary that was changed."""
     arguments = [item.place for item in _used(checked, unit)]
     for target in unit.targets:
         if isinstance(target.place, StaticProbeTarget):
@@ -172,7 +172,7 @@ def _user_address(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> No
 
 
 def _kernel_function(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    """The answer has decided what was compiled."""
+    """The result of the query decided what was compiled."""
     name = checked.constants.get(node.args[0]) if isinstance(node.args[0], nodes.Expr) else None
     if name is None and isinstance(node.args[0], nodes.StringLiteral):
         name = node.args[0].value
@@ -237,7 +237,7 @@ def _prototype(place: ProbeTarget, ahead: Ahead) -> None:
 
 
 def _has_prototype(place: ProbeTarget) -> TypeGuard[KernelFunctionTarget | TypedFunctionTarget]:
-    """Whether a place is in a function of the kernel that is known by name."""
+    """Whether a target is in a kernel function with a known name."""
     if isinstance(place, TypedFunctionTarget):
         return place.program_id is None
     return isinstance(place, KernelFunctionTarget) and place.address is None

@@ -1,11 +1,10 @@
-"""What an ahead-of-time file leaves open: values that it gets each time it is loaded, and layouts that it relies on.
+"""Load-time values of ahead-of-time files, and the struct layouts that a file relies on.
 
-Values lie in a read-only data section of their own. Whoever runs the file writes them into it before the kernel sees
-it (``pytrace.runtime.aot.prepare``); the verifier then knows them as constants, so a branch that a parameter
-switches off costs nothing, and offsets of struct members, which are such values too, follow the kernel that the file
-runs on.
+The values are in a read-only data section of their own, which the runtime fills in before loading
+(``pytrace.runtime.aot.prepare``); the verifier then treats them as constants, so a branch that a parameter disables has
+no cost, and offsets of struct members, which are load-time values as well, are those of the running kernel.
 
-What cannot be moved in this way is written down (*relies*) and checked when the file is loaded.
+Layouts that cannot be adjusted in this way are recorded (*relies*) and checked when the file is loaded.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Ahead:
-    """The open values and the relied-on layouts of one ahead-of-time file."""
+    """Load-time values of one ahead-of-time file, and the layouts that it relies on."""
 
     kernel: KernelInfo
     data: bytearray = field(default_factory=bytearray)
     values: list[OpenValue] = field(default_factory=list)
     relies: dict[Row, None] = field(default_factory=dict)
     binaries: dict[Row, None] = field(default_factory=dict)
-    """Where the probes of user binaries are, as ``pytrace.runtime.aot.moved_probes`` reads it."""
+    """Locations of the probes in user binaries, for ``pytrace.runtime.aot.moved_probes``."""
     _places: dict[tuple[str, Row, int], int] = field(default_factory=dict)
 
     def place(self, what: str, parts: Row, initial: bytes) -> Ptr:
-        """Address of an open value, which has *initial* until it is replaced; the same value has one place."""
+        """Address of a load-time value with the placeholder *initial*; equal values are deduplicated."""
         key = (what, parts, len(initial))
         if key not in self._places:
             self._places[key] = len(self.data)
@@ -49,21 +48,21 @@ class Ahead:
         return global_pointer(LOAD_TIME, self._places[key])
 
     def section(self, copies: int) -> AheadOfTime:
-        """What the manifest keeps of code that has room for *copies* processors."""
+        """The manifest section, for code with per-CPU data for *copies* CPUs."""
         return AheadOfTime(copies, tuple(self.values), tuple(self.relies), tuple(self.binaries))
 
     def rely(self, *row: object) -> None:
-        """Note that the code is right only where *row* holds (see ``pytrace.runtime.aot.layouts``)."""
+        """Record that the code is valid only if *row* holds (see ``pytrace.runtime.aot.layouts``)."""
         self.relies[tuple(str(part) for part in row)] = None
 
     def exact(self, path: str, why: str) -> None:
-        """Note that a user binary must be the very file that it is now."""
+        """Record that a user binary must be unchanged."""
         self.binaries["exact", path, why] = None
 
-    def rely_on_type(self, kind: Type, seen: set[Type] | None = None) -> None:
-        """Note size and members of all the kernel's structs that values of *kind* hold."""
+    def rely_on_type(self, type_: Type, seen: set[Type] | None = None) -> None:
+        """Record size and members of all kernel structs that values of *type_* contain."""
         seen = set() if seen is None else seen
-        for inner in _held(kind):
+        for inner in _held(type_):
             if inner in seen:
                 continue
             seen.add(inner)
@@ -76,43 +75,43 @@ class Ahead:
                 self.rely_on_type(member.type, seen)
 
     def rely_on_member(self, struct: Struct, member: Field) -> None:
-        """Note where a member of a struct is, if that is the kernel's."""
+        """Record the offset of a member, if the struct is the kernel's."""
         if self.is_kernel(struct):
             bits = (member.bit_offset, member.bit_size)
             self.rely("member", struct.kind, struct.name, member.name, member.offset, *bits, member.type)
 
-    def rely_on_size(self, kind: Type) -> None:
-        """Note the sizes of the kernel's structs that *kind* is made of."""
-        for inner in _held(kind):
+    def rely_on_size(self, type_: Type) -> None:
+        """Record the sizes of the kernel's structs that *type_* consists of."""
+        for inner in _held(type_):
             if self.is_kernel(inner):
                 self.rely("size", inner.kind, inner.name, inner.size)
 
-    def is_kernel(self, kind: Struct) -> bool:
-        """Whether a struct is one of the kernel's own, and not the script's or made up for ``args``."""
-        return bool(kind.name) and self.kernel.struct(kind.kind, kind.name) == kind
+    def is_kernel(self, type_: Struct) -> bool:
+        """Whether a struct is the kernel's, and not the script's or synthesised for ``args``."""
+        return bool(type_.name) and self.kernel.struct(type_.kind, type_.name) == type_
 
 
-def _held(kind: Type) -> Iterable[Struct]:
-    while isinstance(kind, Array):
-        kind = kind.element
-    return (kind,) if isinstance(kind, Struct) else ()
+def _held(type_: Type) -> Iterable[Struct]:
+    while isinstance(type_, Array):
+        type_ = type_.element
+    return (type_,) if isinstance(type_, Struct) else ()
 
 
 def integer(e: Emitter, what: str, parts: Row, initial: int) -> Number:
-    """An open 64-bit value; the constant *initial* when the script is not compiled ahead of time."""
+    """A 64-bit load-time value; the constant *initial* when the script is not compiled ahead of time."""
     ahead = e.script.ahead
     if ahead is None:
         return signed_constant(initial)
     return e.b.load(ahead.place(what, parts, (initial % (1 << 64)).to_bytes(8, "little")))
 
 
-def operand(e: Emitter, wanted: LoadTime, kind: Type) -> Operand:
-    """The open value that an expression is."""
-    if kind.scalar:
-        return Scalar(integer(e, wanted.what, wanted.parts, wanted.now), kind)
+def operand(e: Emitter, wanted: LoadTime, type_: Type) -> Operand:
+    """The load-time value of an expression."""
+    if type_.scalar:
+        return Scalar(integer(e, wanted.what, wanted.parts, wanted.now), type_)
     ahead = e.script.ahead
     assert ahead is not None, "open values are only in ahead-of-time files"
-    return Memory(ahead.place(wanted.what, wanted.parts, bytes(kind.size)), kind)
+    return Memory(ahead.place(wanted.what, wanted.parts, bytes(type_.size)), type_)
 
 
 # ---------------------------------------------------------------------------------------------- struct members
@@ -121,7 +120,7 @@ def operand(e: Emitter, wanted: LoadTime, kind: Type) -> Operand:
 def member_offset(e: Emitter, node: nodes.FieldAccess, path: FieldPath, *, movable: bool) -> Number:
     """Offset of a member of a struct.
 
-    *movable* says that it may be any number where the code runs; else it is a constant, relied on.
+    *movable* makes it a load-time value; otherwise it is a constant that the code relies on.
     """
     ahead = e.script.ahead
     owner = _owner(e, node) if ahead is not None else None
@@ -146,8 +145,8 @@ def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]
     names = [node.name]
     base = node.base
     while True:
-        kind = e.checked.types.get(base)
-        struct = kind.target if isinstance(kind, Pointer) else kind
+        type_ = e.checked.types.get(base)
+        struct = type_.target if isinstance(type_, Pointer) else type_
         if not isinstance(struct, Struct):
             return None
         found = e.checked.fields.get(base) if isinstance(base, nodes.FieldAccess) else None

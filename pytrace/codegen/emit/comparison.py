@@ -11,13 +11,13 @@ from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Ptr
 from pytrace.core.types import AddressSpace, Record, String, Tuple
 
 FOLLOWED = 4096
-"""Memory up to this size is compared by a loop in the program itself, of which the verifier follows each round."""
+"""Memory up to this size is compared by an inline loop, of which the verifier follows each iteration."""
 
 UNROLLED = 64
 """Memory up to this size is compared without a loop."""
 
 ONE_BY_ONE = 8
-"""Loads from each side that LLVM may have in registers at the same time."""
+"""Loads from each side that LLVM may keep in registers at the same time."""
 
 
 def equal(e: Emitter, left: Operand, right: Operand) -> I1:
@@ -33,7 +33,7 @@ def equal(e: Emitter, left: Operand, right: Operand) -> I1:
 
 
 def _members(e: Emitter, left: Operand, right: Operand) -> I1:
-    """All numbers first; then the other members, as long as they are equal: the verifier follows what is left once."""
+    """Compare all scalars first, then the other members while equal: so the verifier follows the rest only once."""
     pairs = list(_pairs(e, left, right))
     plain, others = ([pair for pair in pairs if pair[0].type.scalar is scalar] for scalar in (True, False))
     result = TRUE
@@ -55,7 +55,7 @@ def _members(e: Emitter, left: Operand, right: Operand) -> I1:
 
 
 def _pairs(e: Emitter, left: Operand, right: Operand) -> Iterator[tuple[Operand, Operand]]:
-    """Members that belong together: those of records by their names."""
+    """Corresponding members; those of records by name."""
     names = left.type.names if isinstance(left.type, Record) else None
     for at in range(len(memory.members_of(left.type)[0])):
         other = right.type.names.index(names[at]) if names and isinstance(right.type, Record) else at
@@ -105,7 +105,7 @@ def _aligned(e: Emitter, value: Memory, size: int) -> Memory:
 
 
 def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
-    """More than the verifier follows round by round: both sides go to scratch memory, where a callback sees them."""
+    """For sizes too large to verify iteration by iteration: both sides are copied to scratch memory, for a callback."""
     rounds = (size + UNROLLED - 1) // UNROLLED
     room = rounds * UNROLLED
     places = [e.reserve(room) for _ in (left, right)]
@@ -136,7 +136,7 @@ def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
     done = e.b.block()
     rest = size % UNROLLED
     if rest:
-        # Before the loop: the verifier would follow what comes after it once for each way out.
+        # Before the loop: the verifier would follow the code after it once for each exit.
         at = size - rest
         ends = [Memory(e.b.offset(side, at), String(rest)) for side in (left, right)]
         same = e.b.block()
@@ -162,8 +162,8 @@ def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
 
 def text_length(e: Emitter, value: Operand) -> I64:
     """Length of a string in bytes."""
-    kind = value.type
-    capacity = kind.size
+    type_ = value.type
+    capacity = type_.size
     whole = e.place(value)
     room = e.scratch(capacity + 8)
     return memory.string_tail(e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity)

@@ -1,4 +1,4 @@
-"""Arguments, results and registers of a probe, by the kind of its context."""
+"""Reads arguments, results and registers of a probe, by kind of context."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from pytrace.frontend.ast.typed_program import (
 )
 
 
-def text_view(operand: Operand, kind: Type) -> Operand:
-    """``char[N]`` members are looked at as strings."""
-    if isinstance(kind, String) and isinstance(operand.type, Array):
+def text_view(operand: Operand, type_: Type) -> Operand:
+    """A ``char[N]`` member as a string."""
+    if isinstance(type_, String) and isinstance(operand.type, Array):
         if isinstance(operand, Memory):
-            return Memory(operand.pointer, kind, operand.align)
+            return Memory(operand.pointer, type_, operand.align)
         if isinstance(operand, Remote):
-            return Remote(operand.address, kind, operand.space)
+            return Remote(operand.address, type_, operand.space)
     return operand
 
 
@@ -43,7 +43,7 @@ def registers(e: Emitter) -> Registers:
 
 
 def register(e: Emitter, name: str) -> I64:
-    """A register at the time of the probe (``pt_regs`` is at the start of kprobe and perf event contexts)."""
+    """A register at the probe (``pt_regs`` is at the start of kprobe and perf event contexts)."""
     return e.b.load(e.b.offset(e.context, registers(e).offset(name)))
 
 
@@ -52,27 +52,27 @@ def function_argument(e: Emitter, index: int) -> Number:
     table = registers(e)
     if index < len(table.arguments):
         return register(e, table.arguments[index])
-    # Further arguments are on the stack, above the return address where the machine keeps it there.
+    # Further arguments are on the stack, above the return address on machines that store it there.
     at = table.stack_offset + 8 * (index - len(table.arguments))
     address = e.b.add(register(e, table.stack), at)
     return memory.read_scalar(e, address, UINT64, e.space).value
 
 
-def typed(e: Emitter, value: Number, kind: Type) -> Scalar:
-    """A scalar from the context, which may be a pointer that the verifier knows by type.
+def typed(e: Emitter, value: Number, type_: Type) -> Scalar:
+    """A scalar from the context, which may be a typed (BTF) pointer.
 
-    Nothing but loads at constant offsets may be done with such a pointer, and not even that with the pointers of
+    The verifier allows only loads at constant offsets with such a pointer, and not even these with pointers of
     iterators, which are null at the end.
     """
-    if not isinstance(kind, Pointer):
-        return Scalar(value, kind)
-    if kind.trusted and e.program.unit.kind.context is not Context.ITERATOR:
-        return Scalar(value, kind, direct=True)
-    return Scalar(e.launder(value), kind)
+    if not isinstance(type_, Pointer):
+        return Scalar(value, type_)
+    if type_.trusted and e.program.unit.kind.context is not Context.ITERATOR:
+        return Scalar(value, type_, direct=True)
+    return Scalar(e.launder(value), type_)
 
 
 def function_address(e: Emitter) -> I64:
-    """Address of the function that is traced."""
+    """Address of the traced function."""
     if not e.program.unit.kind.user:
         return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     # Kernels before 6.7 give 0 for uprobes.
@@ -86,59 +86,59 @@ def slot(e: Emitter, index: int) -> I64:
     return e.b.load(e.b.offset(e.context, 8 * index))
 
 
-def _by_register(e: Emitter, value: Number, kind: Type) -> Operand:
-    """A value that was passed in a register: small structs lie in it, scalars are truncated to their width."""
-    if kind.scalar:
-        return Scalar(memory.fit(e, value, kind), kind)
-    pointer = e.temporary(max(8, kind.size))
-    memory.zero(e, pointer, max(8, kind.size))
+def _by_register(e: Emitter, value: Number, type_: Type) -> Operand:
+    """A value passed in a register: small structs are contained in it, scalars are truncated to their width."""
+    if type_.scalar:
+        return Scalar(memory.fit(e, value, type_), type_)
+    pointer = e.temporary(max(8, type_.size))
+    memory.zero(e, pointer, max(8, type_.size))
     e.b.store(value, pointer)
-    return Memory(pointer, kind)
+    return Memory(pointer, type_)
 
 
-def _context_field(e: Emitter, place: ContextField, kind: Type) -> Operand:
+def _context_field(e: Emitter, place: ContextField, type_: Type) -> Operand:
     pointer = e.b.offset(e.context, place.offset)
-    if kind.scalar and place.offset % kind.size == 0:
-        return typed(e, memory.load(e, pointer, kind).value, kind)
+    if type_.scalar and place.offset % type_.size == 0:
+        return typed(e, memory.load(e, pointer, type_).value, type_)
     address = e.b.add(e.b.address(e.raw_context), place.offset)
-    if kind.scalar:
-        return memory.read_scalar(e, address, kind, AddressSpace.KERNEL)
-    return Remote(address, kind, AddressSpace.KERNEL)
+    if type_.scalar:
+        return memory.read_scalar(e, address, type_, AddressSpace.KERNEL)
+    return Remote(address, type_, AddressSpace.KERNEL)
 
 
-def _data_loc(e: Emitter, place: DataLoc, kind: Type) -> Operand:
+def _data_loc(e: Emitter, place: DataLoc, type_: Type) -> Operand:
     word = e.b.load(e.b.offset(e.context, place.offset), 32)
     distance = e.b.op("and", word, 65535)
     if place.relative:
         distance = e.b.add(distance, place.offset + 4)
     address = e.b.add(e.b.address(e.raw_context), distance)
-    if kind.scalar:
-        return Scalar(address, kind)
-    return Remote(address, kind, AddressSpace.KERNEL)
+    if type_.scalar:
+        return Scalar(address, type_)
+    return Remote(address, type_, AddressSpace.KERNEL)
 
 
-def _slot(e: Emitter, place: Slot, kind: Type) -> Operand:
+def _slot(e: Emitter, place: Slot, type_: Type) -> Operand:
     value = slot(e, place.index)
-    return typed(e, value, kind) if isinstance(kind, Pointer) else _by_register(e, value, kind)
+    return typed(e, value, type_) if isinstance(type_, Pointer) else _by_register(e, value, type_)
 
 
-def _argument(e: Emitter, place: Argument, kind: Type) -> Operand:
-    return _by_register(e, function_argument(e, place.index), kind)
+def _argument(e: Emitter, place: Argument, type_: Type) -> Operand:
+    return _by_register(e, function_argument(e, place.index), type_)
 
 
-def _return_value(e: Emitter, _place: ReturnValue, kind: Type) -> Operand:
-    return _by_register(e, register(e, registers(e).result), kind)
+def _return_value(e: Emitter, _place: ReturnValue, type_: Type) -> Operand:
+    return _by_register(e, register(e, registers(e).result), type_)
 
 
-def _location(e: Emitter, place: RegisterLocation, kind: Type) -> Operand:
+def _location(e: Emitter, place: RegisterLocation, type_: Type) -> Operand:
     where = location_value(e, place)
     if not place.dereference:
         fitted = e.b.fit(where, 8 * place.size, place.signed)
-        return _by_register(e, fitted, kind) if kind.size <= 8 else Remote(where, kind, AddressSpace.USER)
-    if kind.scalar:
+        return _by_register(e, fitted, type_) if type_.size <= 8 else Remote(where, type_, AddressSpace.USER)
+    if type_.scalar:
         read = memory.read_scalar(e, where, Int(place.size, place.signed), AddressSpace.USER)
-        return Scalar(memory.fit(e, read.value, kind), kind)
-    return Remote(where, kind, AddressSpace.USER)
+        return Scalar(memory.fit(e, read.value, type_), type_)
+    return Remote(where, type_, AddressSpace.USER)
 
 
 def location_value(e: Emitter, place: RegisterLocation) -> Number:
@@ -164,20 +164,20 @@ def argument(e: Emitter, item: ProbeArgument) -> Operand:
     return _PLACES[type(item.place)](e, item.place, item.type)
 
 
-def all_arguments(e: Emitter, kind: Struct) -> Operand:
+def all_arguments(e: Emitter, type_: Struct) -> Operand:
     """``args`` as a whole, a struct with one field for each argument."""
     context = e.program.unit.context
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.zero(e, pointer, kind.size, min(align, kind.align))
+        memory.zero(e, pointer, type_.size, min(align, type_.align))
         for item in context.arguments:
-            field = kind.find(item.name)
+            field = type_.find(item.name)
             if field is None:
                 raise InternalError(f"args has no member {item.name}")
             got = text_view(argument(e, item), field.type)
             memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory.natural(align, field.offset))
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def positional(e: Emitter, index: int) -> Number:

@@ -1,4 +1,4 @@
-"""The current task: its numbers in pid namespaces, and members of its ``struct task_struct``."""
+"""The current task: process and thread ids in pid namespaces, and members of its ``struct task_struct``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def process_ids(e: Emitter, namespace: str) -> tuple[I64, I64]:
 
 
 def _ids_in(e: Emitter, device: Number, inode: Number) -> None:
-    """Leave thread and process id in the namespace in the cell."""
+    """Store thread and process id in the namespace to the cell."""
     cell = e.cell
     e.b.store(0, cell)
     e.b.helper(helpers.GET_NS_CURRENT_PID_TGID, device, inode, cell, 8)
 
 
 def _any_namespace(e: Emitter) -> tuple[I64, I64]:
-    """The tracer's namespace is known when an ahead-of-time file is loaded: the verifier drops one of the two ways."""
+    """Ids if the tracer's namespace is known at load time only: the verifier removes one of the two branches."""
     inode = load_time_values.integer(e, "namespace", ("inode",), 0)
     initial, other, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", inode, 0), initial, other)
@@ -73,5 +73,5 @@ def network_namespace(e: Emitter) -> Number:
     return _read(e, e.b.add(address, kernel_field(e, "ns_common", "inum")), UINT32)
 
 
-def _read(e: Emitter, address: Number, kind: Int) -> Number:
-    return memory.read_scalar(e, address, kind, AddressSpace.KERNEL).value
+def _read(e: Emitter, address: Number, type_: Int) -> Number:
+    return memory.read_scalar(e, address, type_, AddressSpace.KERNEL).value

@@ -1,4 +1,4 @@
-"""The state of emitting one BPF function, and access to what the program's functions share.
+"""The state of emitting one BPF function, and access to state that the program's functions share.
 
 Callbacks of loops and copies of user functions get a *frame* from the entry function, two words on its stack: the
 context pointer and this CPU's block of per-CPU data.
@@ -29,12 +29,12 @@ STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
 
 SPARING_BUDGET = (32, 16, 0)
-"""The same for scripts that need the stack for what LLVM keeps there."""
+"""The same for scripts that need more of the stack for LLVM's spills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """How ``break`` and ``continue`` leave the innermost loop: by jumps, or by a callback's result."""
+    """The innermost loop: whether ``break`` and ``continue`` are jumps or results of a callback."""
 
     leave: Block | None
     again: Block | None
@@ -75,16 +75,16 @@ class Emitter:
         self._spare: dict[int, list[Ptr]] = {}
         self.span = span
         self.node: nodes.Node = program.unit.body
-        """What is being evaluated: where a failed read is reported."""
+        """The expression being evaluated, for reports of failed reads."""
         self.current_maps: dict[str, Ptr] = {}
-        """Of maps that are double-buffered, the one that is in use."""
+        """The buffers in use of double-buffered maps."""
         self.contended = False
-        """Whether the aggregate that is being updated may be changed meanwhile by another program on this CPU."""
-        self.at(span)
+        """Whether another program on this CPU may interrupt the current update of an aggregate."""
+        self.set_location(span)
 
     @property
     def result(self) -> Ptr:
-        """Where the entry function keeps what it will return."""
+        """The stack slot of the entry function's result."""
         if self._result is None:
             raise InternalError("no result outside of an entry function")
         return self._result
@@ -100,50 +100,50 @@ class Emitter:
         return self._returned[0]
 
     def share_result(self, outer: Emitter) -> None:
-        """A callback of *outer* uses its flag and result."""
+        """Let this callback use the flag and result of *outer*."""
         outer.returned_flag  # noqa: B018 - made on first use
         self._returned = outer._returned
         self.result_type = outer.result_type
         self._outer = outer
 
     def keep_result(self, inner: Emitter, value: Operand | None) -> None:
-        """In the callback *inner*: store what the function around the loop is to return."""
+        """In the callback *inner*, store the result of the function around the loop."""
         inner.inner_returned = True
         if self._returned is None:
             raise InternalError("no place for a result")
-        place, kind = inner.area(self._returned[1]), self.result_type
-        if value is not None and not isinstance(kind, Void):
-            memory.write(inner, value, place, kind)
+        place, type_ = inner.area(self._returned[1]), self.result_type
+        if value is not None and not isinstance(type_, Void):
+            memory.write(inner, value, place, type_)
         else:
             memory.zero(inner, place, 8)
 
     def leave_again(self) -> None:
-        """Behind a loop that has returned: return from the function, or end the loop around."""
+        """After a loop whose body returned: return from the function, or end the enclosing loop."""
         if self._outer is not None:
             self.inner_returned = True
             self.b.ret(1)
             return
         if self._returned is None:
             raise InternalError("no place for a result")
-        place, kind = self.area(self._returned[1]), self.result_type
+        place, type_ = self.area(self._returned[1]), self.result_type
         value: Operand | None = None
-        if kind.scalar:
-            value = memory.load(self, place, kind)
-        elif not isinstance(kind, Void):
-            value = Memory(place, kind)
+        if type_.scalar:
+            value = memory.load(self, place, type_)
+        elif not isinstance(type_, Void):
+            value = Memory(place, type_)
         self.leave(value)
 
     def _no_return(self, _value: Operand | None) -> None:
         raise InternalError("return outside of a function")
 
-    # ------------------------------------------------------------------ places in the script
+    # ------------------------------------------------------------------ script locations
 
-    def at(self, span: Span) -> None:
-        """Instructions from here on belong to *span*."""
+    def set_location(self, span: Span) -> None:
+        """Set the script location of the following instructions to *span*."""
         self.span = span
         self.b.location = self.module.debug.location(self._scope, span, self._source)
 
-    # ------------------------------------------------------------------ what the program's functions share
+    # ------------------------------------------------------------------ state that the program's functions share
 
     @property
     def cpu(self) -> I64:
@@ -190,7 +190,7 @@ class Emitter:
 
     @property
     def raw_context(self) -> Ptr:
-        """The context pointer as helpers take it."""
+        """The context pointer, for helpers."""
         if self._entry:
             return CONTEXT
         if self._context is None:
@@ -200,11 +200,11 @@ class Emitter:
 
     @property
     def context(self) -> Ptr:
-        """The context pointer for loads."""
+        """The context pointer, for loads."""
         return self.b.unfolded(self.raw_context)
 
     def area(self, offset: int) -> Ptr:
-        """A place in the program's scratch area."""
+        """A pointer into the program's scratch area."""
         return self.b.offset(self._scratch_start, offset)
 
     @property
@@ -221,7 +221,7 @@ class Emitter:
         return self._scratch
 
     def _claim(self, area: str) -> Ptr:
-        """Take one of the area's copies; with none free the program ends and counts as a missed hit.
+        """Claim one of the area's copies; when none is free, the program ends and a missed hit is counted.
 
         The word at the area's start has a bit for each copy that is in use on this CPU.
         """
@@ -240,7 +240,7 @@ class Emitter:
             return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
 
     def finish(self) -> None:
-        """Emit the one place where the entry function ends: scratch memory is given back there."""
+        """Emit the single exit of the entry function, which releases scratch memory."""
         self.b.start(self.exit)
         if self._claimed is not None:
             word, bit = self._claimed
@@ -248,10 +248,10 @@ class Emitter:
         self.b.ret(self.b.load(self.result))
 
     def counter(self, kind: str, subject: int, by: Number = 1) -> I64:
-        """Count a failure (*by* 0: none); gives how many there were before on this CPU.
+        """Count a failure (*by* 0: none). Returns the previous count on this CPU.
 
-        Programs that share a counter may interrupt each other, so it is counted atomically; but not where each run
-        passes: such a *by* is for a counter of the program's own.
+        Programs that share a counter may interrupt each other, so the addition is atomic, except for a *by* that every
+        run adds: that is for a counter of the program's own.
         """
         counters = self.b.offset(self.base, self.module.late("counters"))
         place = self.b.offset(counters, self.script.layout.counter(kind, subject))
@@ -262,9 +262,9 @@ class Emitter:
         return before
 
     def count_cut(self, cut: I1) -> None:
-        """Count a string that did not fit where the ``i1`` *cut* says so.
+        """Count a truncated string if the ``i1`` *cut* is set.
 
-        Without a branch: the verifier would follow both ways for each string of an event.
+        Without a branch: the verifier would follow both paths for each string of an event.
         """
         self.counter("cut", self.program.index, self.b.number(cut))
 
@@ -272,7 +272,7 @@ class Emitter:
 
     @contextmanager
     def temporaries(self) -> Iterator[None]:
-        """Memory from :meth:`temporary` inside is free again afterwards."""
+        """Free memory of :meth:`temporary` calls inside at the end of the block."""
         self._temporaries.append([])
         yield
         for release in self._temporaries.pop():
@@ -308,52 +308,52 @@ class Emitter:
 
     @property
     def cell(self) -> Ptr:
-        """Eight bytes of stack for a scalar that a helper writes and the next instruction loads."""
+        """Eight bytes of stack, for a scalar that a helper writes and the next instruction loads."""
         if self._cell is None:
             self._cell = self.b.alloca(8)
         return self._cell
 
     def session(self, offset: int) -> Ptr:
-        """Place of a number of the running session; *offset* is one of ``data_sections.SESSION``."""
+        """Address of a value of the running session; *offset* is one of ``data_sections.SESSION``."""
         self.script.uses_session = True
         return self.b.offset(global_pointer(SHARED), offset)
 
     def launder(self, value: Number) -> I64:
-        """The same number, without what the verifier knows about it: a pointer becomes an integer to compute with."""
+        """The same number, unknown to the verifier: a pointer becomes an integer that arithmetic is allowed on."""
         return self.b.through(value, self.scratch(8))
 
     # ------------------------------------------------------------------ variables
 
     def variable(self, info: VariableInfo) -> Variable:
-        """Where a variable lives; decided on first use."""
+        """The storage of a variable; decided on first use."""
         shared = info in self.program.shared
         known = self.program.variables if shared else self.variables
-        found = known.get(info)
-        if found is None:
-            found = known[info] = self._place(info, shared)
-        return found
+        storage = known.get(info)
+        if storage is None:
+            storage = known[info] = self._place(info, shared)
+        return storage
 
     def _place(self, info: VariableInfo, shared: bool) -> Variable:
-        kind = info.type
-        if kind.scalar and not shared:
+        type_ = info.type
+        if type_.scalar and not shared:
             register = self.b.register()
             with self.b.at_prologue():
                 self.b.store(0, register)
-            return Variable(kind, register=register)
-        if not shared and self._fits_stack(kind.size):
-            stack = self.b.alloca(kind.size)
-            return Variable(kind, stack=stack)
-        return Variable(kind, offset=self.program.scratch.allocate(kind.size))
+            return Variable(type_, register=register)
+        if not shared and self._fits_stack(type_.size):
+            stack = self.b.alloca(type_.size)
+            return Variable(type_, stack=stack)
+        return Variable(type_, offset=self.program.scratch.allocate(type_.size))
 
     def variable_pointer(self, info: VariableInfo) -> Ptr:
         """Address of a variable that lives in memory (or of its register slot)."""
         place = self.variable(info)
         if place.offset is not None:
             return self.area(place.offset)
-        found = place.stack or place.register
-        if found is None:
+        pointer = place.stack or place.register
+        if pointer is None:
             raise InternalError(f"variable ${info.name} has no place")
-        return found
+        return pointer
 
     # ------------------------------------------------------------------ expressions
 
@@ -361,9 +361,9 @@ class Emitter:
         """Evaluate an expression."""
         return self.script.lowering.evaluate(self, node)
 
-    def run_block(self, node: nodes.Block, kind: Type = VOID) -> Operand | None:
-        """Run a block; its value when *kind* is not void."""
-        return self.script.lowering.block(self, node, kind)
+    def run_block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
+        """Emit a block; gives its value when *type_* is not void."""
+        return self.script.lowering.block(self, node, type_)
 
     def number(self, node: nodes.Expr) -> Number:
         """Evaluate a scalar expression to an ``i64``."""
@@ -379,9 +379,9 @@ class Emitter:
 
     @property
     def space(self) -> AddressSpace:
-        """Where pointers of unknown space point in this probe."""
+        """The address space of pointers without one, in this probe."""
         return self.program.unit.kind.space
 
-    def scalar(self, value: Number, kind: Type) -> Scalar:
+    def scalar(self, value: Number, type_: Type) -> Scalar:
         """A scalar operand."""
-        return Scalar(value, kind)
+        return Scalar(value, type_)

@@ -1,4 +1,4 @@
-"""Values of several expressions, in the order in which the script evaluates them."""
+"""Evaluation of several expressions in source order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pytrace.frontend.ast import nodes
 
 
 def settled(e: Emitter, operand: Operand) -> Operand:
-    """The operand in a form that later expressions do not change."""
+    """The operand in a form that evaluating later expressions does not change."""
     return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
 
 
 def in_order(e: Emitter, expressions: Sequence[nodes.Expr]) -> list[Operand]:
-    """The values of several expressions, each as it is before the next one is evaluated."""
+    """The values of several expressions, each unaffected by evaluating the next ones."""
     found = []
     for at, node in enumerate(expressions):
         operand = settled(e, e.value(node))

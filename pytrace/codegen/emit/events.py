@@ -1,7 +1,7 @@
 """Sending events through the ring buffer.
 
-An event without a tail is reserved, filled in place and submitted.  One with a tail is put together in scratch memory
-and copied with the length that it really has.  An event that finds no room is counted for its program.
+An event without a tail is reserved, filled in place and submitted.  One with a tail is assembled in scratch memory and
+copied with its actual length.  An event that does not fit the ring is counted as lost for its program.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 
 REPORTED = 64
-"""Failures of one kind at one place that a CPU reports one by one."""
+"""Failures of one kind at one location that a CPU reports individually."""
 
 IN_REGISTERS = 12
-"""Events with more arguments are put together one argument after the other."""
+"""Events with more arguments are assembled argument by argument."""
 
 SLACK = 8
-"""Room after the tail: reading a string may touch one byte more than its text."""
+"""Space after the tail: reading a string may write one byte more than its text."""
 
 
 def send_node(e: Emitter, node: nodes.Expr) -> None:
@@ -45,7 +45,7 @@ def send_node(e: Emitter, node: nodes.Expr) -> None:
 
 
 def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[nodes.Expr]) -> None:
-    """Each argument is put into scratch memory as soon as it is known: so many do not fit registers and stack."""
+    """Store each argument to scratch memory once evaluated: there are too many for registers and stack."""
     layout = spec.layout
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
@@ -62,7 +62,7 @@ def send(
 ) -> None:
     """Send an event whose arguments have been evaluated.
 
-    *full* is done in place of counting a lost event (for events without a tail).
+    *full* is called instead of counting a lost event (for events without a tail).
     """
     layout = spec.layout
     if any(layout.tails):
@@ -137,7 +137,7 @@ def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Seq
 
 
 def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Ptr, filled: Number) -> Number:
-    """Write argument *at* of an event in scratch memory; gives the length of the tail so far."""
+    """Write argument *at* of an event in scratch memory. Returns the length of the tail so far."""
     kind, place = layout.args[at], e.b.offset(pointer, layout.offsets[at])
     if not layout.tails[at]:
         memory.write(e, operand, place, kind, memory.natural(8, layout.offsets[at]))
@@ -149,24 +149,24 @@ def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Pt
     return e.b.add(filled, length) if filled != 0 else length
 
 
-def tail(e: Emitter, operand: Operand, kind: Type, pointer: Ptr) -> tuple[Number, Number]:
-    """Write a string or buffer after an event; gives its length and the count word."""
-    if isinstance(kind, String):
-        limit = min(kind.capacity, operand.type.size)
+def tail(e: Emitter, operand: Operand, type_: Type, pointer: Ptr) -> tuple[Number, Number]:
+    """Write a string or buffer to an event's tail. Returns its length and the count word."""
+    if isinstance(type_, String):
+        limit = min(type_.capacity, operand.type.size)
         length = text(e, operand, pointer, limit)
-        # A value in the program's memory was counted when it was read.
+        # Truncation of a value in the program's memory was counted when it was read.
         read = isinstance(operand, Remote) or (isinstance(operand, Made) and operand.tail is not None)
         return length, count_word(e, length, limit, read=read)
-    if isinstance(kind, Buffer):
-        length = _bytes(e, operand, pointer, kind.capacity)
+    if isinstance(type_, Buffer):
+        length = _bytes(e, operand, pointer, type_.capacity)
         return length, length
-    raise InternalError(f"{kind} has no tail form")
+    raise InternalError(f"{type_} has no tail form")
 
 
 def count_word(e: Emitter, length: Number, limit: int, *, read: bool = True) -> Number:
-    """The count of a tail string; one that fills the greatest capacity is marked as cut, and counted when *read* here.
+    """The count word of a tail string; one of maximum capacity is marked as truncated, and counted if *read* here.
 
-    A shorter one that is full is an array of characters.
+    A shorter one that is full is a character array.
     """
     if limit < memory.longest_string(e):
         return length
@@ -177,7 +177,7 @@ def count_word(e: Emitter, length: Number, limit: int, *, read: bool = True) -> 
 
 
 def text(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
-    """Write a string without its NUL; gives its length (*limit* when it does not end)."""
+    """Write a string without its NUL. Returns its length (*limit* when there is no NUL)."""
     if isinstance(operand, Made) and operand.tail is not None:
         return operand.tail(pointer, limit)
     if isinstance(operand, Remote):
@@ -205,7 +205,7 @@ def report(e: Emitter, node: nodes.Node, error: str) -> None:
 
 
 def helper_error(e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str = "") -> None:
-    """Send that a helper failed with *code*."""
+    """Send a helper error with *code*."""
     spec = e.checked.report(node, HelperFailure(helper, map_name))
     send(e, spec, [Scalar(code, INT32)])
 
@@ -220,9 +220,9 @@ def check_helper(
     map_name: str = "",
     most: int = REPORTED,
 ) -> None:
-    """Count a negative *code*, and report it when failures of this *level* are wanted (1 most helpers, 2 reads).
+    """Count a negative *code*, and report it when errors of this *level* are wanted (1 most helpers, 2 reads).
 
-    A CPU reports *most* of them one by one.
+    Each CPU reports the first *most* of them individually.
     """
     if e.script.options.checks < level and level > 1:
         return
@@ -238,14 +238,14 @@ def check_helper(
 
 
 def check_read(e: Emitter, helper: str, code: Number) -> None:
-    """Report a failed read of memory at the expression that is being evaluated, when all failures are wanted."""
+    """Report a failed memory read for the current expression, when all helper errors are wanted (``-k``)."""
     check_helper(e, e.node, helper, code, level=2)
 
 
 def failed_call(
     e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str = "", most: int = REPORTED
 ) -> None:
-    """Count a failed helper call for its place in the script; the first ones are reported."""
+    """Count a failed helper call for its location in the script; the first ones are reported."""
     counter = ("helper", e.script.layout.site(helper, location(node.span)))
     counted_failure(e, node, helper, code, map_name, counter, most)
 
@@ -253,9 +253,9 @@ def failed_call(
 def counted_failure(
     e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str, counter: tuple[str, int], most: int
 ) -> None:
-    """Count a failed helper call by *counter*; a CPU reports the first *most*.
+    """Count a failed helper call by *counter*; each CPU reports the first *most*.
 
-    A long program does it in one function, as there would be more code for failures than for everything else.
+    A long program has one function for it; inlined, it would be more code than the rest of the program.
     """
     if not e.program.plan.long:
         first_ones(e, e.counter(*counter), lambda: helper_error(e, node, helper, code, map_name), most)
@@ -293,7 +293,7 @@ def _failure_function(e: Emitter, spec: EventSpec) -> str:
 
 
 def first_ones(e: Emitter, before: Number, action: Callable[[], None], most: int = REPORTED) -> None:
-    """Do something for the first failures of a CPU; the rest are counted, to spare the ring."""
+    """Run code for the first failures on a CPU; the rest are only counted, to save ring space."""
     again, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("ult", before, most), again, done)
     e.b.start(again)

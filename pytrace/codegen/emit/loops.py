@@ -1,8 +1,8 @@
-"""How loops run: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
+"""Loops: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
 
-A callback's result 0 goes on, 1 ends the loop.  ``return`` inside a body stores what is returned and a flag in scratch
-memory, ends the loop, and the code after the loop leaves too.  Where the kernel has no ``bpf_loop`` (before 5.17) the
-body stays in place and the verifier follows each round, at most :data:`FOLLOWED` of them.
+A callback's result 0 continues, 1 ends the loop.  ``return`` inside a body stores the result and a flag in scratch
+memory and ends the loop, and the code after the loop returns as well.  On kernels without ``bpf_loop`` (before 5.17)
+the body is inline and the verifier follows each iteration, at most :data:`FOLLOWED` of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 
 FOLLOWED = 1024
-"""Rounds of a loop that the verifier has to follow one by one."""
+"""Maximum iterations of a loop that the verifier follows one by one."""
 
 MOST = 1 << 23
 """``BPF_MAX_LOOPS`` of the kernel."""
@@ -40,7 +40,7 @@ Step = Callable[[I64, Callable[[], None]], None]
 
 
 def counted(e: Emitter, count: Number, step: Step, most: int | None = None) -> None:
-    """A loop in the function itself, for short bodies: ``step(index, leave)`` for index 0 … count-1.
+    """An inline loop, for short bodies: ``step(index, leave)`` for index 0 … count-1.
 
     *most* is the constant bound that the verifier sees when *count* is a register.
     """
@@ -65,8 +65,8 @@ def counted(e: Emitter, count: Number, step: Step, most: int | None = None) -> N
 def run(e: Emitter, span: Span, count: Number, body: Body, *, told: nodes.For | nodes.While | None = None) -> None:
     """Run *body* for index 0 … count - 1.
 
-    The kernel refuses more than :data:`MOST` rounds, which is reported for the loop *told*; so is a ``while`` that has
-    not ended until then.
+    The kernel rejects more than :data:`MOST` iterations, which is reported for the loop *told*; so is a ``while`` that
+    has not ended by then.
     """
     if e.script.kernel.feature("bpf_loop"):
         with_callback(
@@ -94,14 +94,14 @@ def run(e: Emitter, span: Span, count: Number, body: Body, *, told: nodes.For | 
 def _bpf_loop(
     e: Emitter, count: Number, callback: str, frame: Ptr, told: nodes.For | nodes.While | None
 ) -> None:
-    """Kernels since 6.8 cannot load a call whose count the verifier knows to be 0: they drop the callback only."""
+    """Call ``bpf_loop``. Kernels since 6.8 reject a call with a known count of 0: they remove only the callback."""
     some, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("ne", count, 0), some, done)
     e.b.start(some)
-    # Where the verifier inlines the helper, its error number is only 32 bits wide.
+    # If the verifier inlines the helper, its error number is only 32 bits wide.
     rounds = e.b.fit(e.b.helper(helpers.LOOP, count, global_pointer(callback), frame, 0), 32, signed=True)
     if isinstance(told, nodes.While):
-        # That many rounds mean that the kernel ended the loop.
+        # This number of iterations means that the kernel ended the loop.
         rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
     if told is not None:
         events.check_helper(e, told, "bpf_loop", rounds)
@@ -116,9 +116,9 @@ def with_callback(
     body: Callable[[Emitter], None],
     call: Callable[[str, Ptr], object],
 ) -> None:
-    """Make a function of what *body* emits; ``call(name, frame)`` emits the helper call that runs it.
+    """Emit *body* into a function of its own; ``call(name, frame)`` emits the helper call that runs it.
 
-    A ``return`` in the body leaves the function around the loop too.
+    A ``return`` in the body also returns from the function around the loop.
     """
     program = e.program
     name = program.name("loop")
@@ -147,12 +147,12 @@ def with_callback(
 
 
 def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None:
-    """Run *body* once, in a function of its own."""
+    """Emit *body* into a function of its own, and call it once."""
     with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [frame]))
 
 
 def _leave_too(e: Emitter, flag: int) -> None:
-    """Behind a loop whose body may have returned."""
+    """After a loop whose body may have returned: return as well."""
     out, on = e.b.block(), e.b.block()
     e.b.branch(e.b.truth(e.b.load(e.area(flag))), out, on, likely=False)
     e.b.start(out)

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
 
 
-def is_signed(kind: Type) -> bool:
-    """Whether a scalar type extends its sign."""
-    return isinstance(kind, Int | Enum) and kind.signed
+def is_signed(type_: Type) -> bool:
+    """Whether a scalar type is sign-extended."""
+    return isinstance(type_, Int | Enum) and type_.signed
 
 
-def bits(kind: Type) -> int:
+def bits(type_: Type) -> int:
     """Width of a scalar type."""
-    return 8 * kind.size
+    return 8 * type_.size
 
 
 def inline(size: int, align: int) -> bool:
-    """Whether moving *size* bytes inline takes few enough instructions."""
+    """Whether *size* bytes are few enough to be copied inline."""
     return size <= INLINE_BYTES and size // align <= 64
 
 
@@ -64,7 +64,7 @@ def copy(e: Emitter, target: Ptr, source: Ptr, size: int, align: int = 8) -> Non
 
 
 def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHelper:
-    """The helper that reads from a space, or, for NONE, from the one that the address itself tells."""
+    """The helper that reads from an address space; for NONE, the space is decided by the address."""
     of_bytes, of_strings = _READ.get(space, _READ[AddressSpace.KERNEL])
     return of_strings if string else of_bytes
 
@@ -75,14 +75,14 @@ _READ = {
     AddressSpace.NONE: (helpers.PROBE_READ, helpers.PROBE_READ_STR),
 }
 _SEPARATE = frozenset({"x86_64", "aarch64"})
-"""Machines whose addresses tell the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
+"""Machines whose addresses determine the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
 
 
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
-    """The space that a pointer is read through.
+    """The address space that a pointer is read through.
 
-    Tracepoints have numbers for addresses of both kinds (``args`` of raw_syscalls, ``skbaddr``), and timers and events
-    come upon kernel and user code alike, so there it stays NONE.
+    Tracepoints have addresses of both kinds as integers (``args`` of raw_syscalls, ``skbaddr``), and timers and perf
+    events interrupt kernel and user code, so there it stays NONE.
     """
     if space is not AddressSpace.NONE:
         return space
@@ -91,36 +91,36 @@ def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
 
 
-def load(e: Emitter, pointer: Ptr, kind: Type, align: int = 8) -> Scalar:
+def load(e: Emitter, pointer: Ptr, type_: Type, align: int = 8) -> Scalar:
     """Load a scalar from the program's memory."""
-    return Scalar(e.b.load(pointer, bits(kind), is_signed(kind), min(align, kind.size)), kind)
+    return Scalar(e.b.load(pointer, bits(type_), is_signed(type_), min(align, type_.size)), type_)
 
 
-def store(e: Emitter, pointer: Ptr, value: Number, kind: Type, align: int = 8) -> None:
-    """Store an ``i64`` as a scalar of *kind*."""
-    e.b.store(value, pointer, bits(kind), min(align, kind.size))
+def store(e: Emitter, pointer: Ptr, value: Number, type_: Type, align: int = 8) -> None:
+    """Store an ``i64`` as a scalar of *type_*."""
+    e.b.store(value, pointer, bits(type_), min(align, type_.size))
 
 
 # ---------------------------------------------------------------------------------------------- foreign memory
 
 
 def read(e: Emitter, pointer: Ptr, size: Number | int, address: Number, space: AddressSpace) -> I64:
-    """Read kernel or user memory; gives the helper's result. On a fault the kernel clears the target."""
+    """Read kernel or user memory. Returns the helper's result. On a fault the kernel zeroes the destination."""
     return _reported(e, read_helper(resolve_space(e, space)), pointer, size, address)
 
 
 def _reported(e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number) -> I64:
-    """Call a read helper; its failure is reported when all failures are wanted."""
+    """Call a read helper; failures are reported when all helper errors are wanted (``-k``)."""
     got = e.b.helper(helper, pointer, size, address)
     e.script.lowering.check_read(e, helper.symbol, got)
     return got
 
 
-def read_scalar(e: Emitter, address: Number, kind: Type, space: AddressSpace) -> Scalar:
+def read_scalar(e: Emitter, address: Number, type_: Type, space: AddressSpace) -> Scalar:
     """Read a scalar from kernel or user memory; 0 on a fault."""
     cell = e.cell
-    read(e, cell, kind.size, address, space)
-    return load(e, cell, kind)
+    read(e, cell, type_.size, address, space)
+    return load(e, cell, type_)
 
 
 # ---------------------------------------------------------------------------------------------- operands
@@ -158,85 +158,85 @@ def place(e: Emitter, operand: Operand) -> Memory:
     return Memory(pointer, operand.type)
 
 
-def detached(e: Emitter, operand: Operand, kind: Type) -> Memory:
-    """The operand as a value of *kind* that can be copied in one go, also to where it was computed from."""
-    return operand if isinstance(operand, Memory) and operand.type == kind else copied(e, operand, kind)
+def detached(e: Emitter, operand: Operand, type_: Type) -> Memory:
+    """The operand as a value of *type_* that can be copied at once, even to a location that it was computed from."""
+    return operand if isinstance(operand, Memory) and operand.type == type_ else copied(e, operand, type_)
 
 
-def copied(e: Emitter, operand: Operand, kind: Type | None = None) -> Memory:
-    """The operand (as a value of *kind*) in memory of its own, until the end of the statement."""
-    kind = kind or operand.type
-    pointer = e.temporary(kind.size)
-    write(e, operand, pointer, kind)
-    return Memory(pointer, kind)
+def copied(e: Emitter, operand: Operand, type_: Type | None = None) -> Memory:
+    """A copy of the operand (as a value of *type_*) in temporary memory, until the end of the statement."""
+    type_ = type_ or operand.type
+    pointer = e.temporary(type_.size)
+    write(e, operand, pointer, type_)
+    return Memory(pointer, type_)
 
 
-def write(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int = 8) -> None:
-    """Write *operand* as a value of *kind*, converted as the language says, padding zeroed."""
-    if kind.scalar:
-        _write_scalar(e, operand, pointer, kind, align)
+def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int = 8) -> None:
+    """Write *operand* as a value of *type_*, with implicit conversion and zeroed padding."""
+    if type_.scalar:
+        _write_scalar(e, operand, pointer, type_, align)
     elif isinstance(operand, Parts):
-        _write_members(e, operand, pointer, kind, align)
-    elif isinstance(kind, String | Buffer) and kind != operand.type:
-        _write_text(e, operand, pointer, kind, align)
-    elif isinstance(kind, Tuple | Record) and kind != operand.type:
-        _write_members(e, place(e, operand), pointer, kind, align)
+        _write_members(e, operand, pointer, type_, align)
+    elif isinstance(type_, String | Buffer) and type_ != operand.type:
+        _write_text(e, operand, pointer, type_, align)
+    elif isinstance(type_, Tuple | Record) and type_ != operand.type:
+        _write_members(e, place(e, operand), pointer, type_, align)
     else:
-        _write_same(e, operand, pointer, kind, align)
+        _write_same(e, operand, pointer, type_, align)
 
 
-def _write_scalar(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int) -> None:
+def _write_scalar(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int) -> None:
     if isinstance(operand.type, Array):
-        _write_same(e, operand, pointer, kind, align)
+        _write_same(e, operand, pointer, type_, align)
         return
-    store(e, pointer, number(e, operand), kind, align)
+    store(e, pointer, number(e, operand), type_, align)
 
 
-def _write_same(e: Emitter, operand: Operand, pointer: Ptr, kind: Type, align: int) -> None:
+def _write_same(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int) -> None:
     match operand:
         case Memory():
-            copy(e, pointer, operand.pointer, kind.size, min(align, operand.align))
+            copy(e, pointer, operand.pointer, type_.size, min(align, operand.align))
         case Remote():
             if isinstance(operand.type, String):
                 read_string(e, pointer, operand.type.capacity, operand.address, operand.space, align)
             else:
-                read(e, pointer, kind.size, operand.address, operand.space)
+                read(e, pointer, type_.size, operand.address, operand.space)
         case Made():
             operand.write(pointer, align)
         case Scalar():
             store(e, pointer, operand.value, operand.type, align)
         case _:
-            raise InternalError(f"cannot write {operand} as {kind}")
+            raise InternalError(f"cannot write {operand} as {type_}")
 
 
-def _write_text(e: Emitter, operand: Operand, pointer: Ptr, kind: String | Buffer, align: int) -> None:
+def _write_text(e: Emitter, operand: Operand, pointer: Ptr, type_: String | Buffer, align: int) -> None:
     source = operand.type
-    if source.size <= kind.size:
+    if source.size <= type_.size:
         _write_same(e, operand, pointer, source, align)
-        rest = kind.size - source.size
+        rest = type_.size - source.size
         zero(e, e.b.offset(pointer, source.size), rest, 8 if source.size % 8 == 0 and align == 8 else 1)
         return
     whole = place(e, operand)
-    copy(e, pointer, whole.pointer, kind.size, min(align, whole.align))
+    copy(e, pointer, whole.pointer, type_.size, min(align, whole.align))
 
 
-def members_of(kind: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
+def members_of(type_: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
     """Types, offsets and names (empty for tuples) of a tuple, record or struct."""
-    if isinstance(kind, Tuple):
-        return kind.members, kind.offsets, ()
-    if isinstance(kind, Record):
-        return kind.members, kind.offsets, kind.names
-    raise InternalError(f"{kind} has no members")
+    if isinstance(type_, Tuple):
+        return type_.members, type_.offsets, ()
+    if isinstance(type_, Record):
+        return type_.members, type_.offsets, type_.names
+    raise InternalError(f"{type_} has no members")
 
 
-def _has_gaps(kind: Type) -> bool:
-    members, offsets, _ = members_of(kind)
+def _has_gaps(type_: Type) -> bool:
+    members, offsets, _ = members_of(type_)
     at = 0
     for member, offset in zip(members, offsets, strict=True):
         if offset != at:
             return True
         at = offset + member.size
-    return at != kind.size
+    return at != type_.size
 
 
 def _source_index(source: Type, target: Type, at: int) -> int:
@@ -247,18 +247,18 @@ def _source_index(source: Type, target: Type, at: int) -> int:
 
 
 def natural(align: int, offset: int) -> int:
-    """The alignment of what lies *offset* bytes after something of alignment *align*."""
+    """The alignment at *offset* bytes from an address of alignment *align*."""
     while offset % align:
         align //= 2
     return align
 
 
-def _write_members(e: Emitter, source: Operand, pointer: Ptr, kind: Type, align: int) -> None:
-    members, offsets, _ = members_of(kind)
-    if _has_gaps(kind):
-        zero(e, pointer, kind.size, align)
+def _write_members(e: Emitter, source: Operand, pointer: Ptr, type_: Type, align: int) -> None:
+    members, offsets, _ = members_of(type_)
+    if _has_gaps(type_):
+        zero(e, pointer, type_.size, align)
     for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = member_of(e, source, _source_index(source.type, kind, at))
+        part = member_of(e, source, _source_index(source.type, type_, at))
         write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
 
 
@@ -271,30 +271,30 @@ def member_of(e: Emitter, operand: Operand, index: int) -> Operand:
     return Memory(e.b.offset(whole.pointer, offsets[index]), members[index], natural(whole.align, offsets[index]))
 
 
-def convert(e: Emitter, operand: Operand, kind: Type) -> Operand:
-    """The operand as a value of *kind*."""
-    if kind.scalar:
+def convert(e: Emitter, operand: Operand, type_: Type) -> Operand:
+    """The operand as a value of *type_*."""
+    if type_.scalar:
         if isinstance(operand.type, Array):
             whole = place(e, operand)
-            return load(e, whole.pointer, kind, whole.align)
-        if isinstance(operand, Scalar) and operand.direct and isinstance(kind, Pointer):
-            if kind.trusted or kind.space is AddressSpace.BPF:
-                return Scalar(operand.value, kind, direct=True)
-        return Scalar(fit(e, number(e, operand), kind), kind)
-    if operand.type == kind:
+            return load(e, whole.pointer, type_, whole.align)
+        if isinstance(operand, Scalar) and operand.direct and isinstance(type_, Pointer):
+            if type_.trusted or type_.space is AddressSpace.BPF:
+                return Scalar(operand.value, type_, direct=True)
+        return Scalar(fit(e, number(e, operand), type_), type_)
+    if operand.type == type_:
         return operand
-    if isinstance(kind, Struct) and isinstance(operand, Memory | Remote):
+    if isinstance(type_, Struct) and isinstance(operand, Memory | Remote):
         return operand
-    pointer = e.temporary(kind.size)
-    write(e, operand, pointer, kind)
-    return Memory(pointer, kind)
+    pointer = e.temporary(type_.size)
+    write(e, operand, pointer, type_)
+    return Memory(pointer, type_)
 
 
-def fit(e: Emitter, value: Number, kind: Type) -> Number:
-    """An ``i64`` cut and extended to a scalar type."""
-    if isinstance(kind, Bool):
+def fit(e: Emitter, value: Number, type_: Type) -> Number:
+    """An ``i64`` truncated and extended to a scalar type."""
+    if isinstance(type_, Bool):
         return e.b.number(e.b.truth(value))
-    return e.b.fit(value, bits(kind), is_signed(kind))
+    return e.b.fit(value, bits(type_), is_signed(type_))
 
 
 # ---------------------------------------------------------------------------------------------- strings
@@ -310,7 +310,7 @@ def read_string(
 ) -> None:
     """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
 
-    Only one of the greatest length was truncated then: a shorter one is an array of characters that is full.
+    Only a string of maximum length counts as truncated: a shorter one is a full character array.
     """
     zero(e, pointer, capacity, align)
     where = resolve_space(e, space)
@@ -318,7 +318,7 @@ def read_string(
     full, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", got, capacity), full, done, likely=False)
     e.b.start(full)
-    # The helper puts a NUL into the last byte; what is really there tells whether the string ends.
+    # The helper writes a NUL to the last byte; the source byte tells whether the string ends there.
     last = capacity - 1
     end = e.b.offset(pointer, last)
     e.b.helper(read_helper(where), end, 1, e.b.add(address, last))
@@ -331,7 +331,7 @@ def read_string(
 def string_tail(
     e: Emitter, pointer: Ptr, limit: Number, address: Number, space: AddressSpace, most: int
 ) -> I64:
-    """Read a string of at most *limit* bytes (constant bound *most*) without its NUL; gives its length."""
+    """Read a string of at most *limit* bytes (constant bound *most*) without its NUL. Returns its length."""
     room = limit + 1 if isinstance(limit, int) else e.b.add(limit, 1)
     got = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
     return text_length(e, got, most)
@@ -340,7 +340,7 @@ def string_tail(
 def text_length(e: Emitter, got: Number, _most: int) -> I64:
     """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
 
-    The way with the widest range comes first, so that the verifier prunes the other one.
+    The path with the widest range comes first, so that the verifier prunes the other one.
     """
     hidden = e.b.opaque(got)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
@@ -355,7 +355,7 @@ def text_length(e: Emitter, got: Number, _most: int) -> I64:
 
 
 def as_string(operand: Operand, capacity: int) -> Operand:
-    """Bytes in memory, looked at as a string."""
+    """Bytes in memory, as a string operand."""
     if isinstance(operand, Memory):
         return Memory(operand.pointer, String(capacity), operand.align)
     if isinstance(operand, Remote):

@@ -1,4 +1,4 @@
-"""What is kept while a script is emitted: for all of its programs, and for one of them.
+"""State of code generation: of a whole script, and of one of its programs.
 
 A program is one entry function and the functions made for it: loop callbacks and copies of user functions.
 They share the per-CPU scratch area; variables that several of them use live there.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How constructs of the language become code: what modules ask of those above them."""
+    """Functions that lower expressions and blocks, for modules that cannot import ``codegen.lower``."""
 
     evaluate: Callable[[Emitter, nodes.Expr], Operand]
     """The value of an expression."""
@@ -45,7 +45,7 @@ class Lowering:
 
 @dataclass(slots=True, eq=False)
 class Script:
-    """What all programs of a script share while they are generated."""
+    """State that all programs of a script share during generation."""
 
     lowering: Lowering
     checked: CheckedProgram
@@ -62,12 +62,12 @@ class Script:
     unwinds: bool = False
     """A program unwinds stacks by the tables of binaries."""
     ahead: Ahead | None = None
-    """What an ahead-of-time file leaves open; None for a script that runs at once."""
+    """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False
-    """Variables and large temporaries live in scratch memory, because the stack does not hold them."""
+    """Variables and large temporaries are in scratch memory, because the stack is too small."""
 
     def counting_callback(self) -> Ptr:
-        """A callback that does nothing: ``bpf_for_each_map_elem`` then gives the number of entries."""
+        """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""
         if not self.counting:
             self.counting = "count_entry"
             text, _ = self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None)
@@ -77,7 +77,7 @@ class Script:
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """Where a scratch variable lives: an ``i64`` register, stack bytes, or an offset in the scratch area."""
+    """Storage of a scratch variable: an ``i64`` register, stack bytes, or an offset in the scratch area."""
 
     type: Type
     register: Ptr | None = None
@@ -87,7 +87,7 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """One BPF program while it is generated."""
+    """State of one BPF program during generation."""
 
     script: Script
     unit: ProbeUnit
@@ -98,11 +98,11 @@ class Program:
     variables: dict[VariableInfo, Variable] = field(default_factory=dict)
     functions: dict[FunctionInfo, str] = field(default_factory=dict)
     results: dict[FunctionInfo, int] = field(default_factory=dict)
-    """Where functions leave results that do not fit a register."""
+    """Scratch memory of function results that do not fit a register."""
     origins: dict[VariableInfo, nodes.Expr] | None = None
-    """What :mod:`pytrace.codegen.emit.provenance` knows of variables."""
+    """Origins of variables (:mod:`pytrace.codegen.emit.provenance`)."""
     failure_function: str = ""
-    """The function that counts and reports failed helper calls, once there is one."""
+    """The function that counts and reports failed helper calls, if it has been emitted."""
     lookup_functions: dict[str, str] = field(default_factory=dict)
     """Functions that look up keys, by the map's name."""
     numbers: int = 0
@@ -114,7 +114,7 @@ class Program:
 
     @property
     def preemptible(self) -> bool:
-        """Whether another task can run into programs of the same area on the same CPU before this one has ended."""
+        """Whether the program can be preempted by another task that runs programs of the same area on the same CPU."""
         return self.area == USER_AREA
 
     def name(self, what: str) -> str:

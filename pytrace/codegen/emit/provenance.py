@@ -1,8 +1,8 @@
-"""Where a pointer comes from, for helpers that take only what the verifier knows by its type.
+"""Provenance of pointers, for helpers that require typed (BTF) pointers.
 
-The verifier loses the type of what a script keeps in a variable. An argument of the probe stays what it is while the
-program runs, and so, as a rule, do the members by which a script goes on from it: what a variable was made of is read
-again.
+The verifier loses the type of a pointer that a script stores in a variable. Arguments of the probe do not change while
+the program runs, and usually neither do members reached from them, so the expression that was assigned to the variable
+is evaluated again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ARGUMENTS = frozenset({"args", "ctx"})
 
 
 def origin(e: Emitter, node: nodes.Expr) -> nodes.Expr:
-    """*node* without casts of pointers to pointers, and in place of a variable what it was made of."""
+    """*node* without pointer-to-pointer casts, and with variables replaced by what was assigned to them."""
     if e.program.origins is None:
         e.program.origins = _of_variables(e.checked, e.program.unit.body)
     while True:
@@ -34,7 +34,7 @@ def _is_pointer(e: Emitter, node: nodes.Expr) -> bool:
 
 
 def _of_variables(checked: CheckedProgram, body: nodes.Block) -> dict[VariableInfo, nodes.Expr]:
-    """What variables hold that begin with what an argument of the probe leads to, and are not changed later."""
+    """The assigned expressions of variables that are reached from a probe argument and not changed later."""
     found: dict[VariableInfo, nodes.Expr] = {}
     changed: set[VariableInfo] = set()
     for node in walk(body):
@@ -63,7 +63,7 @@ def _written(node: nodes.Node) -> list[nodes.Variable]:
 
 
 def _lasting(value: nodes.Expr) -> bool:
-    """Whether *value* is an argument, a variable, or reached from one by members."""
+    """Whether *value* is an argument, a variable, or a member reached from one."""
     while isinstance(value, nodes.Cast | nodes.FieldAccess):
         value = value.operand if isinstance(value, nodes.Cast) else value.base
     return isinstance(value, nodes.Variable) or (isinstance(value, nodes.Identifier) and value.name in _ARGUMENTS)

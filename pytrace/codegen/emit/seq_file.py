@@ -1,8 +1,8 @@
-"""printf in pinned iterators: the text goes to the file that is read, and the kernel makes it.
+"""printf in pinned iterators: the kernel formats the text into the file that is read.
 
-A pinned iterator is read when the tracer has long ended, so there is nobody to send events to. What
-``bpf_seq_printf`` can format (kernel/trace/bpf_trace.c, ``bpf_bprintf_prepare`` in kernel/bpf/helpers.c) is integers,
-characters and strings, at most twelve of them.
+A pinned iterator is read after the tracer has ended, so events have no receiver. ``bpf_seq_printf``
+(kernel/trace/bpf_trace.c, ``bpf_bprintf_prepare`` in kernel/bpf/helpers.c) formats integers, characters and strings, at
+most twelve of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def write(e: Emitter, node: nodes.Expr) -> None:
     """Emit a ``printf`` into the file that is read.
 
     Raises:
-        TraceError: the call is something else, or the kernel cannot format it.
+        TraceError: the call is not a printf, or the kernel cannot format it.
     """
     spec = e.checked.events[node]
     arguments = e.checked.event_arguments.get(node, ())
@@ -48,7 +48,7 @@ def write(e: Emitter, node: nodes.Expr) -> None:
 
 
 def _format(format_: Format, line: int) -> bytes:
-    """The format as the kernel takes it: every integer is 64 bits wide."""
+    """The format for the kernel: every integer is 64 bits wide."""
     conversions = format_.conversions
     if len(conversions) > MOST or not all(_possible(item) for item in conversions):
         text = format_.text.decode("utf-8", "surrogateescape")
@@ -84,7 +84,7 @@ def _value(e: Emitter, item: nodes.Expr, string: bool, line: int) -> Number:
         )
     size = operand.type.capacity
     pointer = e.temporary(size + 8)
-    # A string that fills its room has no end of its own.
+    # A string that fills its buffer has no NUL.
     e.b.store(0, e.b.offset(pointer, size), 64, align=1)
     memory.write(e, operand, pointer, operand.type)
     return e.b.address(pointer)

@@ -1,7 +1,7 @@
 """LLVM IR as text: functions, blocks and a builder whose methods each append one instruction.
 
-Writing text costs a fraction of building an object for each instruction, and start-up time is a feature. The types of
-values are in :mod:`pytrace.codegen.ir.values`.
+Writing text takes a fraction of the time of building an object for each instruction, which shortens start-up. The
+types of values are in :mod:`pytrace.codegen.ir.values`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Builder:
 
     @property
     def closed(self) -> bool:
-        """True after a terminator: nothing can be reached here."""
+        """True after a terminator: code here is unreachable."""
         return self._block.closed
 
     @property
@@ -77,7 +77,7 @@ class Builder:
 
     @contextmanager
     def at_prologue(self) -> Iterator[None]:
-        """Emit into the function's first block, which runs before everything else."""
+        """Emit into the function's entry block, which runs before everything else."""
         target, closed, location = self._target, self._block.closed, self.location
         self._target, self._block.closed = self.function.prologue, False
         yield
@@ -85,9 +85,9 @@ class Builder:
 
     @contextmanager
     def unlikely(self, condition: I1, what: str, *, when: bool) -> Iterator[None]:
-        """In the prologue: emit what is done where *condition* is *when*, after which the function returns 0.
+        """In the prologue, emit a branch that is taken if *condition* is *when* and ends by returning 0.
 
-        *what* names the place; it is used once in a function.
+        *what* names the branch and is unique in a function.
         """
         here, on = f"no_{what}", f"on_{what}"
         ways = f"label %{here}, label %{on}, !prof !1" if when else f"label %{on}, label %{here}, !prof !0"
@@ -98,7 +98,7 @@ class Builder:
         self._target.append(f"{on}:")
 
     def _emit(self, text: str) -> None:
-        """Append an instruction without result; dropped where nothing can be reached."""
+        """Append an instruction without result; dropped in unreachable code."""
         if not self._block.closed:
             self._target.append(f"  {text}{self.location}")
 
@@ -114,11 +114,11 @@ class Builder:
     _i64: Callable[[str], I64]
     _ptr: Callable[[str], Ptr]
     if not TYPE_CHECKING:
-        # The name of a result is a value of its type: to tell mypy so costs an instruction nothing.
+        # The name of a result is a value of its type; the cast for mypy costs nothing at run time.
         _i1 = _i64 = _ptr = _define
 
     def _define_late(self, text: str, operand: Late) -> str:
-        """Append an instruction whose last operand is known later."""
+        """Append an instruction with a late last operand."""
         name = self._name()
         if not self._block.closed:
             self._target.append(LateInstruction(f"  {name} = {text}", operand, self.location))
@@ -133,18 +133,18 @@ class Builder:
         return self._define(f"trunc i64 {value} to i{bits}")
 
     def jump(self, block: Block) -> None:
-        """Continue at *block* (unless this place cannot be reached)."""
+        """Branch to *block* (dropped in unreachable code)."""
         self._emit(f"br label %{block.label}")
         self._block.closed = True
 
     def branch(self, condition: I1, then: Block, other: Block, *, likely: bool | None = None) -> None:
-        """Two-way branch on an ``i1``; *likely* tells which way is laid out (and verified) first."""
+        """Conditional branch on an ``i1``; *likely* says which target is laid out (and verified) first."""
         hint = "" if likely is None else f", !prof {'!0' if likely else '!1'}"
         self._emit(f"br i1 {condition}, label %{then.label}, label %{other.label}{hint}")
         self._block.closed = True
 
     def ret(self, value: Number) -> None:
-        """Leave the function."""
+        """Return from the function."""
         self._emit(f"ret i64 {value}")
         self._block.closed = True
 
@@ -179,8 +179,8 @@ class Builder:
     def there(self, pointer: Ptr) -> I64:
         """1 when an address is not null, else 0.
 
-        LLVM does not see where the number comes from: two of these joined would else become one comparison of the
-        pointers' ``|``, which the verifier refuses.
+        The number is opaque to LLVM: otherwise two of these combined become one comparison of the pointers' ``|``,
+        which the verifier rejects.
         """
         return self.opaque(self.number(self._i1(f"icmp ne ptr {pointer}, null")))
 
@@ -227,14 +227,14 @@ class Builder:
         return I64(swapped) if bits == 64 else self._extend(swapped, bits, signed=False)
 
     def leading_zeros(self, value: Number) -> I64:
-        """How many of the highest bits of a number other than zero are zero."""
+        """Number of leading zero bits of a number other than zero."""
         return self._i64(f"call i64 @llvm.ctlz.i64(i64 {value}, i1 true)")
 
     def opaque(self, value: Number) -> I64:
-        """The same value, about which LLVM knows nothing: range checks on it stay in the code for the verifier.
+        """The same value, opaque to LLVM: range checks on it stay in the code for the verifier.
 
-        Empty assembler code, because LLVM looks through ``llvm.bpf.passthrough`` when it selects instructions, and
-        then adds a small index to an aligned address by ``|``, which the verifier refuses.
+        Uses empty inline assembly, because LLVM looks through ``llvm.bpf.passthrough`` at instruction selection, and
+        then adds a small index to an aligned address by ``|``, which the verifier rejects.
         """
         return self._i64(f'call i64 asm sideeffect "", "=r,0"(i64 {value})')
 
@@ -269,16 +269,16 @@ class Builder:
         return self._ptr(f"getelementptr i8, ptr {pointer}, i64 {distance}")
 
     def unfolded(self, pointer: Ptr) -> Ptr:
-        """The same address, for loads at constant offsets, which LLVM leaves at these loads.
+        """The same address, for loads whose constant offsets LLVM keeps in the load instructions.
 
-        The verifier refuses addresses that are computed ahead from the context.
+        The verifier rejects loads at addresses that were computed from the context pointer beforehand.
         """
         return self._ptr(f"call ptr @llvm.preserve.static.offset(ptr {pointer})")
 
     def load(
         self, pointer: Ptr, bits: int = 64, signed: bool = False, align: int | None = None, *, again: bool = False
     ) -> I64:
-        """Load an integer of *bits* and extend it to ``i64``; *again* although it may be in a register already."""
+        """Load an integer of *bits* and extend it to ``i64``; *again* forces a load even if LLVM has the value."""
         load = "load volatile" if again else "load"
         text = f"{load} i{bits}, ptr {pointer}, align {align or _NATURAL[bits]}"
         return self._i64(text) if bits == 64 else self._extend(self._define(text), bits, signed)
@@ -297,16 +297,16 @@ class Builder:
         self._emit(f"store ptr {value}, ptr {pointer}, align 8")
 
     def through(self, value: Number, pointer: Ptr) -> I64:
-        """Store a number and load it again, which LLVM leaves as it is."""
+        """Store a number and load it again; LLVM does not optimise this away."""
         self._emit(f"store volatile i64 {value}, ptr {pointer}, align 8")
         return self.load(pointer, again=True)
 
     def atomic_add(self, pointer: Ptr, value: Number) -> None:
-        """Add to 64 bits of memory that other CPUs change too."""
+        """Atomically add to 64 bits of memory."""
         self._define(f"atomicrmw add ptr {pointer}, i64 {value} monotonic")
 
     def fetch(self, operation: AtomicOperation, pointer: Ptr, value: Number) -> I64:
-        """Change 64 bits atomically and give the old value."""
+        """Atomically change 64 bits. Returns the old value."""
         return self._i64(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
 
     def fetch_bits(self, operation: AtomicOperation, pointer: Ptr, value: Number, bits: int, signed: bool) -> I64:
@@ -317,19 +317,19 @@ class Builder:
         return self._extend(self._define(f"atomicrmw {operation} ptr {pointer}, i{bits} {low} seq_cst"), bits, signed)
 
     def exchange_if(self, pointer: Ptr, expected: Number, value: Number) -> I64:
-        """Store a 64-bit *value* atomically where *expected* is; gives what was there."""
+        """Atomically replace *expected* by *value* (64 bits). Returns the old value."""
         got = self._define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
         return self._i64(f"extractvalue {{ i64, i1 }} {got}, 0")
 
     def alloca(self, size: int) -> Ptr:
-        """Stack memory that lives as long as the function."""
+        """Stack memory for the duration of the function."""
         name = self._name()
         self.function.allocas.append(f"  {name} = alloca [{max(size, 1)} x i8], align 8")
         self.function.stack += (size + 7) & ~7
         return Ptr(name)
 
     def register(self) -> Ptr:
-        """Where an ``i64`` variable is, which LLVM turns into a register."""
+        """Stack memory of an ``i64`` variable, which LLVM promotes to a register."""
         name = self._name()
         self.function.allocas.append(f"  {name} = alloca i64, align 8")
         return Ptr(name)
@@ -340,9 +340,9 @@ class Builder:
             self._emit(f"call void @llvm.memset.p0.i64(ptr align {align} {pointer}, i8 0, i64 {size}, i1 false)")
 
     def copy(self, target: Ptr, source: Ptr, size: int, align: int = 8) -> None:
-        """Copy a few bytes inline; both ends have the alignment.
+        """Copy a few bytes inline; source and destination have the given alignment.
 
-        LLVM may load all of a copy before it stores any of it, and what registers do not hold would go to the stack.
+        LLVM may load a whole copy before storing any of it, which would spill to the stack.
         """
         step = AT_ONCE * align
         for at in range(0, size, step):
@@ -367,20 +367,20 @@ class Builder:
         return self.helper(TRACE_PRINTK[len(values)], text, size, *values)
 
     def call(self, name: str, pointers: Sequence[Ptr] = (), numbers: Sequence[Number] = ()) -> I64:
-        """Call a function of the module, which takes addresses first, then integers."""
+        """Call a function of the module; pointer parameters come first, then integers."""
         passed = [*(f"ptr {value}" for value in pointers), *(f"i64 {value}" for value in numbers)]
         return self._i64(f"call i64 @{name}({', '.join(passed)})")
 
     def kernel_number(self, name: str) -> I64:
-        """Call a function of the kernel that takes nothing and gives an ``int`` or less."""
+        """Call a kfunc without parameters that returns an ``int`` or a narrower integer."""
         return self._extend(self._define(f"call i32 @{name}()"), 32, signed=False)
 
     def kernel_object(self, name: str, number: Number) -> Ptr:
-        """Call a function of the kernel that takes an ``int`` and gives an object, or null."""
+        """Call a kfunc that takes an ``int`` and returns an object or null."""
         return self._ptr(f"call ptr @{name}(i32 {self._truncate(number, 32)})")
 
     def release(self, name: str, pointer: Ptr) -> None:
-        """Call a function of the kernel that takes an object back."""
+        """Call a kfunc that releases an object."""
         self._emit(f"call void @{name}(ptr {pointer})")
 
 

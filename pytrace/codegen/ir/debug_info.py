@@ -1,8 +1,8 @@
-"""Debug metadata, from which LLVM's BPF back end makes BTF: types of maps and functions, and line information.
+"""Debug metadata, from which LLVM's BPF back end generates BTF: types of maps and functions, and line information.
 
-The kernel wants a name for each parameter of a function.  LLVM takes these names from the variables in
+The kernel requires a name for each parameter of a function.  LLVM takes these names from the variables in
 ``retainedNodes`` of a ``DISubprogram``, which in turn refer to the subprogram: nodes are numbered first and written
-when everything that they mention has a number.
+once everything that they refer to has a number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DebugInfo:
     # ------------------------------------------------------------------ nodes
 
     def reserve(self) -> str:
-        """Number a node that is written later by :meth:`fill`."""
+        """Reserve the number of a node that is written later by :meth:`fill`."""
         self._nodes.append("")
         return f"!{len(self._nodes) - 1}"
 
@@ -56,7 +56,7 @@ class DebugInfo:
         self._nodes[int(name[1:])] = text
 
     def add(self, text: str) -> str:
-        """A node, shared with earlier equal ones."""
+        """A node; equal nodes are deduplicated."""
         if text not in self._known:
             name = self.reserve()
             self.fill(name, text)
@@ -100,7 +100,7 @@ class DebugInfo:
         return self._variable(symbol, kind)
 
     def data(self, symbol: str, size: int) -> str:
-        """A variable of *size* bytes: libbpf lets a data section be mapped when it has a typed global."""
+        """A variable of *size* bytes: libbpf makes a data section mappable if it has a typed global."""
         byte = self.add('!DIBasicType(name: "char", size: 8, encoding: DW_ATE_signed_char)')
         bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {size})')}}}")
         kind = f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
@@ -148,7 +148,7 @@ class DebugInfo:
         return Scope(node)
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> str:
-        """Declaration of a function of the kernel, which libbpf finds in the kernel's BTF by name."""
+        """Declaration of a kfunc, which libbpf resolves by name in the kernel's BTF."""
         return self._declaration(name, [self._kernel_type(item) for item in (result, *parameters)])
 
     def _declaration(self, name: str, kinds: list[str]) -> str:
@@ -178,31 +178,31 @@ class DebugInfo:
         """Declaration of a function of another object file; the linker compares its types with the definition's."""
         return self._declaration(name, [self._c_type(item) for item in (result, *parameters)])
 
-    def _c_type(self, kind: Type) -> str:
-        """A type as far as the linker looks: kinds, sizes and names, not signs and members."""
-        match kind:
+    def _c_type(self, type_: Type) -> str:
+        """A type as the linker compares it: kinds, sizes and names, without signedness and members."""
+        match type_:
             case Void():
                 return "null"
             case Bool():
                 return self.add('!DIBasicType(name: "_Bool", size: 8, encoding: DW_ATE_boolean)')
             case Enum():
                 listed = ", ".join(
-                    self.add(f'!DIEnumerator(name: "{name}", value: {value})') for name, value in kind.members
+                    self.add(f'!DIEnumerator(name: "{name}", value: {value})') for name, value in type_.members
                 )
                 return self.add(
-                    f'!DICompositeType(tag: DW_TAG_enumeration_type, name: "{kind.name}", '
-                    f"file: {self.file(self._main)}, size: {8 * kind.size}, elements: {self.add(f'!{{{listed}}}')})"
+                    f'!DICompositeType(tag: DW_TAG_enumeration_type, name: "{type_.name}", '
+                    f"file: {self.file(self._main)}, size: {8 * type_.size}, elements: {self.add(f'!{{{listed}}}')})"
                 )
             case Struct(kind="struct"):
-                return self._forward("structure", kind.name)
+                return self._forward("structure", type_.name)
             case Struct():
-                return self._forward("union", kind.name)
+                return self._forward("union", type_.name)
             case Pointer():
-                return self.pointer(self._c_type(kind.target))
+                return self.pointer(self._c_type(type_.target))
             case Int():
-                sign = "signed" if kind.signed else "unsigned"
-                return self.add(f'!DIBasicType(name: "{kind}", size: {8 * kind.size}, encoding: DW_ATE_{sign})')
-        raise TraceError(f"imported C functions with {kind} cannot be called")
+                sign = "signed" if type_.signed else "unsigned"
+                return self.add(f'!DIBasicType(name: "{type_}", size: {8 * type_.size}, encoding: DW_ATE_{sign})')
+        raise TraceError(f"imported C functions with {type_} cannot be called")
 
     def _forward(self, tag: str, name: str) -> str:
         return self.add(
@@ -211,7 +211,7 @@ class DebugInfo:
         )
 
     def location(self, scope: Scope, span: Span, source: Source) -> Location:
-        """The instruction suffix for a place in the script; *source* is the file of the function *scope*."""
+        """The ``!dbg`` suffix of an instruction for a script location; *source* is the file of the function *scope*."""
         first = span.first
         if span.source is not source:
             scope = self._place(scope, span.source)
@@ -223,7 +223,7 @@ class DebugInfo:
         return self._lines[key]
 
     def _place(self, scope: Scope, source: Source) -> Scope:
-        """A scope inside a function for code that comes from another file (a library macro)."""
+        """A lexical scope inside a function for code of another file (a library macro)."""
         key = (scope, source, 0)
         if key not in self._places:
             node = self.reserve()

@@ -1,4 +1,4 @@
-"""Functions as IR text: blocks, definitions, and which functions the text of a module calls."""
+"""Functions as IR text: blocks, definitions, and the call graph of a module's text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FunctionText:
 
 
 def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
-    """What each function of *names* calls, or passes to the kernel as a callback, in the IR *text* of a module."""
+    """The functions that each of *names* calls or passes to the kernel as a callback, in the IR *text* of a module."""
     found: dict[str, set[str]] = {}
     for part in text.split("\ndefine ")[1:]:
         head, _, rest = part.partition("(")

@@ -1,6 +1,6 @@
 """BPF helper functions: number and signature (``include/uapi/linux/bpf.h``).
 
-A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and gives one, which mypy holds at each call
+A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and returns one, which mypy checks at each call
 (:meth:`pytrace.codegen.ir.builder.Builder.helper`).
 """
 
@@ -19,7 +19,7 @@ Given_co = TypeVar("Given_co", covariant=True)
 
 
 class Kind(Generic[Taken_co, Given_co]):
-    """The type of a parameter or result: what a caller passes, and what it gets."""
+    """The type of a parameter or result."""
 
     __slots__ = ("text", "value")
 
@@ -29,7 +29,7 @@ class Kind(Generic[Taken_co, Given_co]):
 
 
 class Helper(Generic[P, R_co]):
-    """One row. Sizes and flags are passed as ``i64`` whatever their C type: a BPF argument is a whole register."""
+    """One row. Sizes and flags are passed as ``i64`` regardless of their C type: a BPF argument is a whole register."""
 
     __slots__ = ("name", "number", "parameters", "result", "value")
 

@@ -1,4 +1,4 @@
-"""The LLVM module of one script: functions, maps, data sections, and numbers that are known only at its end."""
+"""The LLVM module of one script: functions, maps, data sections, and late operands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_LIBRARY = '"no-builtins"'
 
 
 def program_section(symbol: str) -> str:
-    """The ELF section of the program of that name."""
+    """The ELF section of a program."""
     return f"pytrace/{symbol}"
 
 
@@ -45,7 +45,7 @@ def escaped(data: bytes) -> str:
 
 
 class Module:
-    """Collects what the script's ELF file will hold and renders it as IR text."""
+    """Collects the contents of the script's ELF file and renders them as IR text."""
 
     def __init__(self, source: Source | None, licence: str) -> None:
         self.debug = DebugInfo(source)
@@ -58,7 +58,7 @@ class Module:
         self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
         self.load_time = bytearray()
-        """What loading writes values into (``codegen.aot.load_time_values``); empty but in ahead-of-time files."""
+        """The section of load-time values (``codegen.aot.load_time_values``); only in ahead-of-time files."""
         raw = licence.encode() + b"\0"
         info = self.debug.data("LICENSE", len(raw))
         self._globals.append(
@@ -97,10 +97,10 @@ class Module:
         )
 
     def constant(self, data: bytes) -> Ptr:
-        """Read-only bytes (8-byte aligned); equal ones are shared.
+        """Read-only bytes (8-byte aligned), deduplicated.
 
-        All of them are one global, lest LLVM put some into a section of mergeable strings, which libbpf does
-        not expect.
+        They are a single global, because LLVM would put separate ones into a section of mergeable strings, which
+        libbpf does not support.
         """
         if data not in self._constants:
             self._constants[data] = len(self._blob)
@@ -108,7 +108,7 @@ class Module:
         return global_pointer(_CONSTANTS, self._constants[data])
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> None:
-        """Declare a function of the kernel (kfunc): ``int``, ``void`` and names of structs that pointers point to."""
+        """Declare a kfunc; types are ``int``, ``void`` or the name of a pointer's struct."""
         if name in self._kernel_functions:
             return
         info = self.debug.kernel_function(name, parameters, result)
@@ -119,8 +119,8 @@ class Module:
     def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> None:
         """Declare a function of an imported object file.
 
-        Hidden: so libbpf marks it as static after linking, and the verifier follows its calls with what it knows of
-        the arguments.
+        It is hidden, so that libbpf marks it as static after linking and the verifier checks its calls with the state
+        of the arguments.
         """
         if name not in self._kernel_functions:
             info = self.debug.imported_function(name, parameters, result)
@@ -133,11 +133,11 @@ class Module:
         return global_pointer(_ZEROS)
 
     def late(self, name: str) -> Late:
-        """An integer operand whose value :meth:`settle` gives at the end."""
+        """A late operand: an integer whose value is set by :meth:`settle`."""
         return self._late.setdefault(name, Late(name))
 
     def settle(self, name: str, value: int) -> None:
-        """Give the value of a late operand."""
+        """Set the value of a late operand."""
         self.late(name).value = value
 
     # ------------------------------------------------------------------ output
@@ -162,7 +162,7 @@ class Module:
                 'section ".rodata", align 8'
             )
         if self.load_time:
-            # Initialised from outside: the optimiser must not take the initial values for the real ones.
+            # Written from outside: the optimiser must not assume the initial values.
             info = self.debug.data(LOAD_TIME, len(self.load_time))
             data.append(
                 f"@{LOAD_TIME} = dso_local externally_initialized constant [{len(self.load_time)} x i8] "

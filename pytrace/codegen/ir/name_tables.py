@@ -1,4 +1,4 @@
-"""Names by number that programs look up in read-only tables."""
+"""Tables of names by number, which programs look up in read-only data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the evaluation of an expression gives.
+"""Operands: results of evaluating expressions.
 
-Values that do not fit a register are not produced until it is known where they are wanted, so that a string is
-read straight into the event or the map key that it is for.
+Values that do not fit a register are not produced until their destination is known, so that a string is read directly
+into the event or map key that it is for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Memory:
     type: Type
     align: int = 8
     context: bool = False
-    """The probe's context, from which pointers come that the verifier knows by type."""
+    """The probe's context, whose pointers are typed (BTF) for the verifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A value that a helper writes where it is wanted.
+    """A value that a helper writes to its destination.
 
     *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
-    most *limit* bytes of text (it may touch one byte more) and gives how many it wrote, an ``i64`` in 0 … *limit*.
+    most *limit* bytes of text (and possibly a NUL after them) and returns their number, an ``i64`` in 0 … *limit*.
     """
 
     type: Type
@@ -69,7 +69,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The result of a call that is made for its effect."""
+    """The result of a call without a value."""
 
     type: Type
 

@@ -1,4 +1,4 @@
-"""``struct pt_regs`` and calling convention of each machine, as BPF programs see them."""
+"""``struct pt_regs`` and calling convention of each machine, as seen by BPF programs."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def registers_of(machine: str) -> Registers:
     """The table of a machine named as by ``uname -m``.
 
     Raises:
-        TraceError: registers of this machine are not known.
+        TraceError: this machine is not supported.
     """
     found = _MACHINES.get(machine)
     if found is None:

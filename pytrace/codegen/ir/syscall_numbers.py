@@ -1,6 +1,6 @@
 """Numbers of system calls by machine, for ``syscall_name``.
 
-Names in order of their numbers; ``@N`` goes on at N. From ``asm/unistd_64.h`` and ``asm-generic/unistd.h`` of Linux.
+Names in order of their numbers; ``@N`` continues at N. From ``asm/unistd_64.h`` and ``asm-generic/unistd.h`` of Linux.
 """
 
 from __future__ import annotations

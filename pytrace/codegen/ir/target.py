@@ -17,14 +17,14 @@ CPU = "v3"
 """32-bit sub-registers and atomics with a result, which every kernel from 5.12 takes; v4 needs 6.6."""
 
 MOST_STACK = 1 << 14
-"""Bytes of one function's frame that LLVM takes for fine."""
+"""Frame size of one function that LLVM accepts."""
 
 
 @cache
 def _machine() -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    # The generator looks at the stack itself (codegen.analysis.stack_use): LLVM would end the process.
+    # The generator checks stack use itself (codegen.analysis.stack_use): LLVM would abort the process.
     llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
     target = llvm.Target.from_triple(TRIPLE)
     return target.create_target_machine(cpu=CPU, opt=2, codemodel="default")
@@ -60,24 +60,24 @@ def assembly(module: llvm.ModuleRef) -> str:
 
 
 LARGE = 8000
-"""Instructions of one function from which on LLVM may find a branch that is too far for BPF, and end the process."""
+"""Instructions of one function from which on LLVM may find a branch out of range, and abort the process."""
 
 
 
 _LAYOUTS = ((), ("-disable-block-placement",))
-"""LLVM's options for large modules, one after the other until the branches reach.
+"""LLVM options for large modules, tried in order until all branches are in range.
 
 Placed by likelihood, what happens seldom lies after everything else; in order, it lies where it is branched to.
 """
 
 
 def longest(text: str) -> int:
-    """The most lines that a function has in IR *text*, which are at least its instructions before the optimiser."""
+    """The line count of the longest function in IR *text*, an upper bound of its instructions before optimisation."""
     return max((part.partition("\n}\n")[0].count("\n") for part in text.split("\ndefine ")[1:]), default=0)
 
 
 def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
-    """ELF object bytes of a module whose functions had at most so many *lines* of text.
+    """The ELF object of a module whose functions have at most *lines* lines of IR text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
@@ -99,10 +99,10 @@ def _is_large(module: llvm.ModuleRef) -> bool:
 
 
 def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | None:
-    """ELF bytes made in a process of its own, which ends when LLVM gives up; its *options* go with it.
+    """The ELF object, emitted in a child process, as LLVM may abort; LLVM *options* are set there only.
 
     Raises:
-        MemoryError: LLVM gave up as there is not enough memory.
+        MemoryError: LLVM ran out of memory.
     """
     _machine()
     read, write = os.pipe()
@@ -122,7 +122,7 @@ def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | Non
 
 
 _NO_MEMORY = b"out of memory"
-"""How ``report_bad_alloc_error`` of LLVM begins what it says."""
+"""Start of the message of LLVM's ``report_bad_alloc_error``."""
 
 
 def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
@@ -142,5 +142,5 @@ def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, message
 
 
 def llvm_version() -> str:
-    """Version of the LLVM that llvmlite brings (``22.1.0``)."""
+    """Version of llvmlite's LLVM (``22.1.0``)."""
     return ".".join(str(part) for part in llvm.llvm_version_info)

@@ -1,9 +1,9 @@
 """Types of IR values, and the values that are not registers: constants, addresses of globals, parameters.
 
-A value is the text that names it (``%v7``, ``42``, ``@events``). Its Python type is that of the register, so that mypy
-does not take a truth value for a pointer. By convention every integer in a register is an ``i64`` that is already
-extended as its type says, every truth value that a branch takes an ``i1``, and every address in the program's own
-memory a ``ptr``: narrower integers exist inside the builder only.
+A value is its name in the IR text (``%v7``, ``42``, ``@events``). Its Python type is that of the register, so that mypy
+distinguishes truth values from pointers. By convention every integer in a register is an ``i64`` that is already
+extended as its type says, every branch condition an ``i1``, and every address in the program's own memory a ``ptr``:
+narrower integers exist inside the builder only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Ptr = NewType("Ptr", str)
 """An address in the program's own memory."""
 
 Number = I64 | int
-"""An ``i64``: a register, or a constant, which Python shows as what it is."""
+"""An ``i64``: a register, or a constant as a Python integer."""
 
 Scope = NewType("Scope", str)
 """The debug scope of a function's instructions."""
 
 Location = NewType("Location", str)
-"""What an instruction has at its end to tell its place in the script."""
+"""The suffix of an instruction with its debug location."""
 
 TRUE = I1("true")
 NULL = Ptr("null")
@@ -38,7 +38,7 @@ Operation = Literal["add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ash
 """Two-operand integer instructions that the v3 instruction set has."""
 
 AtomicOperation = Literal["add", "or", "and", "xor"]
-"""Operations on memory in one step that give the old value."""
+"""Atomic operations that return the old value."""
 
 Predicate = Literal["eq", "ne", "ult", "ule", "ugt", "uge", "slt", "sle", "sgt", "sge"]
 Order = Literal["lt", "le", "gt", "ge"]
@@ -48,12 +48,12 @@ _UNSIGNED: dict[Order, Predicate] = {"lt": "ult", "le": "ule", "gt": "ugt", "ge"
 
 
 def ordering(order: Order, *, signed: bool) -> Predicate:
-    """The comparison of integers with or without sign."""
+    """The signed or unsigned form of an integer comparison."""
     return (_SIGNED if signed else _UNSIGNED)[order]
 
 
 def signed_constant(number: int) -> int:
-    """A constant of up to 64 bits as IR takes it: with a sign."""
+    """A constant of up to 64 bits as a signed number, as IR requires."""
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
@@ -63,12 +63,12 @@ def global_pointer(name: str, offset: int | None = None) -> Ptr:
 
 
 def pointer_parameter(name: str) -> Ptr:
-    """A parameter of the current function that is an address."""
+    """A pointer parameter of the current function."""
     return Ptr(f"%{name}")
 
 
 def number_parameter(name: str) -> I64:
-    """A parameter of the current function that is an integer."""
+    """An integer parameter of the current function."""
     return I64(f"%{name}")
 
 
@@ -76,12 +76,12 @@ CONTEXT = pointer_parameter("ctx")
 """The context that the kernel gives an entry function."""
 
 FRAME = pointer_parameter("frame")
-"""What a program's entry function hands to its other functions."""
+"""The frame that a program's entry function passes to its other functions."""
 
 
 @dataclass(slots=True, eq=False)
 class Late:
-    """A constant that is known when everything has been emitted: the size of a data section, a place in one."""
+    """A constant that is known only after everything has been emitted: the size of a data section, an offset in one."""
 
     name: str
     value: int | None = None
@@ -94,7 +94,7 @@ class Late:
 
 @dataclass(slots=True, eq=False)
 class LateInstruction:
-    """An instruction with a late operand, written out with the function."""
+    """An instruction with a late operand, rendered with its function."""
 
     head: str
     operand: Late

@@ -1,4 +1,4 @@
-"""Aggregations as values: copies of all CPUs merged; and what is asked of all buckets of a key."""
+"""Lowering of reads of aggregations: merging the values of all CPUs, and operations on all buckets of a key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import MapInfo
 
 
-def read(e: Emitter, info: MapInfo, key: Ptr | None, kind: Type) -> Operand:
+def read(e: Emitter, info: MapInfo, key: Ptr | None, type_: Type) -> Operand:
     """The value merged over all CPUs: an integer, or one copy of stats."""
     row = ROWS[type(info.value)]
     if row.merge is None or row.result is None:
@@ -31,12 +31,12 @@ def read(e: Emitter, info: MapInfo, key: Ptr | None, kind: Type) -> Operand:
     for register in total:
         e.b.store(0, register)
     each_cpu(e, info, key, lambda place: row.merge and row.merge(e, info.value, total, place))
-    if isinstance(kind, Stats):
+    if isinstance(type_, Stats):
         pointer = e.temporary(16)
         e.b.store(e.b.load(total[0]), pointer)
         e.b.store(e.b.load(total[1]), e.b.offset(pointer, 8))
-        return Memory(pointer, kind)
-    return Scalar(row.result(e, info.value, total), kind)
+        return Memory(pointer, type_)
+    return Scalar(row.result(e, info.value, total), type_)
 
 
 def each_cpu(e: Emitter, info: MapInfo, key: Ptr | None, visit: Callable[[Ptr], None]) -> None:
@@ -60,7 +60,7 @@ def each_cpu(e: Emitter, info: MapInfo, key: Ptr | None, visit: Callable[[Ptr], 
 
 
 def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
-    """Remove all buckets of a key; gives an ``i1``, true when there was one."""
+    """Remove all buckets of a key. Returns an ``i1``, true when there was one."""
     def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
         got = inner.b.helper(helpers.MAP_DELETE_ELEM, map_access.map_symbol(inner, info), key)
         gone = inner.b.number(inner.b.icmp("eq", got, 0))
@@ -86,11 +86,11 @@ def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -
 def _over_buckets(
     e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Ptr, Ptr], None]
 ) -> I1:
-    """Run *visit* with the BPF key of each bucket and the place of its result; gives that as an ``i1``."""
-    kind = info.value
-    if not isinstance(kind, Hist | LHist | TSeries):
+    """Run *visit* with the BPF key of each bucket and the address of its result. Returns the result as an ``i1``."""
+    type_ = info.value
+    if not isinstance(type_, Hist | LHist | TSeries):
         raise InternalError("no buckets")
-    count = kind.count if isinstance(kind, TSeries) else kind.buckets
+    count = type_.count if isinstance(type_, TSeries) else type_.buckets
     room = map_access.padded_key(info)
     kept, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
     memory.copy(e, e.area(kept), with_bucket(e, info, operand, 0), room + map_access.BUCKET)

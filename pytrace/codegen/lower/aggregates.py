@@ -1,4 +1,4 @@
-"""Aggregations: what each does with a sample, on this CPU's copy of the value, and with the copies of all CPUs."""
+"""Lowering of aggregations: adding a sample to this CPU's value, and merging the values of all CPUs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import MapInfo
 
 ATTEMPTS = 8
-"""How often in a row other programs may come between the steps of one update of ``min`` or ``max``."""
+"""How many times in a row an update of ``min`` or ``max`` may be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one aggregation changes its value.
+    """One aggregation.
 
     *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;
     *merge(e, kind, total, place)* adds one CPU's value to
@@ -43,7 +43,7 @@ class Row:
     result: Callable[[Emitter, Type, tuple[Ptr, Ptr]], I64] | None = None
 
 
-# ---------------------------------------------------------------------------------------------- the rows
+# ---------------------------------------------------------------------------------------------- rows
 
 
 def _second(e: Emitter, place: Ptr) -> Ptr:
@@ -55,7 +55,7 @@ def _add_to(e: Emitter, place: Ptr, by: Number) -> None:
 
 
 def _add_sample(e: Emitter, place: Ptr, by: Number) -> None:
-    """Add to this CPU's value: atomically where another program may come in between."""
+    """Add to this CPU's value; atomically if another program may interrupt."""
     if e.contended:
         e.b.atomic_add(place, by)
     else:
@@ -88,14 +88,14 @@ def _pair_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
     e.b.store(1, _second(e, place))
 
 
-def _rank(e: Emitter, kind: Type, n: Number) -> I64:
-    """A sample's rank, or the sample of a rank: see :class:`pytrace.core.types.Min`."""
-    assert isinstance(kind, Min | Max)
-    return e.b.op("xor", n, kind.mask)
+def _rank(e: Emitter, type_: Type, n: Number) -> I64:
+    """A sample's rank, or the sample of a rank; see :class:`pytrace.core.types.Min`."""
+    assert isinstance(type_, Min | Max)
+    return e.b.op("xor", n, type_.mask)
 
 
-def _extreme_update(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
-    rank = _rank(e, kind, n)
+def _extreme_update(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
+    rank = _rank(e, type_, n)
     if e.contended:
         _raise_to(e, place, rank)
     else:
@@ -109,9 +109,9 @@ def _extreme_update(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
 
 
 def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
-    """Take the greater of two, where other programs may do so at the same moment.
+    """Atomically store the greater of two values.
 
-    An attempt fails when another program has come in between, and it then has raised the value.
+    An attempt fails only if another program interrupted and raised the value.
     """
     done = e.b.block()
     old = e.b.load(place)
@@ -128,8 +128,8 @@ def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
     e.b.start(done)
 
 
-def _extreme_first(e: Emitter, kind: Type, place: Ptr, n: Number) -> None:
-    _pair_first(e, kind, place, _rank(e, kind, n))
+def _extreme_first(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
+    _pair_first(e, type_, place, _rank(e, type_, n))
 
 
 def _sum_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) -> None:
@@ -147,19 +147,19 @@ def _extreme_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) 
     e.b.store(e.b.op("or", e.b.load(total[1]), e.b.load(_second(e, place))), total[1])
 
 
-def _extreme_result(e: Emitter, kind: Type, total: tuple[Ptr, Ptr]) -> I64:
-    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), 0), 0, _rank(e, kind, e.b.load(total[0])))
+def _extreme_result(e: Emitter, type_: Type, total: tuple[Ptr, Ptr]) -> I64:
+    return e.b.select(e.b.icmp("eq", e.b.load(total[1]), 0), 0, _rank(e, type_, e.b.load(total[0])))
 
 
 def _plain_result(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr]) -> I64:
     return e.b.load(total[0])
 
 
-def _average(e: Emitter, kind: Type, total: tuple[Ptr, Ptr]) -> I64:
+def _average(e: Emitter, type_: Type, total: tuple[Ptr, Ptr]) -> I64:
     value, count = e.b.load(total[0]), e.b.load(total[1])
     divisor = e.b.select(e.b.icmp("eq", count, 0), 1, count)
-    assert isinstance(kind, Avg)
-    if not kind.signed:
+    assert isinstance(type_, Avg)
+    if not type_.signed:
         return e.b.op("udiv", value, divisor)
     negative = e.b.icmp("slt", value, 0)
     size = e.b.op("udiv", e.b.select(negative, e.b.sub(0, value), value), divisor)
@@ -205,14 +205,14 @@ def linear_bucket(e: Emitter, kind: LHist, n: Number, signed: bool) -> I64:
 
 
 def _series_bucket(e: Emitter, kind: TSeries) -> tuple[I64, I64, I64]:
-    """Ring position, epoch mark and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
+    """Ring position, epoch and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
     now = e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.wall)))
     number = e.b.op("udiv", now, kind.interval)
     return e.b.op("urem", number, kind.count), e.b.add(number, 1), now
 
 
 def _series_update(e: Emitter, kind: TSeries, place: Ptr, n: Number, epoch: Number, now: Number) -> None:
-    """One interval: ``epoch, value, meta``; another epoch's interval starts afresh."""
+    """Update one interval: ``epoch, value, meta``; an interval of another epoch is restarted."""
     value, meta = e.b.offset(place, 8), e.b.offset(place, 16)
     fresh = e.b.icmp("ne", e.b.load(place), epoch)
     again, start, done = e.b.block(), e.b.block(), e.b.block()
@@ -258,10 +258,10 @@ _SERIES: dict[str, Callable[[Emitter, TSeries, Ptr, Ptr, Number, Number], None]]
 
 
 def contended(script: Script, info: MapInfo) -> bool:
-    """Whether a program that updates the map can be interrupted on its CPU by one that updates it too.
+    """Whether a program that updates the map can be interrupted on its CPU by another one that also updates it.
 
     Programs that share a scratch area run one at a time on a CPU (see
-    :mod:`pytrace.codegen.storage.scratch_memory`), but for those of user probes.
+    :mod:`pytrace.codegen.storage.scratch_memory`), except for those of user probes.
     """
     if not script.writers:
         for unit in script.checked.units:
@@ -314,7 +314,7 @@ def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes
 
 
 def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Ptr, size: int, sample: Number) -> None:
-    """One look-up and an addition in place; the update helper only for a key that is not there yet."""
+    """A look-up and an addition in place; the update helper is called only for a missing key."""
     row = ROWS[type(info.value)]
     place = map_access.lookup(e, info, key)
 
@@ -362,26 +362,26 @@ def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[node
 
 
 def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Number) -> None:
-    kind = info.value
-    if not isinstance(kind, TSeries):
+    type_ = info.value
+    if not isinstance(type_, TSeries):
         raise InternalError("no time series")
-    at, epoch, now = _series_bucket(e, kind)
+    at, epoch, now = _series_bucket(e, type_)
     if info.key is None:
         map_access.mark_written(e, info)
-        bounded = e.b.at_most(at, kind.count - 1)
+        bounded = e.b.at_most(at, type_.count - 1)
         place = e.b.offset(map_access.slot_value(e, info), e.b.mul(bounded, 24))
-        _series_update(e, kind, place, sample, epoch, now)
+        _series_update(e, type_, place, sample, epoch, now)
         return
     key = _bucket_key(e, info, keys, at)
     place = map_access.lookup(e, info, key)
 
     def change(found: Ptr) -> None:
-        _series_update(e, kind, found, sample, epoch, now)
+        _series_update(e, type_, found, sample, epoch, now)
 
     def insert() -> None:
         with e.temporaries():
             first = e.temporary(24)
-            for offset, value in enumerate((epoch, sample, now if not kind.reduce else 1)):
+            for offset, value in enumerate((epoch, sample, now if not type_.reduce else 1)):
                 e.b.store(value, e.b.offset(first, 8 * offset))
             map_access.insert(e, node, info, key, first, change)
 

@@ -1,4 +1,4 @@
-"""Calls of builtins and of user functions."""
+"""Lowering of calls of builtins and of user functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Op
 
 
 def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operand:
-    """Arguments go through the parameters' places in scratch memory: any number, any type, no recursion."""
+    """Arguments are passed in the parameters' scratch memory: any number, any type, no recursion."""
     operands = in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
     placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
     for info, operand in zip(target.parameters, placed, strict=True):
@@ -61,7 +61,7 @@ def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operan
 
 
 def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Operand:
-    """A C function takes registers; of texts and structs it gets the address."""
+    """Call an imported C function: arguments are in registers; strings and structs are passed by address."""
     operands = [e.value(item) for item in node.args if isinstance(item, nodes.Expr)]
     values = [
         _register(e, operand, kind) for operand, (_, kind) in zip(operands, target.parameters, strict=True)
@@ -70,17 +70,17 @@ def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Op
     got = e.b.call(target.name, numbers=values)
     if isinstance(target.result, Void):
         return Nothing(VOID)
-    # C leaves the upper bits of a narrow result as they are.
+    # C leaves the upper bits of a narrow result undefined.
     return Scalar(memory.fit(e, got, target.result), target.result)
 
 
-def _register(e: Emitter, operand: Operand, kind: Type) -> Number:
+def _register(e: Emitter, operand: Operand, type_: Type) -> Number:
     if isinstance(operand, Scalar) and operand.direct:
         return operand.value
     if isinstance(operand, Remote) and not operand.type.scalar:
         return operand.address
     if operand.type.scalar:
-        return memory.number(e, memory.convert(e, operand, kind) if not isinstance(kind, Pointer) else operand)
+        return memory.number(e, memory.convert(e, operand, type_) if not isinstance(type_, Pointer) else operand)
     return e.b.address(e.place(operand).pointer)
 
 
@@ -92,7 +92,7 @@ def generate(program: Program, target: FunctionInfo) -> None:
     text, scope = module.function(name, ("*frame",), target.span)
     e = Emitter(program, text, scope, target.span, 1, FRAME)
     for parameter in target.parameters:
-        # They are in use from the start, so the function's temporaries must not lie where they do.
+        # Parameters are live from the start, so the function's temporaries must not overlap them.
         e.variable(parameter)
     result = target.result
     if not result.scalar and not isinstance(result, Void):

@@ -1,4 +1,4 @@
-"""Evaluation of expressions, one function for each node class."""
+"""Lowering of expressions, one function for each node class."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")
     saved, around = e.b.location, e.node
-    e.at(node.span)
+    e.set_location(node.span)
     e.node = node
     found: Operand = emit(e, node)
     e.b.location, e.node = saved, around
     return found
 
 
-def constant(e: Emitter, value: int | bool | bytes, kind: Type) -> Operand:
-    """A known value."""
+def constant(e: Emitter, value: int | bool | bytes, type_: Type) -> Operand:
+    """A constant."""
     if isinstance(value, bytes):
-        return Memory(e.module.constant(value[: kind.size].ljust(kind.size, b"\0")), kind)
+        return Memory(e.module.constant(value[: type_.size].ljust(type_.size, b"\0")), type_)
     number = int(value)
     if number >= 1 << 63:
         number -= 1 << 64
-    return Scalar(number, kind)
+    return Scalar(number, type_)
 
 
 def _literal(e: Emitter, node: nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) -> Operand:
@@ -60,8 +60,8 @@ def _variable(e: Emitter, node: nodes.Variable) -> Operand:
         return Scalar(e.b.load(place.register), info.type)
     pointer = e.variable_pointer(info)
     if info.type.scalar:
-        kind = info.type
-        return Scalar(e.b.load(pointer, memory.bits(kind), memory.is_signed(kind), again=e.script.sparing), kind)
+        type_ = info.type
+        return Scalar(e.b.load(pointer, memory.bits(type_), memory.is_signed(type_), again=e.script.sparing), type_)
     return Memory(pointer, info.type)
 
 
@@ -87,29 +87,29 @@ def _follow(e: Emitter, node: nodes.Unary) -> Operand:
 
 
 def _address_of(e: Emitter, node: nodes.Unary) -> Operand:
-    kind, operand = e.type(node), node.operand
+    type_, operand = e.type(node), node.operand
     if isinstance(operand, nodes.Variable):
         pointer = e.variable_pointer(e.checked.variables[operand])
-        return Scalar(e.b.address(pointer), kind, direct=True)
+        return Scalar(e.b.address(pointer), type_, direct=True)
     if isinstance(operand, nodes.MapRef | nodes.MapIndex):
-        # It may be null, and the verifier lets nobody compute with such a pointer: it becomes a number.
-        return Scalar(e.launder(e.b.address(maps.address(e, operand))), kind)
+        # It may be null, and the verifier forbids arithmetic on such a pointer: convert it to a number.
+        return Scalar(e.launder(e.b.address(maps.address(e, operand))), type_)
     whole = e.value(operand)
     if isinstance(whole, Remote):
-        return Scalar(whole.address, kind)
-    return Scalar(e.b.address(e.place(whole).pointer), kind)
+        return Scalar(whole.address, type_)
+    return Scalar(e.b.address(e.place(whole).pointer), type_)
 
 
 def _step(e: Emitter, node: nodes.Unary) -> Operand:
-    kind = e.type(node)
-    amount = kind.target.size or 1 if isinstance(kind, Pointer) else 1
+    type_ = e.type(node)
+    amount = type_.target.size or 1 if isinstance(type_, Pointer) else 1
     by = amount if node.operator == "++" else -amount
     if isinstance(node.operand, nodes.MapRef | nodes.MapIndex):
-        return maps.step(e, node.operand, by, kind, node.postfix)
+        return maps.step(e, node.operand, by, type_, node.postfix)
     old = e.number(node.operand)
-    new = memory.fit(e, e.b.add(old, by), kind)
-    store_variable(e, node.operand, Scalar(new, kind))
-    return Scalar(old if node.postfix else new, kind)
+    new = memory.fit(e, e.b.add(old, by), type_)
+    store_variable(e, node.operand, Scalar(new, type_))
+    return Scalar(old if node.postfix else new, type_)
 
 
 _UNARY: dict[str, Callable[[Emitter, nodes.Unary], Operand]] = {
@@ -151,7 +151,7 @@ def _ternary(e: Emitter, node: nodes.Ternary) -> Operand:
 
 
 def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
-    """Whether *other*, of ``a ? b : other``, goes on with a choice of the same type."""
+    """Whether *other*, of ``a ? b : other``, is another conditional of the same type."""
     return (
         isinstance(other, nodes.Ternary)
         and node.then is not None
@@ -162,12 +162,12 @@ def _continues(e: Emitter, node: nodes.Ternary, other: nodes.Expr) -> bool:
 
 
 def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
-    """``a ? b : c ? d : …`` with one place where all ways meet: LLVM is slow with hundreds inside each other."""
-    kind, done = e.type(node), e.b.block()
+    """``a ? b : c ? d : …`` with one join block for all branches: LLVM is slow with hundreds of nested ones."""
+    type_, done = e.type(node), e.b.block()
     ways: list[tuple[Number, Block]] = []
 
     def meet(value: nodes.Expr) -> None:
-        ways.append((memory.number(e, memory.convert(e, e.value(value), kind)), e.b.current))
+        ways.append((memory.number(e, memory.convert(e, e.value(value), type_)), e.b.current))
         e.b.jump(done)
 
     link: nodes.Expr = node
@@ -182,7 +182,7 @@ def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
         link = link.other
     meet(link.other if isinstance(link, nodes.Ternary) else link)
     e.b.start(done)
-    return Scalar(e.b.phi(ways), kind)
+    return Scalar(e.b.phi(ways), type_)
 
 
 def choose(
@@ -190,11 +190,11 @@ def choose(
     condition: I1,
     then: Callable[[], Operand | None],
     other: Callable[[], Operand | None],
-    kind: Type,
+    type_: Type,
 ) -> Operand:
-    """The value of one of two branches, converted to *kind*; a branch that gives None does not end."""
+    """The value of one of two branches, converted to *type_*; a branch that gives None does not reach its end."""
     first, second, done = e.b.block(), e.b.block(), e.b.block()
-    target = None if kind.scalar or isinstance(kind, Void) else e.temporary(kind.size)
+    target = None if type_.scalar or isinstance(type_, Void) else e.temporary(type_.size)
     e.b.branch(condition, first, second)
     ways: list[tuple[Number, Block]] = []
     for block, branch in ((first, then), (second, other)):
@@ -202,21 +202,21 @@ def choose(
         got = branch()
         if not e.b.closed:
             if target is not None and got is not None:
-                memory.write(e, got, target, kind)
-            elif kind.scalar and got is not None:
-                value = memory.number(e, memory.convert(e, got, kind))
+                memory.write(e, got, target, type_)
+            elif type_.scalar and got is not None:
+                value = memory.number(e, memory.convert(e, got, type_))
                 ways.append((value, e.b.current))
             e.b.jump(done)
     e.b.start(done)
     if target is not None:
-        return Memory(target, kind)
-    if not kind.scalar:
+        return Memory(target, type_)
+    if not type_.scalar:
         return Nothing(VOID)
-    return Scalar(e.b.phi(ways) if ways else 0, kind)
+    return Scalar(e.b.phi(ways) if ways else 0, type_)
 
 
 def _if(e: Emitter, node: nodes.If) -> Operand:
-    kind = e.checked.types.get(node, VOID)
+    type_ = e.checked.types.get(node, VOID)
     chain = e.program.plan.chains.get(node)
     if chain is not None:
         _long_chain(e, node, chain)
@@ -225,18 +225,18 @@ def _if(e: Emitter, node: nodes.If) -> Operand:
     def run(block: nodes.Block | nodes.If | None) -> Operand | None:
         if isinstance(block, nodes.If):
             return e.value(block)
-        return e.run_block(block, kind) if block is not None else None
+        return e.run_block(block, type_) if block is not None else None
 
     known = e.checked.constants.get(node.condition)
     if known is not None:
         return run(node.then if known else node.other) or Nothing(VOID)
     with e.temporaries():
         condition = memory.truth(e, e.value(node.condition))
-    return choose(e, condition, lambda: run(node.then), lambda: run(node.other), kind)
+    return choose(e, condition, lambda: run(node.then), lambda: run(node.other), type_)
 
 
 def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
-    """``if … else if …`` with groups of branches in functions, each of which says when none of its own was taken."""
+    """``if … else if …`` with groups of branches in functions, each of which tells whether a branch was taken."""
     none = e.reserve(8)
     done = e.b.block()
     for group in chain.groups:
@@ -252,7 +252,7 @@ def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
 
 
 def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
-    """The first branch of *arms* whose condition holds; with none of them a mark at the scratch offset *none*."""
+    """The first branch of *arms* whose condition holds; if none does, set a flag at the scratch offset *none*."""
     done = e.b.block()
     for arm in arms:
         then, other = e.b.block(), e.b.block()
@@ -275,49 +275,49 @@ def _cast(e: Emitter, node: nodes.Cast) -> Operand:
     return cast(e, e.value(node.operand), e.type(node))
 
 
-def cast(e: Emitter, operand: Operand, kind: Type) -> Operand:
+def cast(e: Emitter, operand: Operand, type_: Type) -> Operand:
     """An explicit conversion."""
     source = operand.type
-    if isinstance(kind, Pointer) and isinstance(source, Array | String):
-        return Scalar(_array_address(e, operand), kind)
-    if isinstance(kind, Bool) and isinstance(source, String):
-        # A string is true when it has a first byte.
-        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), kind)
-    if isinstance(kind, Array) and source.scalar and isinstance(kind.element, Int | Bool):
+    if isinstance(type_, Pointer) and isinstance(source, Array | String):
+        return Scalar(_array_address(e, operand), type_)
+    if isinstance(type_, Bool) and isinstance(source, String):
+        # A string is true if it is not empty.
+        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), type_)
+    if isinstance(type_, Array) and source.scalar and isinstance(type_.element, Int | Bool):
         pointer = e.temporary(8)
         e.b.store(memory.number(e, operand), pointer)
-        return Memory(pointer, kind)
-    if isinstance(kind, Array) and isinstance(source, String):
-        whole = memory.convert(e, operand, String(kind.size))
-        return Memory(e.place(whole).pointer, kind)
-    if isinstance(kind, Array | Struct) and isinstance(operand, Memory):
-        return Memory(operand.pointer, kind, operand.align)
-    if isinstance(kind, Array | Struct) and isinstance(operand, Remote):
-        return Remote(operand.address, kind, operand.space, operand.direct)
-    if isinstance(kind, String) and isinstance(source, Array):
-        return memory.convert(e, memory.as_string(operand, source.size), kind)
-    return memory.convert(e, operand, kind)
+        return Memory(pointer, type_)
+    if isinstance(type_, Array) and isinstance(source, String):
+        whole = memory.convert(e, operand, String(type_.size))
+        return Memory(e.place(whole).pointer, type_)
+    if isinstance(type_, Array | Struct) and isinstance(operand, Memory):
+        return Memory(operand.pointer, type_, operand.align)
+    if isinstance(type_, Array | Struct) and isinstance(operand, Remote):
+        return Remote(operand.address, type_, operand.space, operand.direct)
+    if isinstance(type_, String) and isinstance(source, Array):
+        return memory.convert(e, memory.as_string(operand, source.size), type_)
+    return memory.convert(e, operand, type_)
 
 
 def _array_address(e: Emitter, operand: Operand) -> Number:
-    """The address of an array, as a number to compute with."""
+    """The address of an array, as an integer."""
     if isinstance(operand, Remote):
         return e.launder(operand.address) if operand.direct else operand.address
     return e.launder(e.b.address(e.place(operand).pointer))
 
 
 def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operand:
-    kind = e.type(node)
+    type_ = e.type(node)
     if len(node.members) <= events.IN_REGISTERS:
-        return Parts(kind, tuple(in_order(e, node.members)))
-    # So many members do not fit registers and stack.
-    types, offsets, _ = memory.members_of(kind)
-    pointer = e.scratch(kind.size)
-    memory.zero(e, pointer, kind.size)
+        return Parts(type_, tuple(in_order(e, node.members)))
+    # There are too many members for registers and stack.
+    types, offsets, _ = memory.members_of(type_)
+    pointer = e.scratch(type_.size)
+    memory.zero(e, pointer, type_.size)
     for member, of, offset in zip(node.members, types, offsets, strict=True):
         with e.temporaries():
             memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
-    return Memory(pointer, kind)
+    return Memory(pointer, type_)
 
 
 def _field(e: Emitter, node: nodes.FieldAccess) -> Operand:

@@ -1,4 +1,4 @@
-"""The loops of the language: ``for`` over ranges and maps, ``while``."""
+"""Lowering of loops: ``for`` over ranges and maps, ``while``."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
     info = e.checked.variables[node.variable]
     kept = e.reserve(8)
     e.b.store(start, e.area(kept))
-    # The verifier (seen in 6.18) removes the callback of a loop that it knows to run no time, but not its address: an
-    # empty range goes round the loop.
+    # The verifier (seen in 6.18) removes the callback of a loop that it knows to run zero times, but not the reference
+    # to it: for an empty range, branch around the loop.
     some, over = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", start, stop), some, over)
     e.b.start(some)
@@ -56,7 +56,7 @@ def _body(e: Emitter, block: nodes.Block) -> None:
 
 
 def while_true(e: Emitter, node: nodes.While) -> None:
-    """``while``: a counted loop without a count of its own, left when the condition fails."""
+    """``while``: a loop with the maximum count, left when the condition fails."""
 
     def body(inner: Emitter, _index: I64) -> None:
         go, stop = inner.b.block(), inner.b.block()

@@ -56,7 +56,7 @@ def sizes(info: MapInfo) -> tuple[int, int, int]:
 def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
     """Define a keyed map in the ELF file; unkeyed ones are slots of a data section.
 
-    One that is there *twice* is an array of one map, which the runtime changes for the other one.
+    A double-buffered map (*twice*) is an array of one map, which the runtime exchanges for the other one.
     """
     if info.key is None:
         return
@@ -98,27 +98,27 @@ def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Ptr:
 
 
 def key_operand(e: Emitter, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
-    """Key expressions as one value: several are a tuple."""
+    """Key expressions as one value; several become a tuple."""
     members = tuple(in_order(e, keys))
     if len(members) == 1:
         return members[0]
     return Parts(Tuple(tuple(item.type for item in members)), members)
 
 
-def key_of(e: Emitter, kind: Type, operand: Operand, room: int) -> Ptr:
-    """The key in memory of its own; what lies padded in memory already is used where it is."""
-    if isinstance(operand, Memory) and operand.type == kind and room == kind.size:
+def key_of(e: Emitter, type_: Type, operand: Operand, room: int) -> Ptr:
+    """The key in memory; a value that is already in memory and padded is used in place."""
+    if isinstance(operand, Memory) and operand.type == type_ and room == type_.size:
         return operand.pointer
     pointer = e.temporary(max(room, 1))
-    if kind.size == 0:
+    if type_.size == 0:
         e.b.store(0, pointer, 8)
         return pointer
-    memory.write(e, operand, pointer, kind)
+    memory.write(e, operand, pointer, type_)
     return pointer
 
 
 def map_symbol(e: Emitter, info: MapInfo) -> Ptr:
-    """The map as a helper argument: itself, or the one of two that is in use now."""
+    """The map as a helper argument: itself, or the buffer of a double-buffered map that is in use."""
     outer = global_pointer(symbol(info.name))
     if info.name not in e.script.layout.generations:
         return outer
@@ -126,7 +126,7 @@ def map_symbol(e: Emitter, info: MapInfo) -> Ptr:
     if found is None:
         with e.b.at_prologue():
             found = e.b.helper(helpers.MAP_LOOKUP_ELEM, outer, e.module.constant(bytes(4)))
-            # The array is never empty; only the verifier does not know.
+            # The array is never empty, but the verifier does not know that.
             with e.b.unlikely(e.b.is_null(found), symbol(info.name), when=True):
                 pass
         e.current_maps[info.name] = found
@@ -134,7 +134,7 @@ def map_symbol(e: Emitter, info: MapInfo) -> Ptr:
 
 
 def generation(e: Emitter, info: MapInfo) -> Number:
-    """Offset of the copy of an unkeyed map that is in use now."""
+    """Offset of the buffer of an unkeyed map that is in use."""
     size = e.script.layout.generation(info)
     if not size:
         return 0
@@ -145,8 +145,8 @@ def generation(e: Emitter, info: MapInfo) -> Number:
 def lookup(e: Emitter, info: MapInfo, key: Ptr) -> Ptr:
     """Pointer to the value of a key, or null.
 
-    The kernel puts its own instructions in the place of each call, and moves all that follows every time: a long
-    program calls the helper in one function for each map.
+    The kernel inlines each look-up by patching, which moves all following instructions every time: a long program
+    calls the helper in one function per map.
     """
     if e.program.plan.long and info.name not in e.script.layout.generations:
         return e.b.pointer(e.b.call(_lookup_function(e, info), [key]))
@@ -166,7 +166,7 @@ def _lookup_function(e: Emitter, info: MapInfo) -> str:
 
 
 def when_found(e: Emitter, pointer: Ptr, found: Callable[[], None], missing: Callable[[], None]) -> None:
-    """Go one of two ways by a look-up's result; the common one is laid out first."""
+    """Branch on a look-up's result; the likely path is laid out first."""
     there, absent, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), absent, there, likely=False)
     for block, action in ((there, found), (absent, missing)):
@@ -188,7 +188,7 @@ def slot(e: Emitter, info: MapInfo) -> Ptr:
 
 
 def slot_value(e: Emitter, info: MapInfo) -> Ptr:
-    """Where the value of an unkeyed map lies."""
+    """Address of the value of an unkeyed map."""
     return e.b.offset(slot(e, info), SLOT_FLAG)
 
 
@@ -201,7 +201,7 @@ def mark_written(e: Emitter, info: MapInfo) -> None:
 
 
 def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr) -> Operand:
-    """The value of a key; zero when it is missing, which is reported on request only."""
+    """The value of a key; zero when it is missing, which is reported with ``-k`` only."""
     pointer = lookup(e, info, key)
     there, missing, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), missing, there, likely=False)
@@ -221,7 +221,7 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr) -> Operand:
 
 
 def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, operand: Operand) -> None:
-    """Store the value of a key: scalars in place when the key is there, which spares the element's replacement."""
+    """Store the value of a key; scalars of an existing key are stored in place instead of replacing the element."""
     if not info.value.scalar:
         whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
         pointer = whole.pointer if whole is not None else e.temporary(info.value.size)
@@ -249,7 +249,7 @@ def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Number
 def insert(
     e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, first: Ptr, present: Callable[[Ptr], None]
 ) -> None:
-    """Insert the value at *first*; when another program was faster, ``present(place)`` changes what that one stored."""
+    """Insert the value at *first*; if another program was faster, ``present(place)`` updates what that one stored."""
     got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key, first, NOEXIST)
     failed, raced, full, done = (e.b.block() for _ in range(4))
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
@@ -280,7 +280,7 @@ def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Ptr) ->
 
 
 def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, got: Number) -> None:
-    """Count an update that the kernel refused with the code *got*; a CPU's first one for the map is reported."""
+    """Count an update that the kernel rejected with the code *got*; each CPU reports the first one for the map."""
     counter = ("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
         events.counted_failure(e, node, "bpf_map_update_elem", got, info.name, counter, most=1)

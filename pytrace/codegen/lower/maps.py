@@ -1,4 +1,4 @@
-"""Maps in scripts: reading, assigning and changing entries, and the functions on maps."""
+"""Lowering of map operations: reading, assigning and changing entries, and functions on maps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
 
 
 def address(e: Emitter, node: nodes.Expr) -> Ptr:
-    """``&@m`` and ``&@m[k]``: where the value lies, null when the key is missing."""
+    """``&@m`` and ``&@m[k]``: the value's address, null when the key is missing."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
         return map_access.slot_value(e, info)
@@ -50,7 +50,7 @@ def assign(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
 
 
 def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Number], Operand]) -> None:
-    """Replace the integer of a key by what *new* makes of it; the key is evaluated once."""
+    """Replace the integer of a key by the result of *new*; the key is evaluated once."""
     info, keys = map_access.info_of(e, node)
     key = map_access.key_pointer(e, info, keys)
     old = memory.number(e, map_access.read_key(e, node, info, key))
@@ -58,27 +58,27 @@ def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Number], Operand]
 
 
 ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "xor"}
-"""Operators that BPF has as one step on memory; ``-`` adds the negative number."""
+"""Operators with an atomic BPF instruction; ``-`` adds the negative number."""
 
 
-def atomic(kind: Type) -> bool:
-    """Whether a value can be changed in one step: BPF has them for 4 and 8 bytes only."""
-    return kind.size in (4, 8)
+def atomic(type_: Type) -> bool:
+    """Whether a value can be changed atomically: BPF supports that for 4 and 8 bytes only."""
+    return type_.size in (4, 8)
 
 
-def step(e: Emitter, node: nodes.Expr, by: Number, kind: Type, postfix: bool) -> Operand:
-    """``++`` and ``--``: atomic, so that no CPU's step is lost."""
-    old = change(e, node, "+", by, kind)
-    new = old if postfix else memory.fit(e, e.b.add(old, by), kind)
-    return Scalar(new, kind)
+def step(e: Emitter, node: nodes.Expr, by: Number, type_: Type, postfix: bool) -> Operand:
+    """``++`` and ``--``: atomic, so that no CPU's update is lost."""
+    old = change(e, node, "+", by, type_)
+    new = old if postfix else memory.fit(e, e.b.add(old, by), type_)
+    return Scalar(new, type_)
 
 
-def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) -> Number:
-    """Change a map's integer by an operator of :data:`ATOMIC`; gives the old value."""
+def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, type_: Type) -> Number:
+    """Change a map's integer by an operator of :data:`ATOMIC`. Returns the old value."""
     info, keys = map_access.info_of(e, node)
 
     def in_place(place: Ptr) -> Number:
-        return _change_in_place(e, place, operator, by, kind)
+        return _change_in_place(e, place, operator, by, type_)
 
     if info.key is None:
         map_access.mark_written(e, info)
@@ -104,17 +104,17 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, kind: Type) 
     return e.b.load(result)
 
 
-def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, kind: Type) -> Number:
-    if atomic(kind):
-        return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * kind.size, memory.is_signed(kind))
-    # Less than 4 bytes; and no addition keeps a bool a bool.
-    old = memory.load(e, place, kind).value
-    memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), kind), kind)
+def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, type_: Type) -> Number:
+    if atomic(type_):
+        return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * type_.size, memory.is_signed(type_))
+    # Less than 4 bytes, or a bool, which an atomic addition could give other values than 0 and 1.
+    old = memory.load(e, place, type_).value
+    memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), type_), type_)
     return old
 
 
 def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
-    """Remove an entry; gives an ``i1``, true when it was there."""
+    """Remove an entry. Returns an ``i1``, true if it existed."""
     if info.key is None:
         return _reset_slot(e, info)
     operand = map_access.key_operand(e, info.key, keys)
@@ -129,7 +129,7 @@ def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Exp
 
 
 def _check_deleted(e: Emitter, node: nodes.Node, info: MapInfo, code: Number) -> None:
-    """Report a missing key where the script does not look at the result; once for each place."""
+    """Report a missing key if the script does not use the result; once for each location."""
     if node in e.checked.discarded:
         events.check_helper(e, node, "bpf_map_delete_elem", code, map_name=info.name, most=1)
 
@@ -155,7 +155,7 @@ def _reset_slot(e: Emitter, info: MapInfo) -> I1:
 
 
 def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
-    """``i1``: the key is there (an unkeyed map: it has been written)."""
+    """``i1``: the key exists (for an unkeyed map: it has been written)."""
     if info.key is None:
         return e.b.truth(e.b.load(map_access.slot(e, info)))
     if map_access.bucketed(info.value):
@@ -164,6 +164,6 @@ def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Ex
     return e.b.truth(e.b.there(pointer))
 
 
-def integer(kind: Type) -> bool:
+def integer(type_: Type) -> bool:
     """Whether values can be added to in place."""
-    return isinstance(kind, Int | Bool)
+    return isinstance(type_, Int | Bool)

@@ -1,4 +1,4 @@
-"""Struct members, array elements, and what pointers point to."""
+"""Lowering of struct members, array elements and pointer dereferences."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.typed_program import FieldPath, Slot
 
 
-def follow(e: Emitter, operand: Operand, pointer: Type, kind: Type) -> Operand:
-    """What a pointer points to, as a value of *kind*."""
+def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:
+    """A pointer's target, as a value of *type_*."""
     if not isinstance(pointer, Pointer):
         raise InternalError(f"{pointer} is no pointer")
-    return at_address(e, _address(e, operand), kind, pointer.space, _direct(operand, pointer))
+    return at_address(e, _address(e, operand), type_, pointer.space, _direct(operand, pointer))
 
 
 def _address(e: Emitter, operand: Operand) -> Number:
-    """A pointer to be followed: the register itself while plain loads may follow it."""
+    """A pointer to be dereferenced: the typed register itself if plain loads may follow it."""
     return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
 
 
 def _direct(operand: Operand, _pointer: Pointer) -> bool:
-    """Whether plain loads may follow: only while the verifier still knows where the register came from."""
+    """Whether plain loads may follow: only while the verifier still knows the provenance of the register."""
     return isinstance(operand, Scalar) and operand.direct
 
 
-def at_address(e: Emitter, address: Number, kind: Type, space: AddressSpace, direct: bool) -> Operand:
-    """A value that lies at an address."""
+def at_address(e: Emitter, address: Number, type_: Type, space: AddressSpace, direct: bool) -> Operand:
+    """The value at an address."""
     if space is AddressSpace.BPF and direct:
         pointer = e.b.pointer(address)
-        return memory.load(e, pointer, kind) if kind.scalar else Memory(pointer, kind)
-    # Memory of the program whose provenance is lost is kernel memory like any other.
+        return memory.load(e, pointer, type_) if type_.scalar else Memory(pointer, type_)
+    # Memory of the program without known provenance is read like other kernel memory.
     where = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
-    remote = Remote(address, kind, where, direct)
-    return _scalar_at(e, remote) if kind.scalar else remote
+    remote = Remote(address, type_, where, direct)
+    return _scalar_at(e, remote) if type_.scalar else remote
 
 
 def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
     if not remote.direct:
         return memory.read_scalar(e, remote.address, remote.type, remote.space)
     got = memory.load(e, e.b.pointer(remote.address), remote.type)
-    kind = remote.type
-    return Scalar(got.value, kind, direct=isinstance(kind, Pointer) and kind.trusted)
+    type_ = remote.type
+    return Scalar(got.value, type_, direct=isinstance(type_, Pointer) and type_.trusted)
 
 
 # ---------------------------------------------------------------------------------------------- members
 
 
 def field(e: Emitter, node: nodes.FieldAccess) -> Operand:
-    """A member of a struct, of what a pointer points to, of a record, or of ``args``."""
+    """A member of a struct, of a pointer's target, of a record, or of ``args``."""
     path = e.checked.fields[node]
-    kind = e.type(node)
+    type_ = e.type(node)
     if path.how == "argument":
         if path.argument is None:
             raise InternalError("argument without a place")
-        return text_view(contexts.argument(e, path.argument), kind)
+        return text_view(contexts.argument(e, path.argument), type_)
     base = e.value(node.base)
     if path.how == "record":
         return memory.member_of(e, base, path.index)
@@ -75,7 +75,7 @@ def field(e: Emitter, node: nodes.FieldAccess) -> Operand:
             raise InternalError(f"{pointer} is no pointer")
         base = _target(e, base, pointer)
     distance = load_time_values.member_offset(e, node, path, movable=isinstance(base, Remote))
-    return text_view(_member(e, base, path, kind, distance), kind)
+    return text_view(_member(e, base, path, type_, distance), type_)
 
 
 def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
@@ -89,9 +89,9 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     return Remote(address, pointer.target, where, direct)
 
 
-def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Number) -> Operand:
+def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: Number) -> Operand:
     if path.bit_size:
-        return _bitfield(e, base, path, kind)
+        return _bitfield(e, base, path, type_)
     if isinstance(base, Remote):
         address = e.b.add(base.address, distance) if distance != 0 else base.address
         remote = Remote(address, path.type, base.space, base.direct)
@@ -105,11 +105,11 @@ def _member(e: Emitter, base: Operand, path: FieldPath, kind: Type, distance: Nu
     return Memory(pointer, path.type, align, whole.context)
 
 
-def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand:
-    """Read the bytes that hold the bits, then shift: never more bytes than these, for they may end a page.
+def _bitfield(e: Emitter, base: Operand, path: FieldPath, type_: Type) -> Operand:
+    """Read the bytes that contain the bits, then shift; no bytes beyond these, as they may end at a page boundary.
 
-    The bits are a number without sign: who writes ``int open : 1`` means a flag that is 0 or 1. All bits of a type
-    are that type.
+    Bitfields are unsigned: ``int open : 1`` is meant as a flag with the values 0 and 1. A bitfield as wide as its type
+    has the type's signedness.
     """
     start = path.offset + path.bit_offset // 8
     shift = path.bit_offset % 8
@@ -119,12 +119,12 @@ def _bitfield(e: Emitter, base: Operand, path: FieldPath, kind: Type) -> Operand
     if size > 8:
         rest = _bytes(e, base, start + 8, 1)
         value = e.b.op("or", value, e.b.op("shl", rest, 64 - shift))
-    signed = memory.is_signed(kind) and path.bit_size == memory.bits(kind)
-    return Scalar(e.b.fit(value, path.bit_size, True) if signed else e.b.low_bits(value, path.bit_size), kind)
+    signed = memory.is_signed(type_) and path.bit_size == memory.bits(type_)
+    return Scalar(e.b.fit(value, path.bit_size, True) if signed else e.b.low_bits(value, path.bit_size), type_)
 
 
 def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
-    """*size* bytes as an unsigned number, least significant first."""
+    """*size* bytes as an unsigned number, least significant byte first."""
     if isinstance(base, Remote):
         cell = e.cell
         e.b.store(0, cell)
@@ -139,9 +139,10 @@ def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
 
 
 def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
-    """Address of a struct, or of what a pointer points to, in a register whose type the verifier knows.
+    """Address of a struct, or a pointer's target, in a register that is typed (BTF) for the verifier.
 
-    Helpers that take typed pointers ask for that. Pointers of iterators may be null: then code goes on at *missing*.
+    Helpers with typed pointer parameters require that. Pointers of iterators may be null: then execution continues at
+    *missing*.
 
     Raises:
         PlacedError: the value was not reached from the probe's arguments alone.
@@ -178,7 +179,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
 
 
 def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
-    """The slot of a struct pointer among the arguments of a raw tracepoint, which the verifier may take for null."""
+    """The slot of a struct pointer argument of a raw tracepoint, which the verifier treats as possibly null."""
     if e.program.unit.kind.name != RAWTRACEPOINT or not isinstance(node, nodes.FieldAccess):
         return None
     item = e.checked.fields[node].argument
@@ -200,32 +201,32 @@ def _not_null(e: Emitter, address: Number, missing: Block) -> Number:
 
 def index(e: Emitter, node: nodes.Index) -> Operand:
     """``base[index]``."""
-    base_type, kind = e.type(node.base), e.type(node)
+    base_type, type_ = e.type(node.base), e.type(node)
     known = e.checked.constants.get(node.index)
     if isinstance(base_type, Pointer):
-        return _pointer_index(e, node, base_type, kind)
+        return _pointer_index(e, node, base_type, type_)
     base = e.value(node.base)
     if isinstance(base_type, Array | String):
-        element = base_type.element if isinstance(base_type, Array) else kind
+        element = base_type.element if isinstance(base_type, Array) else type_
         if known is not None:
-            return text_view(_element(e, base, element, int(known) * element.size), kind)
+            return text_view(_element(e, base, element, int(known) * element.size), type_)
         return _checked_element(e, node, base, base_type, element)
     if known is None:
         raise InternalError("tuple index is not constant")
     return memory.member_of(e, base, int(known))
 
 
-def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, kind: Type) -> Operand:
+def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, type_: Type) -> Operand:
     base = e.value(node.base)
     start = memory.number(e, base)
     by = e.b.mul(e.number(node.index), target_size(pointer))
     space = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else pointer.space
-    return text_view(at_address(e, e.b.add(start, by), kind, space, direct=False), kind)
+    return text_view(at_address(e, e.b.add(start, by), type_, space, direct=False), type_)
 
 
 def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Operand:
     if isinstance(base, Remote):
-        # The verifier lets BTF pointers be read at constant offsets only.
+        # The verifier allows loads through BTF pointers at constant offsets only.
         direct = base.direct and isinstance(distance, int) and distance >= 0
         remote = Remote(e.b.add(base.address, distance), element, base.space, direct)
         return _scalar_at(e, remote) if element.scalar else remote
@@ -236,7 +237,7 @@ def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Oper
 
 
 def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, element: Type) -> Operand:
-    """An element by a variable index: outside of the array it is reported and zero."""
+    """An element at a variable index; out of bounds it is reported, and the value is zero."""
     count = whole.count if isinstance(whole, Array) else whole.size
     at = e.b.opaque(e.number(node.index))
     place = base if isinstance(base, Remote) else _addressable(e, base)
@@ -259,7 +260,7 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, 
 
 
 def _addressable(e: Emitter, base: Operand) -> Memory:
-    """Memory that may be read at a variable offset: the verifier allows that for map values, and for the stack too."""
+    """Memory that may be read at a variable offset: the verifier allows that for map values and for the stack."""
     return e.place(base)
 
 

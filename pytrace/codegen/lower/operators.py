@@ -1,4 +1,4 @@
-"""Arithmetic, logic and comparison."""
+"""Lowering of arithmetic, logic and comparison."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
     left, right = _scale(e, e.type(node.left), left, right, e.type(node.right))
     result = arithmetic(e, node, node.operator, left, right, signed)
     if e.script.sparing:
-        # LLVM may not change the order of a long sum, for which it would have all operands at the same time.
+        # LLVM must not reorder a long sum, as all operands would then be live at the same time.
         result = e.b.opaque(result)
     return Scalar(result, e.type(node))
 
 
 def _scale(e: Emitter, left_type: Type, left: Number, right: Number, right_type: Type) -> tuple[Number, Number]:
-    """Pointer arithmetic counts in elements."""
+    """Scale the integer of pointer arithmetic to bytes."""
     if isinstance(left_type, Pointer) and not isinstance(right_type, Pointer):
         right = scaled(e, right, left_type)
     elif isinstance(right_type, Pointer) and not isinstance(left_type, Pointer):
@@ -57,7 +57,7 @@ def scaled(e: Emitter, count: Number, pointer: Pointer) -> Number:
 
 
 def target_size(pointer: Pointer) -> int:
-    """Bytes of a pointer's target; 1 for void and for what has no size."""
+    """Size of a pointer's target in bytes; 1 for void and incomplete types."""
     return pointer.target.size or 1
 
 

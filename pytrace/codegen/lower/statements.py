@@ -1,4 +1,4 @@
-"""Statements, one function for each node class."""
+"""Lowering of statements, one function for each node class."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pytrace.frontend.ast.compile_time_facts import Signedness
 from pytrace.frontend.ast.typed_program import MapInfo
 
 
-def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
-    """Run a block; its value when *kind* is not void."""
+def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
+    """Emit a block; gives its value when *type_* is not void."""
     for piece in e.program.plan.pieces(node):
         if piece.apart:
             _apart(e, piece.statements)
@@ -29,7 +29,7 @@ def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
                 run(e, statement)
     if node.value is None or node.value in e.checked.dead or e.b.closed:
         return None
-    if isinstance(kind, Void):
+    if isinstance(type_, Void):
         with e.temporaries():
             e.value(node.value)
         return None
@@ -37,7 +37,7 @@ def block(e: Emitter, node: nodes.Block, kind: Type = VOID) -> Operand | None:
 
 
 def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
-    """Run statements in a function of their own."""
+    """Emit statements into a function of their own."""
     alive = [statement for statement in statements if statement not in e.checked.dead]
     if not alive or e.b.closed:
         return
@@ -46,18 +46,18 @@ def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
         for statement in alive:
             run(inner, statement)
 
-    e.at(alive[0].span)
+    e.set_location(alive[0].span)
     loops.in_function(e, alive[0].span, body)
 
 
 def run(e: Emitter, node: nodes.Stmt) -> None:
-    """Run a statement, unless it cannot be reached."""
+    """Emit a statement, unless it is unreachable."""
     if node in e.checked.dead or e.b.closed:
         return
     emit = _EMIT.get(type(node))
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")
-    e.at(node.span)
+    e.set_location(node.span)
     with e.temporaries():
         emit(e, node)
 
@@ -85,19 +85,19 @@ def _assign(e: Emitter, node: nodes.Assign) -> None:
         _plain_assign(e, node)
         return
     operator = node.operator[:-1]
-    target, kind = node.target, _slot_type(e, node.target)
+    target, type_ = node.target, _slot_type(e, node.target)
     by = e.number(node.value)
-    if isinstance(kind, Pointer) and operator in "+-":
-        by = operators.scaled(e, by, kind)
-    if isinstance(target, nodes.MapRef | nodes.MapIndex) and maps.atomic(kind):
+    if isinstance(type_, Pointer) and operator in "+-":
+        by = operators.scaled(e, by, type_)
+    if isinstance(target, nodes.MapRef | nodes.MapIndex) and maps.atomic(type_):
         step, change = ("+", e.b.sub(0, by)) if operator == "-" else (operator, by)
         if step in maps.ATOMIC:
-            maps.change(e, target, step, change, kind)
+            maps.change(e, target, step, change, type_)
             return
     signed = e.checked.fact(node, Signedness).signed
 
     def new(old: Number) -> Scalar:
-        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), kind), kind)
+        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), type_), type_)
 
     if isinstance(target, nodes.MapIndex):
         maps.recompute(e, target, new)
@@ -126,7 +126,7 @@ def _plain_assign(e: Emitter, node: nodes.Assign) -> None:
 
 
 def _assign_aggregate(e: Emitter, target: nodes.MapRef | nodes.MapIndex, value: nodes.Expr) -> None:
-    """``@m = count()``; the call may be the last thing in a block."""
+    """``@m = count()``; the call may be the trailing value of a block."""
     while isinstance(value, nodes.BlockExpr) and value.block.value is not None:
         for statement in value.block.statements:
             run(e, statement)

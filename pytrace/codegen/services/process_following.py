@@ -1,9 +1,9 @@
-"""``--follow``: programs that keep the set of followed processes in the kernel, and the check that uses it.
+"""``--follow``: programs that maintain the set of followed processes in the kernel, and the check that uses it.
 
-The process of ``-p`` or ``-c`` is known by its number in the tracer's pid namespace; what it forks, and what these fork
-in turn, is in a hash by process number in the initial namespace.  It is filled at the fork itself, by the process that
-forks, so the first instruction of the new one is followed.  What the process of ``-p`` had forked before is put in by
-the runtime (``pytrace.runtime.session.followed_processes``), which gets to know of it from an iterator over all tasks.
+The process of ``-p`` or ``-c`` is identified by its pid in the tracer's pid namespace; its descendants are in a hash
+map, by pid in the initial namespace.  They are added at the fork itself, by the parent, so a child is followed from its
+first instruction.  Existing descendants of the ``-p`` process are added by the runtime
+(``pytrace.runtime.session.followed_processes``), which finds them by an iterator over all tasks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, Pro
 
 MAP = "followed"
 ENTRIES = 32768
-"""Tasks that are followed at one time; the default limit of a machine's process numbers."""
+"""Maximum number of followed tasks; the default ``pid_max``."""
 
 CATEGORY = "sched"
 FORK, FREE = "sched_process_fork", "sched_process_free"
-"""A task is born, in the context of its parent; the kernel forgets a task, a process's first thread last."""
+"""A task is created, in the context of its parent; a task is freed, a process's first thread last."""
 
 TASK = 8
 """Offset of the task in ``struct bpf_iter__task``."""
@@ -50,7 +50,7 @@ def wanted(checked: CheckedProgram) -> bool:
 
 
 def declare(module: Module) -> None:
-    """The set: one entry for each task."""
+    """Declare the set: one entry for each task."""
     module.map(MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
 
 
@@ -69,13 +69,13 @@ def check(e: Emitter) -> I1:
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
-    """The programs that keep the set, and for a process that runs already one that lists all tasks."""
+    """The programs that maintain the set, and for an already running process one that lists all tasks."""
     keepers = (_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove))
     return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else keepers
 
 
 def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
-    """Whether the process may have forked before: not that of ``-c``; and whether the kernel can tell."""
+    """Whether existing descendants have to be listed (the ``-c`` process has none), and the kernel can list them."""
     return (options.pid is not None or options.ahead) and "task" in kernel.iterators()
 
 
@@ -87,7 +87,7 @@ def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter,
     if script.ahead is not None:
         script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
     target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
-    # 0 would keep the event from other users of the tracepoint.
+    # 0 would hide the event from other users of the tracepoint.
     return _service(script, f"follow_{event}", target, 1, lambda e: change(e, number.offset))
 
 
@@ -99,7 +99,7 @@ def _lister(script: Script) -> ProgramSpec:
 def _service(
     script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None]
 ) -> ProgramSpec:
-    """A program that is not the script's: *write* emits its body."""
+    """A service program, which is not part of the script: *write* emits its body."""
     kind = known_kind(target.probe.partition(":")[0])
     span = script.checked.units[0].span
     unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span)
@@ -117,7 +117,7 @@ def _service(
 def _list(e: Emitter) -> None:
     """Write a :class:`pytrace.runtime.session.followed_processes.Task` for each process.
 
-    The one that reads is the tracer, in whose pid namespace the processes of ``/proc`` and of ``-p`` are numbered.
+    The tracer reads it, and the pids of ``/proc`` and ``-p`` are those of its pid namespace.
     """
     task = e.launder(e.b.load(e.b.offset(e.context, TASK)))
     some, first = e.b.block(), e.b.block()
@@ -135,7 +135,7 @@ def _list(e: Emitter) -> None:
 
 
 def _number_here(e: Emitter, task: Number) -> Number:
-    """Process number of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
+    """Pid of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
     struct = e.script.kernel.struct("struct", "pid")
     numbers = None if struct is None else struct.find("numbers")
     upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
@@ -150,21 +150,21 @@ def _number_here(e: Emitter, task: Number) -> Number:
     return _member(e, place, load_time_values.struct_offset(e, upid, "nr"), INT32)
 
 
-def _member(e: Emitter, address: Number, offset: Number, kind: Type) -> Number:
-    """A member of a kernel object; 0 when it cannot be read, which is nobody's failure to report."""
-    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, kind.size, e.b.add(address, offset))
-    return memory.load(e, e.cell, kind).value
+def _member(e: Emitter, address: Number, offset: Number, type_: Type) -> Number:
+    """A member of a kernel object; 0 when it cannot be read, which is not reported."""
+    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, type_.size, e.b.add(address, offset))
+    return memory.load(e, e.cell, type_).value
 
 
 def _add(e: Emitter, offset: int) -> None:
     on, off, full = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(check(e), on, off, likely=False)
     e.b.start(off)
-    # The number may be that of a followed process that has ended, if the other program could not run at that moment.
+    # The pid may be that of a followed process that has ended, if the exit program could not run at that moment.
     _remove(e, offset)
     e.b.jump(e.exit)
     e.b.start(on)
-    # Threads come along: their numbers are those of no process.
+    # Threads are included: their ids are not those of processes.
     e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
     value = e.b.alloca(8)
     e.b.store(1, value)

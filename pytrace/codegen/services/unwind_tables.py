@@ -1,11 +1,11 @@
-"""The unwind tables as programs see them: maps, and the function that finds the rule at an address.
+"""Unwind tables in BPF: the maps, and the function that finds the rule for an address.
 
 The session fills the maps (``pytrace.runtime.unwind.unwinder``):
 
 - :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count).
 - :data:`RANGES`, :data:`ROWS`: see :mod:`pytrace.core.unwind_format`.
 
-:data:`TOLD` has the processes without tables that have been reported.
+:data:`TOLD` has the processes without tables that were already reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAPS = UnwindMaps(SPACES, RANGES, ROWS, ROW_ENTRIES)
 
 
 def declare(module: Module) -> None:
-    """The maps and the function that finds a rule."""
+    """Declare the maps and the function that finds a rule."""
     module.map(SPACES, {"type": MapType.HASH, "key_size": 4, "value_size": 8, "max_entries": PROCESSES})
     module.map(TOLD, {"type": MapType.LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
     for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
@@ -58,7 +58,7 @@ def declare(module: Module) -> None:
 
 
 def _rule_function(module: Module) -> None:
-    """``unwind_rule(address, space)``: the low half of the row that holds at a user address; 0 without one."""
+    """``unwind_rule(address, space)``: the low half of the row that covers a user address; 0 when there is none."""
     text, _ = module.function(RULE_FUNCTION, ("address", "space"), None)
     b = Builder(text)
     address, space = number_parameter("address"), number_parameter("space")
@@ -104,8 +104,8 @@ def _search(
 ) -> I64:
     """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
 
-    Steps are tried from the largest power of two down, so there are as many rounds whatever the data. Nothing in here
-    is known to the verifier but the step, so it follows each round once and not each way through all of them.
+    Steps go from the largest power of two down, so the number of iterations does not depend on the data. The verifier
+    knows only the step, so it follows each iteration once instead of every path through all of them.
     """
     found, step = b.register(), b.register()
     end = b.add(first, count)

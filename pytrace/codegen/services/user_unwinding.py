@@ -1,6 +1,6 @@
-"""``dw_ustack``: the user stack unwound by tables (x86-64).
+"""``dw_ustack``: unwinding of user stacks by unwind tables (x86-64).
 
-Each frame is one iteration of ``bpf_loop``, whose registers are in scratch memory; so the verifier looks at one frame.
+Each frame is one iteration of ``bpf_loop``, with registers in scratch memory, so the verifier checks a single frame.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 
 _NEW = 1
-"""``BPF_NOEXIST``: only an update of what is not there succeeds."""
+"""``BPF_NOEXIST``: an update of an existing key fails."""
 _NO_STACK, _NO_TABLES = -14, -61
 """``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
 
 _SITE = "dw_ustack"
-"""What stands for a helper where failures are counted."""
+"""The name that failures are counted for, in place of a helper's."""
 _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
-"""Offsets of an unwinding's state: registers, ranges of the process, frames found."""
+"""Offsets of the unwinder's state: registers, ranges of the process, frames found."""
 _EXACT = 40
-"""1 while ip is where the program is, 0 when it is a return address, which may lie after its function's end."""
+"""1 if ip is the current instruction, 0 if it is a return address, which may be after its function's end."""
 _STATE_SIZE = 48
 
 _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
@@ -74,7 +74,7 @@ def _fail(e: Emitter, target: Ptr, code: int, done: Block) -> None:
 
 
 def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: int, done: Block) -> None:
-    """Find ranges and registers, or leave for *done* with an error in the stack."""
+    """Find ranges and registers, or jump to *done* with an error in the stack."""
     b = e.b
     task = b.helper(helpers.GET_CURRENT_TASK)
     user, kernel_thread = b.block(), b.block()
@@ -97,7 +97,7 @@ def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: 
 
 
 def _find_space(e: Emitter, space: Ptr, pid: Number) -> I1:
-    """``i1``: a process is known; then *space* is where its ranges are."""
+    """``i1``: the process is known; *space* then has the location of its ranges."""
     b = e.b
     b.store(0, space)
     b.store(pid, e.cell, 32)
@@ -112,9 +112,9 @@ def _find_space(e: Emitter, space: Ptr, pid: Number) -> I1:
 
 
 def _find_parents_space(e: Emitter, task: Number, space: Ptr, found: Block) -> None:
-    """Continue at *found* when the process is so young a child of a known one that the session has not seen it yet.
+    """Continue at *found* if the process is a new child of a known one that the session has not seen yet.
 
-    Until it executes a program it has its parent's mappings, and its memory names the same opened program file.
+    Until it calls execve it has its parent's mappings, and its ``mm`` refers to the same ``exe_file``.
     """
     memory_type = e.script.kernel.struct("struct", "mm_struct")
     if e.script.kernel.pid_namespace is not None or memory_type is None:
@@ -133,7 +133,7 @@ def _find_parents_space(e: Emitter, task: Number, space: Ptr, found: Block) -> N
 
 
 def _tell(e: Emitter, node: nodes.Call | nodes.Identifier) -> None:
-    """Count that a process has no tables, and report it the first time."""
+    """Count a process without tables, and report it the first time."""
     b = e.b
     e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
     b.store(process_ids(e, "tracer")[0], e.cell, 32)
@@ -153,7 +153,7 @@ def _read_kernel(e: Emitter, address: Number) -> I64:
 
 
 def _registers(e: Emitter, state: int) -> None:
-    """Registers of the user program: the context's, or those that the task entered the kernel with."""
+    """Registers of the user program: the context's, or those saved at kernel entry."""
     b, row = e.b, e.program.unit.kind
     if row.user:
         _store_registers(e, state, lambda name: contexts.register(e, name))
@@ -204,10 +204,10 @@ def _members(e: Emitter) -> _Members | None:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """One round: note the frame, then step to its caller; ends the loop where there is none.
+    """One iteration: store the frame, then step to its caller; ends the loop when there is none.
 
-    *out* and *state* are scratch offsets of the stack and of the unwinding's state, *site* is the place in the script
-    for what is counted.
+    *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location that
+    failures are counted for.
     """
 
     e: Emitter
@@ -236,7 +236,7 @@ class _Frame:
         self._plain_frame(rule, base, ip)
 
     def _rule(self, place: Number, ip: Number) -> I64:
-        """The rule at an address; where there is none, perhaps a return address that a uretprobe has replaced."""
+        """The rule at an address; if there is none, the address may be a return address replaced by a uretprobe."""
         b = self.e.b
         found = b.register()
         b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), 1)), found)
@@ -259,7 +259,7 @@ class _Frame:
         return self.e.b.call(RULE_FUNCTION, numbers=[address, self._load(_SPACE)])
 
     def _original(self, members: _Members) -> I64:
-        """The return address that belongs to the frame which has just been left; 0 when no uretprobe holds it.
+        """The original return address of the frame just left; 0 when no uretprobe replaced it.
 
         The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
         """
@@ -303,7 +303,7 @@ class _Frame:
         self.e.b.start(on)
 
     def _cut_if(self, condition: I1) -> None:
-        """Leave with the frames found so far, and count that there should have been more."""
+        """End with the frames found so far, and count a truncated stack."""
         cut, on = self.e.b.block(), self.e.b.block()
         self.e.b.branch(condition, cut, on, likely=False)
         self.e.b.start(cut)
@@ -312,7 +312,7 @@ class _Frame:
         self.e.b.start(on)
 
     def _read(self, address: Number) -> I64:
-        """A word of the user's memory; without it the stack is truncated."""
+        """A word of user memory; if it cannot be read, the stack is truncated."""
         failed = self.e.b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, address)
         self._cut_if(self.e.b.truth(failed))
         return self.e.b.load(self.e.cell)
@@ -326,7 +326,7 @@ class _Frame:
     def _plain_frame(self, rule: Number, base: Number, ip: Number) -> None:
         b = self.e.b
         cfa = self._frame_address(rule, base, ip)
-        # The stack grows down: what does not go up would go round for ever.
+        # The stack grows down: a caller's frame that is not higher would loop forever.
         self._cut_if(b.icmp("ule", cfa, self._load(_SP)))
         caller = self._read(b.sub(cfa, 8))
         self._caller_rbp(b.op("and", b.op("lshr", rule, 4), 255), cfa)

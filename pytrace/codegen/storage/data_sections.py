@@ -17,7 +17,7 @@ SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32,
 
 
 UNFOLLOWED = ("unfollowed", 0)
-"""Counter of processes that ``--follow`` had no room for."""
+"""Counter of processes that did not fit the set of ``--follow``."""
 
 
 def _up(size: int, step: int) -> int:
@@ -33,18 +33,18 @@ class Layout:
     generations: frozenset[str] = frozenset()
     """Maps that are double-buffered, so that one can be read while programs write to the other."""
     selectors: dict[str, int] = field(default_factory=dict)
-    """For unkeyed ones of these, where in the shared section it says which is in use."""
+    """For unkeyed ones, the offset in the shared section of the bit that selects the buffer."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Place of each counter among the counters, which programs add as they need them."""
+    """Index of each counter, allocated on first use."""
     counters_at: int = 0
     sites: dict[Site, int] = field(default_factory=dict)
-    """Places in the script where helpers may fail: the subjects of their counters."""
+    """Script locations where helpers may fail: the subjects of their counters."""
     areas: dict[str, int] = field(default_factory=dict)
     addressed: bool = False
-    """A program computes the address of its CPU's block, be there anything in it or not."""
+    """Whether a program computes the address of its CPU's block, even if the block is empty."""
 
     @classmethod
     def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:
@@ -62,38 +62,38 @@ class Layout:
         times = 1
         if info.name in self.generations:
             times = 2
-            # The bit lies in a line that nobody else writes to: all CPUs read it all the time.
+            # The bit is in a cache line that is not written otherwise: all CPUs read it all the time.
             self.selectors[info.name] = self.shared
             self.shared += CACHE_LINE
         if info.value.aggregate:
             self.slots[info.name] = self.percpu
             self.percpu += times * size
         else:
-            # A line of its own: CPUs that write different maps must not fight for it.
+            # A cache line of its own, to avoid false sharing between CPUs that write different maps.
             self.slots[info.name] = self.shared
             self.shared += times * _up(size, CACHE_LINE)
 
     def generation(self, info: MapInfo) -> int:
-        """Bytes between the two copies of a slot that is printed and cleared in one step, else 0."""
+        """Bytes between the two buffers of a double-buffered slot, else 0."""
         if info.name not in self.selectors:
             return 0
         size = SLOT_FLAG + _up(info.value.size, 8)
         return size if info.value.aggregate else _up(size, CACHE_LINE)
 
     def counter(self, kind: str, subject: int) -> int:
-        """Offset of a counter after the late operand ``counters``; a new one gets its place."""
+        """Offset of a counter from the late operand ``counters``; allocated on first use."""
         return 8 * self.counters.setdefault((kind, subject), len(self.counters))
 
     def site(self, helper: str, place: Location) -> int:
-        """Number of a place in the script where *helper* may fail."""
+        """Index of a script location where *helper* may fail."""
         return self.sites.setdefault(Site(helper, place), len(self.sites))
 
     def area(self, name: str, size: int) -> None:
-        """A program needs *size* bytes of the scratch area *name*."""
+        """Record that a program needs *size* bytes of the scratch area *name*."""
         self.areas[name] = max(self.areas.get(name, 0), size)
 
     def finish(self, module: Module) -> None:
-        """Give every late operand its value."""
+        """Set the value of every late operand."""
         self.counters_at = self.percpu
         module.settle("counters", self.counters_at)
         at = _up(self.counters_at + 8 * len(self.counters), CACHE_LINE)
@@ -110,7 +110,7 @@ class Layout:
         return self.copies * self.stride
 
     def slot(self, info: MapInfo) -> GlobalSlot | None:
-        """Where an unkeyed map lies, for the manifest."""
+        """The location of an unkeyed map, for the manifest."""
         if info.key is not None:
             return None
         selector: tuple[int, str, int] = (0, "", 0)
@@ -121,7 +121,7 @@ class Layout:
         return GlobalSlot(SHARED_SECTION, self.slots[info.name], 1, 0, *selector)
 
     def manifest_counters(self) -> Counters | None:
-        """Where the counters lie, for the manifest; None when nothing is counted."""
+        """The location of the counters, for the manifest; None when there are none."""
         names, sites = tuple(self.counters), tuple(self.sites)
         if not names and not sites:
             return None

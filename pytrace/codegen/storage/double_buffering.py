@@ -15,10 +15,10 @@ _PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
 
 
 def snapshots(checked: CheckedProgram) -> frozenset[str]:
-    """Names of these maps.
+    """Names of the double-buffered maps.
 
-    Keyed maps that are printed and cleared in one step are; of the unkeyed ones those that are emptied in any way,
-    but for sums that programs do not look at: of these the runtime takes off what there was before.
+    These are keyed maps that are printed and cleared in one step, and unkeyed maps that are emptied in any way, except
+    for sums that programs do not read: for these the runtime subtracts the previous value.
     """
     printed, emptied = set(), set()
     for spec in checked.event_list:
@@ -38,7 +38,7 @@ def _is_sum(info: MapInfo) -> bool:
 
 
 def _read(checked: CheckedProgram) -> Iterator[str]:
-    """Unkeyed maps that programs look at."""
+    """Unkeyed maps that programs read."""
     waiting: list[nodes.Node] = [unit.body for unit in checked.units]
     while waiting:
         node = waiting.pop()

@@ -1,9 +1,9 @@
 """Per-CPU scratch memory: values that do not fit the 512-byte stack.
 
 A program's area is shared with the programs that cannot interrupt it on the same CPU.  The kernel runs programs of
-kprobes, tracepoints and perf events one at a time on a CPU (``bpf_prog_active``); programs that run by hand
+kprobes, tracepoints and perf events one at a time on a CPU (``bpf_prog_active``); programs that the tracer runs
 exclude each other.  Uprobe handlers can be preempted, and so can pinned iterators, which several processes may read at
-once: their area has several copies, of which a program claims one.  Tracing programs (fentry, raw tracepoints, other
+once: their area has several copies, and a program claims one of them.  Tracing programs (fentry, raw tracepoints, other
 iterators) may interrupt each other but never themselves, so each has an area of its own.
 """
 
@@ -13,12 +13,12 @@ from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.probes.kinds import ProbeKind
 
 COPIES = 4
-"""Copies of the area of preemptible programs: how many of them can be under way on one CPU."""
+"""Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""
 
 USER_AREA = "user"
 
 CLAIM = 8
-"""Bytes of the word before the copies that says which are in use."""
+"""Size of the bitmap before the copies that marks those in use."""
 
 
 def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False) -> str:
@@ -54,7 +54,7 @@ class Scratch:
         return offset
 
     def release(self, offset: int, size: int) -> None:
-        """Give back what :meth:`allocate` gave."""
+        """Release memory of :meth:`allocate`."""
         size = (size + 7) & ~7
         merged: list[tuple[int, int]] = []
         for start, room in sorted([*self._free, (offset, size)]):

@@ -1,10 +1,9 @@
 """The probe table: one row for each kind of probe.
 
-A row says how the kind is named, which BPF program type carries it, what its context is, how ``-p`` filters it, and
-which class describes what it attaches to.
-What needs code (parsing an attach point, expanding it, attaching it, listing it) is found by the row's name in
-``frontend.attach.providers.table``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; completeness tests
-check that each has it.
+A row has the kind's names, its BPF program type, its context, how ``-p`` filters it, and the class of its targets.
+What needs code (parsing an attach point, expanding it, attaching it, listing it) is looked up by the row's name in
+``frontend.attach.providers.table``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a test checks that
+none is missing.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Context(Enum):
     """What a program's context pointer points to."""
 
     NONE = "none"
-    """Nothing that a script may look at."""
+    """No context that a script can read."""
     REGISTERS = "registers"
     """``struct pt_regs``."""
     TRACEPOINT = "tracepoint"
@@ -62,7 +61,7 @@ class PidFilter(Enum):
     INJECTED = "injected"
     """The program compares the process id."""
     ATTACH = "attach"
-    """The kernel filters; it gets the process id at attach time."""
+    """The kernel filters by the process id that it gets at attach time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,8 @@ class ProbeKind:
 
     *program_type* is the libbpf name of the program type (``kprobe``, ``tracepoint``, ``raw_tracepoint``, ``tracing``,
     ``perf_event``); *attach_type* the expected attach type of ``tracing`` programs. *space* is where bare pointers
-    point in this probe. *backwards*: several blocks on one event attach last to first, so that they run in source
-    order.
+    point in this probe. *backwards*: several probes on one event are attached last to first, so that they run in
+    source order.
     """
 
     name: str
@@ -87,17 +86,17 @@ class ProbeKind:
     wildcards: bool = False
     backwards: bool = False
     special: bool = False
-    """begin, end, self, test, bench: run by hand, ``probetype`` is ``special``."""
+    """begin, end, self, test, bench: run by the tracer; ``probetype`` is ``special``."""
     user: bool = False
     """Attaches to user binaries."""
     returns: bool = False
-    """Runs when a function returns, so ``retval`` is there."""
+    """Runs when a function returns, so ``retval`` is available."""
     function: bool = False
     """Traces a function, whose name is ``func``."""
     positional: bool = False
     """Has arguments without types: ``arg0``, ``arg1`` …"""
     signals: bool = False
-    """Runs where a signal can be sent to the current task."""
+    """Runs in a context where a signal can be sent to the current task."""
 
     @property
     def typed(self) -> bool:
@@ -186,10 +185,10 @@ def probe_kind(name: str) -> ProbeKind | None:
 
 
 def known_kind(name: str) -> ProbeKind:
-    """The row of a full name that comes from the table itself, as those of a manifest do.
+    """The row of a full name that is known to be in the table, such as one from a manifest.
 
     Raises:
-        KeyError: there is none.
+        KeyError: there is no such row.
     """
     return _INDEX[name]
 

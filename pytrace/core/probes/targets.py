@@ -1,7 +1,7 @@
-"""What probes attach to: one class for each shape of place.
+"""Targets of probes: one class for each kind of attach point.
 
-The row of a probe kind (``kinds.ProbeKind.target``) names the class of its places, so a manifest keeps their values
-only. Code that serves several kinds tells their places apart by ``isinstance``.
+The row of a probe kind (``kinds.ProbeKind.target``) names the class of its targets, so a manifest stores their values
+only. Code that serves several kinds distinguishes their targets by ``isinstance``.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ class ProbeTarget:
     """A place that a program attaches to."""
 
     def values(self) -> list[object]:
-        """The values of all fields in order, for JSON: the class called with them makes the place again."""
+        """The values of all fields in order, for JSON: calling the class with them restores the target."""
         return [getattr(self, item.name) for item in fields(self)]
 
 
 @dataclass(frozen=True)
 class NoTarget(ProbeTarget):
-    """begin and end, which are run and not attached; and any kind whose place is not known."""
+    """begin and end, which are run instead of attached; and any kind without a known target."""
 
 
 @dataclass(frozen=True)
 class SignalTarget(ProbeTarget):
-    """self: a signal that the tracer gets."""
+    """self: a signal sent to the tracer."""
 
     signal: str
 
 
 @dataclass(frozen=True)
 class NamedRunTarget(ProbeTarget):
-    """test and bench: what the script calls it."""
+    """test and bench: the name that the script gives it."""
 
     name: str
 
@@ -59,7 +59,7 @@ class KernelFunctionTarget(ProbeTarget):
 class TypedFunctionTarget(ProbeTarget):
     """fentry and fexit: a function of the kernel (*module* ``vmlinux``), of a module, or of a loaded BPF program.
 
-    *by_pattern* is set where a pattern found the BPF program, which may be gone when it is attached to.
+    *by_pattern* is set when the BPF program matched a pattern; such a program may be unloaded before it is attached to.
     """
 
     function: str
@@ -70,7 +70,7 @@ class TypedFunctionTarget(ProbeTarget):
 
 @dataclass(frozen=True)
 class FileTarget(ProbeTarget):
-    """A place at *offset* in a user binary; *by_pattern* where a pattern found the file, which may go."""
+    """A file offset in a user binary; *by_pattern* is set when the file matched a pattern, as it may disappear."""
 
     path: str
     offset: int
@@ -79,14 +79,14 @@ class FileTarget(ProbeTarget):
 
 @dataclass(frozen=True)
 class UserTarget(FileTarget):
-    """uprobe and uretprobe: *symbol* is the function that was named, empty for addresses and source lines."""
+    """uprobe and uretprobe: *symbol* is the function's name, empty for addresses and source lines."""
 
     symbol: str = ""
 
 
 @dataclass(frozen=True)
 class StaticProbeTarget(FileTarget):
-    """usdt: one location of a probe; *semaphore_offset* is where its counter lies in the file, 0 without one."""
+    """usdt: one location of a probe; *semaphore_offset* is the file offset of its semaphore, 0 without one."""
 
     provider: str = ""
     name: str = ""
@@ -115,7 +115,7 @@ TIMER_UNITS = ("hz", "us", "ms", "s")
 
 @dataclass(frozen=True)
 class TimerTarget(ProbeTarget):
-    """profile and interval: *frequency* in Hz, or if that is 0 a period in nanoseconds."""
+    """profile and interval: *frequency* in Hz; when that is 0, the period in nanoseconds."""
 
     frequency: int = 0
     period_ns: int = 0
@@ -123,7 +123,7 @@ class TimerTarget(ProbeTarget):
 
 @dataclass(frozen=True)
 class CountedEventTarget(ProbeTarget):
-    """software and hardware: each *period* events; *config* is the event's number (``PERF_COUNT_…``)."""
+    """software and hardware: fires every *period* events; *config* is the event's number (``PERF_COUNT_…``)."""
 
     event: str
     config: int
@@ -132,7 +132,7 @@ class CountedEventTarget(ProbeTarget):
 
 @dataclass(frozen=True)
 class WatchpointTarget(ProbeTarget):
-    """watchpoint: *length* bytes at *address*; *mode* is made of ``r``, ``w`` and ``x``."""
+    """watchpoint: *length* bytes at *address*; *mode* is a combination of ``r``, ``w`` and ``x``."""
 
     address: int
     length: int
@@ -140,7 +140,7 @@ class WatchpointTarget(ProbeTarget):
 
 
 BPF_FILE_SYSTEM = "/sys/fs/bpf"
-"""Where pins are that have no absolute path."""
+"""The directory of pins without an absolute path."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Types that only the language's functions produce: stacks, what prints as a name, aggregations.
+"""Types that only builtins produce: stacks, values that print as names, aggregations.
 
-As for :mod:`pytrace.core.types.values`, which see.
+Layout rules are those of :mod:`pytrace.core.types.values`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ AF_INET, AF_INET6 = 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Inet(_Fixed):
-    """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused ones zero)."""
+    """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused bytes are zero)."""
 
     tag: ClassVar[str] = "inet"
     _size: ClassVar[int] = 20
@@ -197,7 +197,7 @@ class Signed(_Aggregate):
 
     signed: bool = True
     either: bool = False
-    """While types are inferred: of constants that are not negative, which take the sign of their company."""
+    """During inference: the number is a non-negative constant, which takes the signedness of other operands."""
 
     def __str__(self) -> str:
         return f"{'' if self.signed else 'u'}{self.tag}_t"
@@ -235,8 +235,8 @@ class Stats(_Pair):
 class _Extreme(_Pair):
     """``u64`` rank of the best value, ``u64`` set flag; a CPU whose flag is 0 does not count.
 
-    The rank is the value with the bits of :attr:`mask` turned over, so that the greater rank is the better value and
-    zeroed memory has the least: an update is one step of "take the greater", in which nothing can come between.
+    The rank is the value XOR :attr:`mask`, so that a greater rank is a better value and zeroed memory has the lowest
+    rank: an update is a single atomic "take the greater".
     """
 
     __slots__ = ()
@@ -244,7 +244,7 @@ class _Extreme(_Pair):
 
     @property
     def mask(self) -> int:
-        """What turns a value, as 64 bits, into its rank and back."""
+        """The 64-bit mask that is XORed with a value to give its rank, and with a rank to give its value."""
         return (((1 << 64) - 1) * self.least) ^ ((1 << 63) * self.signed)
 
     def rank(self, value: int) -> int:
@@ -253,8 +253,8 @@ class _Extreme(_Pair):
 
     def value(self, rank: int) -> int:
         """The value of a rank."""
-        found = rank ^ self.mask
-        return found - (1 << 64) if self.signed and found >> 63 else found
+        value = rank ^ self.mask
+        return value - (1 << 64) if self.signed and value >> 63 else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Hist(_Aggregate):
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are (the highest number is that of 2**63)."""
+        """How many buckets there are (the last one holds 2**63)."""
         return ((63 - self.bits + 1) << self.bits) + (1 << self.bits) + 1
 
     @property
@@ -300,7 +300,7 @@ class LHist(_Aggregate):
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are, the two open ones included."""
+        """Number of buckets, including the two open ones (below *low*, above *high*)."""
         return (self.high - self.low) // self.step + 2
 
     @property

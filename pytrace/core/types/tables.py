@@ -1,4 +1,4 @@
-"""Tables: named columns of flat values, which the rows of a script and the entries of maps are.
+"""Table schemas: named, flat columns for a script's ``row()`` statements and for map entries.
 
 A value of a record or tuple type has a column for each of its members, at any nesting: ``a.b`` is the member ``b`` of
 the record ``a``, ``a.0`` the first of the tuple ``a``.
@@ -34,10 +34,10 @@ from pytrace.core.types import (
 )
 
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
-"""The unit that the end of a number's name tells: ``lat_us`` is in microseconds."""
+"""Units by the suffix of a number's name: ``lat_us`` is in microseconds."""
 
 NUMBERS = (Int, Count, Sum, Avg, Min, Max)
-"""Types whose values are numbers to a reader: they are aligned right and may have a unit."""
+"""Types with numeric values: they are right-aligned and may have a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +49,38 @@ class Column:
     unit: str = ""
 
     @classmethod
-    def of(cls, name: str, kind: Type) -> Column:
-        """A column with the unit that its name tells."""
+    def of(cls, name: str, type_: Type) -> Column:
+        """A column whose unit is taken from its name's suffix."""
         stem, underscore, end = name.rpartition("_")
-        known = bool(stem) and bool(underscore) and isinstance(kind, NUMBERS)
-        return cls(name, kind, UNITS.get(end, "") if known else "")
+        known = bool(stem) and bool(underscore) and isinstance(type_, NUMBERS)
+        return cls(name, type_, UNITS.get(end, "") if known else "")
 
     @property
     def number(self) -> bool:
-        """Whether values are numbers to a reader."""
+        """Whether values are numeric."""
         return isinstance(self.type, NUMBERS)
 
     @property
     def title(self) -> str:
-        """What a table for people has above the column: ``LAT(us)`` for ``lat_us``."""
+        """The column's header in a table for people: ``LAT(us)`` for ``lat_us``."""
         stem = self.name.rpartition("_")[0] if self.unit else self.name
         return f"{stem.upper()}({self.unit})" if self.unit else stem.upper()
 
     @property
     def shape(self) -> tuple[str, str]:
-        """What columns of one table have in common: the name, and the type as far as a reader sees it."""
-        kind = self.type
-        if isinstance(kind, Int | String | Buffer):
-            return self.name, kind.tag
-        return self.name, f"{kind.tag} {kind}" if isinstance(kind, Enum | Array | Struct) else kind.tag
+        """What must agree for columns to belong to one table: the name, and the type without its width."""
+        type_ = self.type
+        if isinstance(type_, Int | String | Buffer):
+            return self.name, type_.tag
+        return self.name, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
-        """The column of both: integers as wide as all need, strings as long as the longest."""
-        mine, its = self.type, other.type
-        if isinstance(mine, Int) and isinstance(its, Int):
-            return replace(self, type=_wider(mine, its))
-        if isinstance(mine, String | Buffer) and its.size > mine.size:
-            return replace(self, type=its)
+        """A column that holds the values of both: the wider integer, the longer string."""
+        own, others = self.type, other.type
+        if isinstance(own, Int) and isinstance(others, Int):
+            return replace(self, type=_wider(own, others))
+        if isinstance(own, String | Buffer) and others.size > own.size:
+            return replace(self, type=others)
         return self
 
 
@@ -101,13 +101,13 @@ class Leaf:
     offset: int
 
 
-def leaves(kind: Type, path: str = "", offset: int = 0) -> Iterator[Leaf]:
-    """The values that a value of type *kind* consists of, in order: members of records and tuples, at any nesting."""
-    if not isinstance(kind, Record | Tuple) or not kind.members:
-        yield Leaf(path, kind, offset)
+def leaves(type_: Type, path: str = "", offset: int = 0) -> Iterator[Leaf]:
+    """The values that a value of type *type_* consists of, in order: members of records and tuples, at any nesting."""
+    if not isinstance(type_, Record | Tuple) or not type_.members:
+        yield Leaf(path, type_, offset)
         return
-    names = kind.names if isinstance(kind, Record) else tuple(map(str, range(len(kind.members))))
-    for name, member, start in zip(names, kind.members, kind.offsets, strict=True):
+    names = type_.names if isinstance(type_, Record) else tuple(map(str, range(len(type_.members))))
+    for name, member, start in zip(names, type_.members, type_.offsets, strict=True):
         yield from leaves(member, joined_path(path, name), offset + start)
 
 
@@ -140,48 +140,48 @@ class TableSchema:
 
     @property
     def shape(self) -> tuple[tuple[str, str], ...]:
-        """What schemas of one table have in common (:attr:`Column.shape`)."""
+        """What must agree for rows to belong to one table (:attr:`Column.shape` of each column)."""
         return tuple(column.shape for column in self.columns)
 
     def joined(self, other: TableSchema) -> TableSchema:
-        """The schema of rows of both, which are of one shape."""
+        """A schema that holds the rows of both, which must have the same shape."""
         pairs = zip(self.columns, other.columns, strict=True)
-        return TableSchema(tuple(mine.joined(its) for mine, its in pairs))
+        return TableSchema(tuple(own.joined(others) for own, others in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """A table of a script's ``row()`` statements: *number* counts from 1 in the order of their first statements."""
+    """A table of a script's ``row()`` statements; *number* counts from 1, in order of first statements."""
 
     number: int
     schema: TableSchema
 
 
 def row_tables(statements: Iterable[tuple[int, TableSchema]]) -> dict[int, RowTable]:
-    """The table of each statement, by its number (that of its event): those of one shape share one."""
+    """The table of each ``row()`` statement, by event id; statements of the same shape share a table."""
     schemas: dict[tuple[tuple[str, str], ...], TableSchema] = {}
     shapes: dict[int, tuple[tuple[str, str], ...]] = {}
     for identity, schema in statements:
         shape = shapes[identity] = schema.shape
         known = schemas.get(shape)
         schemas[shape] = schema if known is None else known.joined(schema)
-    tables = {shape: RowTable(at, schema) for at, (shape, schema) in enumerate(schemas.items(), 1)}
+    tables = {shape: RowTable(number, schema) for number, (shape, schema) in enumerate(schemas.items(), 1)}
     return {identity: tables[shape] for identity, shape in shapes.items()}
 
 
 # ---------------------------------------------------------------------------------------------- maps
 
 
-def key_columns(kind: Type | None) -> tuple[Column, ...]:
+def key_columns(type_: Type | None) -> tuple[Column, ...]:
     """Columns of a map's key: ``key``; of several ``key1``, ``key2`` …; of a record the names of its members."""
-    if kind is None:
+    if type_ is None:
         return ()
-    if isinstance(kind, Record) and kind.members:
-        return TableSchema.of(("",), (kind,)).columns
-    if isinstance(kind, Tuple) and kind.members:
-        names = [f"key{number}" for number in range(1, len(kind.members) + 1)]
-        return TableSchema.of(names, kind.members).columns
-    return (Column.of("key", kind),)
+    if isinstance(type_, Record) and type_.members:
+        return TableSchema.of(("",), (type_,)).columns
+    if isinstance(type_, Tuple) and type_.members:
+        names = [f"key{number}" for number in range(1, len(type_.members) + 1)]
+        return TableSchema.of(names, type_.members).columns
+    return (Column.of("key", type_),)
 
 
 def map_schema(name: str, key: Type | None, value: Type) -> TableSchema:

@@ -1,4 +1,4 @@
-"""Types that C has as well: scalars, and what lies in memory. Modules outside of the types take them from ``types``.
+"""Types that C also has: scalars, strings, arrays, tuples, structs. Other packages import them from ``core.types``.
 
 A type says how a value lies in memory, in BPF maps, ring buffer events and on the BPF stack alike. All sizes are bytes,
 all integers are little or big endian as the machine is.
@@ -16,10 +16,10 @@ from pytrace.base.fast_typing import ClassVar
 
 
 class AddressSpace(PyEnum):
-    """Which memory a pointer points into, and so which helper reads through it."""
+    """The address space that a pointer points into; it decides which BPF helper reads through it."""
 
     NONE = "none"
-    """Not known: treated as the probe's default space when dereferenced."""
+    """Unknown: dereferenced in the probe's default space."""
     KERNEL = "kernel"
     USER = "user"
     BPF = "bpf"
@@ -49,7 +49,7 @@ class Type:
 
     @property
     def aggregate(self) -> bool:
-        """True for count(), sum() … hist(): types that only map values have."""
+        """True for count(), sum() … hist(): types of map values only."""
         return False
 
 
@@ -58,7 +58,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Void(Type):
-    """No value: the type of a call that is made for its effect."""
+    """No value: the type of a call that only has side effects."""
 
     tag: ClassVar[str] = "void"
 
@@ -195,7 +195,7 @@ class Pointer(Type):
 
 @dataclass(frozen=True, slots=True)
 class String(Type):
-    """Up to *capacity* bytes; ends at the first NUL or, when cut, without one."""
+    """Up to *capacity* bytes; ends at the first NUL, or has none when it was truncated."""
 
     capacity: int
     tag: ClassVar[str] = "string"
@@ -253,21 +253,21 @@ class Array(Type):
 
 
 def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
-    at, align, found = 0, 1, []
+    offset, align, offsets = 0, 1, []
     for member in members:
         size, step = _extent(member)
-        at = (at + step - 1) // step * step
-        found.append(at)
-        at += size
+        offset = (offset + step - 1) // step * step
+        offsets.append(offset)
+        offset += size
         align = max(align, step)
-    return tuple(found), (at + align - 1) // align * align, align
+    return tuple(offsets), (offset + align - 1) // align * align, align
 
 
-def _extent(kind: Type) -> tuple[int, int]:
-    """Size and alignment, found in one descent: asked apart, each level of nested tuples would double the work."""
-    if isinstance(kind, Tuple | Record):
-        return _offsets(kind.members)[1:]
-    return kind.size, max(1, kind.align)
+def _extent(type_: Type) -> tuple[int, int]:
+    """Size and alignment, computed together: separate traversals would double the work at each level of nesting."""
+    if isinstance(type_, Tuple | Record):
+        return _offsets(type_.members)[1:]
+    return type_.size, max(1, type_.align)
 
 
 class _Members(Type):
@@ -376,9 +376,9 @@ class Struct(Type):
     def align(self) -> int:
         if self._align is not None:
             return self._align
-        found = max((field.type.align for field in self.fields), default=1)
-        object.__setattr__(self, "_align", found)
-        return found
+        align = max((field.type.align for field in self.fields), default=1)
+        object.__setattr__(self, "_align", align)
+        return align
 
     @property
     def fields(self) -> tuple[Field, ...]:

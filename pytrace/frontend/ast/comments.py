@@ -1,4 +1,4 @@
-"""Comments of a script that say what something is for."""
+"""Documentation comments of a script."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pytrace.core.source import Span
 def comment_above(span: Span) -> str:
     """The text of the comment that ends on the line above the one where *span* starts; empty when there is none.
 
-    Lines of ``//`` in a row are one comment, and lines of a block comment are joined by line ends; what marks a comment
-    and the spaces around it are left out. A comment after code belongs to that code.
+    Consecutive ``//`` lines are one comment, and lines of a block comment are joined by newlines, without comment
+    markers and surrounding spaces. A comment after code belongs to that code.
     """
     text = span.source.text
     end = text.rfind("\n", 0, span.start)
-    found: list[str] = []
+    lines: list[str] = []
     while end >= 0:
         start = text.rfind("\n", 0, end) + 1
         line = text[start:end].strip()
-        if not found and line.endswith("*/"):
+        if not lines and line.endswith("*/"):
             return _block(text, end)
         if not line.startswith("//"):
             break
-        found.append(line.lstrip("/").strip())
+        lines.append(line.lstrip("/").strip())
         end = start - 1
-    return "\n".join(reversed(found)).strip()
+    return "\n".join(reversed(lines)).strip()
 
 
 def _block(text: str, end: int) -> str:

@@ -1,7 +1,7 @@
-"""What the checker decides about a node beside its type, for the code generator: one class for each kind of fact.
+"""Facts that the checker records about nodes for the code generator, besides types: one class for each kind.
 
 ``CheckedProgram.facts`` holds at most one fact for a node; ``CheckedProgram.fact`` and ``find_fact`` read it. What a
-type says already (capacity of a string, mode of a stack, buckets of a histogram) is no fact.
+type already contains (capacity of a string, mode of a stack, buckets of a histogram) is not a fact.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RegisterName(Fact):
 
 @dataclass(frozen=True, slots=True)
 class PidNamespace(Fact):
-    """``pid`` and ``tid``: as the ``tracer``'s namespace numbers processes, or the ``init`` one."""
+    """``pid`` and ``tid``: in the pid namespace of the ``tracer`` or in the ``init``ial one."""
 
     name: str
 
@@ -127,7 +127,7 @@ class CgroupFilter(Fact):
 class MapAccess(Fact):
     """``delete``, ``find``, ``has_key``, and ``len`` of a map: the map's name and the key expressions.
 
-    *keys* are as those of a ``MapIndex``; an unkeyed map has none. ``find`` writes the variable that is its third
+    *keys* are like those of a ``MapIndex``; an unkeyed map has none. ``find`` writes the variable that is its third
     argument. ``len`` of a stack has no such fact.
     """
 
@@ -151,7 +151,7 @@ class BufferLength(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ComparedLength(Fact):
-    """``strncmp``, ``memcmp``: how many bytes are compared; not *constant*: at most so many, the argument says."""
+    """``strncmp``, ``memcmp``: how many bytes are compared; if not *constant*, the maximum of the run-time argument."""
 
     length: int
     constant: bool = True

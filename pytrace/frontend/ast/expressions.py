@@ -1,4 +1,4 @@
-"""Nodes of types and expressions; all other modules take them from ``ast``, where the whole tree is described."""
+"""AST nodes of types and expressions; other modules import them from ``ast.nodes``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Node:
 
 
 class TypeExpr(Node):
-    """Something written where a type is expected."""
+    """A type expression."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedType(TypeExpr):
-    """A type by its name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and such."""
+    """A type name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and such."""
 
     name: str
     capacity: int | None = None
@@ -76,14 +76,14 @@ class TypeofExpr(TypeExpr):
 
 
 class Expr(Node):
-    """Something that has a value."""
+    """An expression."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntLiteral(Expr):
-    """An integer; *text* is what was written (with suffix), empty when a pass made the node."""
+    """An integer; *text* is the literal as written (with suffix), empty when a pass created the node."""
 
     value: int
     text: str = ""
@@ -127,7 +127,7 @@ class OpenParameter(Expr):
     """A parameter of an ahead-of-time file, known only when that file runs; made by ``frontend.expand.parameters``.
 
     *name* is the number of a positional one, ``#`` for their count, else the name. *form* is ``number``, ``text`` or
-    ``flag``; *default* its text when it is not given. The first *skip* bytes of a text are left out.
+    ``flag``; *default* is its text when no value is given. The first *skip* bytes of a text are left out.
     """
 
     name: str
@@ -234,7 +234,7 @@ class Sizeof(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offsetof(Expr):
-    """``offsetof(T, a.b[2].c)``; *path* holds the member names; an index is there as its decimal digits."""
+    """``offsetof(T, a.b[2].c)``; *path* holds the member names; an index is stored as its decimal digits."""
 
     operand: Expr | TypeExpr
     path: tuple[str, ...]

@@ -62,7 +62,7 @@ __all__ = [
 
 
 class Stmt(Node):
-    """Something that is done."""
+    """A statement."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Stmt(Node):
 class Block(Node):
     """``{ … }`` or ``< … >`` (*angle*); *value* is a trailing expression without semicolon, wherever it stands.
 
-    Whether a trailing expression is a value or a statement is for the passes to say: the parser always stores it here.
+    Later passes decide whether a trailing expression is a value or a statement: the parser always stores it here.
     """
 
     statements: tuple[Stmt, ...]
@@ -81,7 +81,7 @@ class Block(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExprStmt(Stmt):
-    """An expression made for its effect."""
+    """An expression statement."""
 
     value: Expr
 
@@ -254,9 +254,9 @@ class CPart(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BpfObject(Node):
-    """A BPF object file that an import brought: *data* is the ELF file, compiled from *path* or read from it.
+    """An imported BPF object file: *data* is the ELF file, compiled from *path* or read from it.
 
-    *headers* are the files that the compiler read besides.
+    *headers* are the other files that the C compiler read.
     """
 
     path: str

@@ -1,11 +1,11 @@
-"""What the front end hands to the code generator: a program in which everything is known and legal.
+"""The typed program: the interface between front end and code generator, with names resolved and types checked.
 
 The trees in here have been expanded: macros and parameters are substituted, constant conditions decided, and each
 :class:`ProbeUnit` owns its nodes (a body that serves several contexts was copied), so a node has exactly one type.
 The code generator asks no question about legality; what it does not find in a table is a bug (``InternalError``).
 
-What the generator does by these tables
-=======================================
+How the generator uses these tables
+===================================
 
 **Constants first.** A node in ``constants`` is that value of type ``types[node]``; nothing below it is looked at (it
 may have no types). ``bytes`` are strings without NUL (``types[node]`` is ``String``), or the bytes of an ``Array``
@@ -18,16 +18,16 @@ constant. Nodes in ``dead`` (statements and trailing values that cannot be reach
 generated; so a block may end early.
 
 **Trailing values.** ``Block.value`` is the value where the block is used as a value (body of a ``BlockExpr`` or
-``If`` whose own type is not ``Void``); else it is evaluated for its effect and thrown away. ``types`` of a
+``If`` whose own type is not ``Void``); else it is evaluated for its effect and discarded. ``types`` of a
 ``BlockExpr`` or ``If`` used as a statement is ``VOID``. An ``If``/``Ternary`` as a value converts the chosen branch
 to its own type.
 
-**Conversions are implicit.** ``types[e]`` is the type that *e* has by itself. Wherever it goes into a typed slot
+**Conversions are implicit.** ``types[e]`` is *e*'s own type. Wherever it goes into a typed slot
 (variable: ``VariableInfo.type``; map key or value: ``MapInfo``; event argument: ``EventSpec.args``; parameter or
 result of a function; branch of a conditional; member of a tuple or record of such a slot) the generator converts:
-integers and bools are extended by the signedness of the source or truncated; enums count as integers; strings are
-copied and padded with NUL or cut; tuples go member by member, records **by name** (order may differ); pointers as
-they are; arrays of the same size as they are. A type that needs another conversion has been refused. A key of several
+integers and bools are extended by the signedness of the source or truncated; enums are integers; strings are copied
+and padded with NUL or truncated; tuples member by member, records **by name** (order may differ); pointers and arrays
+of the same size unchanged. Types that need another conversion have been rejected. A key of several
 expressions is a tuple of them.
 
 **Aggregates.** ``types`` of a map reference that is read is what reading gives: count, sum, avg, min, max give
@@ -58,8 +58,8 @@ pointer, string (gives ``UINT8``) or tuple (constant index); for an array, ``Bou
 index must be checked at run time (report ``array_bounds``; the value is then zero).
 
 **Casts.** Between scalars; integer → array (bytes of the integer, least significant first on little endian) and array
-→ integer of the same size; string → array (cut or NUL-padded); anything → its own type; aggregate map → integer (the
-read above).
+→ integer of the same size; string → array (truncated or NUL-padded); anything → its own type; aggregate map → integer
+(the read above).
 
 **typeinfo.** ``types[TypeInfo]`` is a ``Record`` of an integer and two strings; ``TypeDescription.record``
 is a ``RecordLiteral`` of constants to generate in its place. A ``FieldAccess``
@@ -112,7 +112,7 @@ F = TypeVar("F", bound=Fact)
 
 @dataclass(frozen=True, slots=True)
 class ContextField:
-    """An argument that lies in the context at a byte offset (tracepoint records, iterator contexts)."""
+    """An argument at a byte offset of the context (tracepoint records, iterator contexts)."""
 
     offset: int
 
@@ -148,7 +148,7 @@ class ReturnValue:
 class RegisterLocation:
     """A value in a register (*dereference* False) or in memory at register + offset; from DWARF or a USDT note.
 
-    *size* and *signed* say how wide the value is there. *register* is a ``pt_regs`` name (``ax``, ``r12``, ``sp`` …),
+    *size* and *signed* describe the value at that location. *register* is a ``pt_regs`` name (``ax``, ``r12`` …),
     *index* a second register times *scale*; register empty with dereference False means the constant *offset*.
     """
 
@@ -200,7 +200,7 @@ class ProbeContext:
 KPROBE_SESSION = "kprobe_session"
 """The multi link of units that are entry and return of the same functions."""
 SESSION_IS_RETURN = "bpf_session_is_return"
-"""The kernel's function that tells programs of sessions where they are (kernel/trace/bpf_trace.c)."""
+"""The kfunc that tells a session's program whether it runs at the return (kernel/trace/bpf_trace.c)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,15 +220,15 @@ class ProbeUnit:
     span: Span
     multi: str = ""
     part_of: str = ""
-    """The unit whose program holds this one's code too: of a session the return, in the program of the entry."""
+    """The unit whose program also contains this one's code: for the return of a session, the entry."""
     pid_filter: int | None = None
-    """Process id that an injected ``-p`` filter compares with; 0 when only loading an ahead-of-time file tells it."""
+    """Process id of an injected ``-p`` filter; 0 when it is known at load time only."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 
     @property
     def pinned(self) -> bool:
-        """Whether the program is an iterator that others read, and not the tracer."""
+        """Whether the program is a pinned iterator, read by other processes than the tracer."""
         return any(isinstance(target.place, IteratorTarget) and target.place.pin for target in self.targets)
 
 
@@ -237,7 +237,7 @@ class ProbeUnit:
 
 @dataclass(slots=True, eq=False)
 class VariableInfo:
-    """A scratch variable: one for each declaration (scope), shared by all nodes that mean it."""
+    """A scratch variable: one for each declaration (scope), shared by all nodes that refer to it."""
 
     name: str
     type: Type
@@ -271,7 +271,7 @@ class FunctionInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImportedFunction:
-    """A function of imported C: what calls of it give and take, as far as scripts have such types."""
+    """A function of imported C: its parameter and result types, as types of the language."""
 
     name: str
     parameters: tuple[tuple[str, Type], ...]
@@ -282,7 +282,7 @@ class ImportedFunction:
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """How a field access reads: what kind of base it has, and where the field lies in it.
+    """How a field access is read: the kind of its base, and the field's location in it.
 
     *how* is ``pointer`` (base is a pointer to struct; follow it), ``memory`` (base is a struct value in memory),
     ``record`` (member *index* of a record), ``argument`` (member of ``args``: see *argument*).
@@ -299,7 +299,7 @@ class FieldPath:
 
 @dataclass(frozen=True, slots=True)
 class LoadTime:
-    """A value that an ahead-of-time file gets each time it is loaded: *what* it is and its particulars.
+    """A value that is resolved each time an ahead-of-time file is loaded: *what* it is, and its parameters.
 
     ``parameter`` (name, form, default, skip), ``kaddr`` (symbol), ``cgroup`` (path), ``cpus``, ``child``; the
     generator adds others (``codegen.aot.load_time_values``).
@@ -308,7 +308,7 @@ class LoadTime:
     what: str
     parts: tuple[str, ...] = ()
     now: int = 0
-    """What it is on the machine that compiles."""
+    """The value on the compiling machine."""
 
 
 @dataclass(slots=True, eq=False)
@@ -317,16 +317,16 @@ class CheckedProgram:
 
     - *types*: the type of every expression that is evaluated.
     - *constants*: expressions whose value is known; the code generator does not look below them.
-    - *loaded*: expressions whose value is put into the program when it is loaded (only in ahead-of-time files).
-    - *variables*: for each ``Variable`` node (declarations and uses) what it means.
+    - *loaded*: expressions whose value is filled in when the program is loaded (ahead-of-time files only).
+    - *variables*: the variable of each ``Variable`` node (declarations and uses).
     - *fields*: for each ``FieldAccess``.
     - *calls*: for each ``Call``, and each ``Identifier`` that names a builtin, the row, or the function.
     - *events*: for each node that sends an event, its spec (its arguments are in *event_arguments*).
     - *event_arguments*: the expressions evaluated into the event, in layout order.
-    - *runtime_events*: specs for run-time errors, made on demand by :meth:`report`.
-    - *dead*: statements and trailing values that are never reached, and compile-time calls that have done their work.
-    - *discarded*: calls of ``delete()`` whose result nothing uses: a missing key is reported when it happens.
-    - *facts*: what else was decided about a node: see :mod:`pytrace.frontend.ast.compile_time_facts`.
+    - *runtime_events*: specs for run-time errors, created on demand by :meth:`report`.
+    - *dead*: statements and trailing values that are never reached, and compile-time calls that have been evaluated.
+    - *discarded*: calls of ``delete()`` whose result is not used: a missing key is reported at run time.
+    - *facts*: other facts about a node: see :mod:`pytrace.frontend.ast.compile_time_facts`.
     """
 
     units: list[ProbeUnit] = field(default_factory=list)
@@ -356,26 +356,35 @@ class CheckedProgram:
     """Whether events tell which probe sent them (``CompileOptions.provenance``)."""
 
     def fact(self, node: nodes.Node, kind: type[F]) -> F:
-        """The fact of a class that the checker has noted for a node.
+        """The fact of a given class that the checker recorded for a node.
 
         Raises:
-            InternalError: it has noted none, or another one.
+            InternalError: there is none, or one of another class.
         """
-        found = self.facts.get(node)
-        if not isinstance(found, kind):
-            raise InternalError(f"expected {kind.__name__} for {type(node).__name__}, found {found!r}")
-        return found
+        fact = self.facts.get(node)
+        if not isinstance(fact, kind):
+            raise InternalError(f"expected {kind.__name__} for {type(node).__name__}, found {fact!r}")
+        return fact
 
     def find_fact(self, node: nodes.Node, kind: type[F]) -> F | None:
-        """The fact of a class about a node, None where it has none or another one."""
-        found = self.facts.get(node)
-        return found if isinstance(found, kind) else None
+        """The fact of a given class about a node; None when there is none, or one of another class."""
+        fact = self.facts.get(node)
+        return fact if isinstance(fact, kind) else None
 
     def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: StaticPart) -> EventSpec:
-        """Make a new event of *kind* for the place of *node* and give it an id.
+        """Add a new event.
+
+        Args:
+            node: the node that sends it; gives its location.
+            kind: the kind of event, a key of :data:`~pytrace.core.event_layout.STATIC_PARTS`.
+            args: types of its arguments, in layout order.
+            static: what is known about it at compile time.
+
+        Returns:
+            The event, with its id.
 
         Raises:
-            InternalError: *static* is not what events of this kind have.
+            InternalError: *static* is not of the class for events of this kind.
         """
         if type(static) is not STATIC_PARTS[kind]:
             raise InternalError(f"expected {STATIC_PARTS[kind].__name__} for {kind}, found {static!r}")
@@ -386,12 +395,12 @@ class CheckedProgram:
         return spec
 
     def amend(self, node: nodes.Node, static: StaticPart) -> None:
-        """Give the event that *node* sends another static part."""
+        """Replace the static part of the event that *node* sends."""
         spec = replace(self.events[node], static=static)
         self.events[node] = self.event_list[spec.id] = spec
 
     def report(self, node: nodes.Node, failure: RuntimeFailure | HelperFailure) -> EventSpec:
-        """The ``runtime_error`` or ``helper_error`` event for a failure at *node*; the same one when asked again."""
+        """The ``runtime_error`` or ``helper_error`` event for a failure at *node*; created once."""
         spec = self.runtime_events.get((node, failure))
         if spec is None:
             helper = isinstance(failure, HelperFailure)
@@ -405,7 +414,7 @@ LIBRARY_PREFIX = "stdlib/"
 
 
 def location(span: Span) -> Location:
-    """The span as a place that the runtime can name."""
+    """The span as a location for runtime messages."""
     first, last = span.first, span.last
     end = last.column if last.line == first.line else first.column
     text, start, _ = cut_line(span.source.line(first.line), first.column - 1, max(first.column, end) - 1)
@@ -413,15 +422,15 @@ def location(span: Span) -> Location:
 
 
 def user_span(span: Span) -> Span:
-    """*span*, or for a place inside the library the call in the user's script that brought it in."""
+    """*span*, or for a span inside the library the call in the user's script that it was expanded from."""
     chain = (span, *expansion_chain(span))
     return next((item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)), span)
 
 
 def locate(span: Span) -> tuple[Location, tuple[Location, ...]]:
-    """The place of *span* in the user's script and the macro calls around it, innermost first.
+    """The location of *span* in the user's script, and the macro calls around it, innermost first.
 
-    Places inside the library are left out: what happens there happened at the call.
+    Locations inside the library are left out: the call is reported instead.
     """
     chain = (span, *expansion_chain(span))
     outside = [item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)] or list(chain)

@@ -1,6 +1,6 @@
-"""Going over trees, changing them, copying them, comparing them.
+"""Traversal, rewriting, copying and comparison of ASTs.
 
-Nothing here recurses, so a deep tree is no problem.
+Nothing here recurses, so the depth of a tree is not limited.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _compared: dict[type[nodes.Node], tuple[str, ...]] = {}
 
 def child_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
-    found = _children.get(kind)
-    if found is None:
-        found = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
-    return found
+    names = _children.get(kind)
+    if names is None:
+        names = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+    return names
 
 
 def children(node: nodes.Node) -> list[nodes.Node]:
     """The nodes directly below *node*, in source order."""
-    found: list[nodes.Node] = []
+    nodes_below: list[nodes.Node] = []
     for name in child_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, nodes.Node):
-            found.append(value)
+            nodes_below.append(value)
         elif isinstance(value, tuple):
-            found.extend(item for item in value if isinstance(item, nodes.Node))
-    return found
+            nodes_below.extend(item for item in value if isinstance(item, nodes.Node))
+    return nodes_below
 
 
 def walk(node: nodes.Node) -> Iterator[nodes.Node]:
@@ -61,10 +61,10 @@ def deeper_than(node: nodes.Node, levels: int) -> nodes.Node | None:
 
 
 def rebuild(node: nodes.Node, function: Callable[[nodes.Node], nodes.Node]) -> nodes.Node:
-    """The tree with every node replaced by what *function* gives for it, from the leaves up.
+    """The tree with every node replaced by the result of *function*, bottom-up.
 
     *function* gets a node whose children are rebuilt already and returns its replacement, or the node itself. A node
-    that changes nowhere is not copied: the result shares it with the old tree.
+    without changes is not copied: the result shares it with the old tree.
     """
     return _build(node, lambda old, below: function(_with_children(old, below)))
 
@@ -77,7 +77,7 @@ def copy(node: N) -> N:
 
 
 def same(left: nodes.Node, right: nodes.Node) -> bool:
-    """Whether two trees are equal but for their spans (and for how numbers, arrows and block brackets were written)."""
+    """Whether two trees are equal except for spans (and the spelling of numbers, arrows and block brackets)."""
     waiting: list[tuple[object, object]] = [(left, right)]
     while waiting:
         one, other = waiting.pop()
@@ -98,18 +98,18 @@ _SPELLING = {("IntLiteral", "text"), ("Block", "angle")}
 
 
 def _compared_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
-    found = _compared.get(kind)
-    if found is None:
-        found = _compared[kind] = tuple(
+    names = _compared.get(kind)
+    if names is None:
+        names = _compared[kind] = tuple(
             item.name
             for item in fields(kind)
             if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
         )
-    return found
+    return names
 
 
 def _build(node: nodes.Node, make: Callable[[nodes.Node, list[nodes.Node]], nodes.Node]) -> nodes.Node:
-    """Call *make* with each node and the results for its children, children first; the result for *node*."""
+    """Call *make* with each node and the results for its children, children first. Returns the result for *node*."""
     done: list[nodes.Node] = []
     waiting: list[tuple[nodes.Node, int]] = [(node, -1)]
     while waiting:
@@ -132,7 +132,7 @@ def _with_children(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
 
 
 def _fresh(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
-    """A new node like *node* over the children *below*."""
+    """A new node like *node* with the children *below*."""
     kind = type(node)
     values = {name: getattr(node, name) for name in (item.name for item in fields(kind))}
     following = iter(below)

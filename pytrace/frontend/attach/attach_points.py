@@ -1,7 +1,7 @@
-"""Attach points: from ``provider:part:part`` to the programs of a script.
+"""The pass that resolves attach points (``provider:part:part``) to the programs of a script.
 
-Each attach point is split (``points``), checked and expanded by its provider (``providers``); the places
-of one block are grouped into units (``units``).
+Each attach point is split (``points.parts``), then checked and expanded by its provider (``providers``); the targets
+of one block are grouped into units (``programs``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pytrace.frontend.c.definitions import Definitions
 REMOVED = {
     "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",
 }
-"""Providers of former versions, and what to say about them."""
+"""Providers of earlier versions, and hints about them."""
 
 ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
 """Kinds that run in one mode only: the mode, and the option that switches it on."""
@@ -43,7 +43,19 @@ def expand(
     config: Config,
     diagnostics: Diagnostics,
 ) -> list[ProbeUnit]:
-    """The programs of *program*, in source order, with everything that they attach to."""
+    """Resolve the attach points of a script.
+
+    Args:
+        program: the AST with macros expanded.
+        options: options of the compilation, such as ``-p`` and ``--probe-filter``.
+        kernel: facts about the machine: functions, tracepoints, binaries.
+        definitions: not used.
+        config: the script's configuration (``missing_probes``, ``max_probes`` …).
+        diagnostics: receives errors and warnings.
+
+    Returns:
+        The programs in source order, each with all its targets.
+    """
     del definitions
     scope = Scope(options, kernel, config, diagnostics)
     wanted = _filter(options, program, diagnostics)
@@ -63,7 +75,7 @@ def expand(
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
-    """The places that the attach points of one block stand for."""
+    """The targets of the attach points of one block."""
     matches: list[Match] = []
     kinds: list[tuple[ProbeKind, Span]] = []
     for attach_point in probe.attach_points:
@@ -82,7 +94,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
 
 
 def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
-    """What one attach point stands for; a pattern as provider must find something in one of the kinds."""
+    """The targets of one attach point; a pattern as provider must match in at least one of the kinds."""
     scope.quiet = parts[0].wild
     found = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
     scope.quiet = False
@@ -93,7 +105,7 @@ def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Sco
 
 
 def _points(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
-    """The attach point for each kind that its provider names; empty after an error."""
+    """The attach point for each kind that its provider matches; empty after an error."""
     first = parts[0]
     if first.wild:
         return _any_provider(parts, span, scope)
@@ -117,7 +129,7 @@ def _names() -> list[str]:
 
 
 def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
-    """A pattern as provider: all kernel kinds, or the user ones with ``-p`` or a path, whose shape fits."""
+    """A pattern as provider: all kernel kinds whose form fits, or the user-space ones with ``-p`` or a path."""
     user = scope.options.pid is not None or (len(parts) > 1 and "/" in parts[1].text)
     found = [
         Point(row, parts[0], parts[1:], span)
@@ -177,7 +189,7 @@ def _check_limits(found: list[ProbeUnit], scope: Scope) -> None:
 def _check_some(
     found: list[ProbeUnit], program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics, *, dropped: bool
 ) -> None:
-    """Report when nothing is left to attach."""
+    """Report an error when nothing is left to attach."""
     wanted = options.probe_filter
     if wanted is not None and all(unit.kind.name in (BEGIN, END) for unit in found):
         diagnostics.error(f"no probe matches --probe-filter {wanted!r}", program.span)
@@ -197,13 +209,13 @@ def _starts(point: nodes.AttachPoint, name: str) -> bool:
     return point.text.lower().startswith(f"{name}:")
 
 
-# ---------------------------------------------------------------------------------------------- left out
+# ---------------------------------------------------------------------------------------------- unattached blocks
 
 
 def left_out(
     program: nodes.Program, present: list[ProbeUnit], options: CompileOptions, kernel: KernelInfo, config: Config
 ) -> list[ProbeUnit]:
-    """Units of the probe blocks of which nothing is attached, as far as can be told what they would see."""
+    """Units of probe blocks without any target, with as much of their context as is known."""
     scope = Scope(options, kernel, config, Diagnostics())
     blocks = {unit.index for unit in present}
     found: list[ProbeUnit] = []
@@ -220,7 +232,7 @@ def left_out(
 
 
 def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
-    """A unit of a block whose places do not exist: of what it would see, only what its kind says is known."""
+    """A unit of a block without targets; only what its probe kind says about the context is known."""
     for point in probe.attach_points:
         kind = probe_kind(point.text.partition(":")[0].strip())
         if kind is not None:

@@ -1,7 +1,7 @@
-"""From the places that a probe block attaches to, to the programs that serve them.
+"""Groups the targets of a probe block into programs.
 
-Places that see the same context share one program, and are distinguished by their cookie; each program has its own copy
-of the body, so that a node has one type.
+Targets with the same context share one program, which distinguishes them by attach cookie; each program has its own
+copy of the body, so that a node has one type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Group:
 def build(
     probe: nodes.Probe, index: int, first: int, matches: list[Match], uses: Uses, scope: Scope
 ) -> list[ProbeUnit]:
-    """The units of one block; *first* is the number of the first of them in the script."""
+    """The units of one block; *first* is the index of the first one in the script."""
     injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
     follow = scope.options.follow and any(_checked_when_following(item.kind, scope) for item in matches)
     body = body_of(probe)
@@ -46,7 +46,7 @@ def build(
                 body=visitor.copy(body) if units else body,
                 span=probe.head,
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
-                # One kind in the list that the program must filter filters the whole block.
+                # If one kind in the list needs filtering in the program, the whole block is filtered there.
                 pid_filter=_pid_filter(scope) if injected else None,
                 follow=follow,
             )
@@ -55,14 +55,14 @@ def build(
 
 
 def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
-    """The groups in order of their first match."""
+    """The groups, in order of their first match."""
     found: dict[Hashable, _Group] = {}
-    # A program that serves several places tells them apart by the cookie.
+    # A program with several targets distinguishes them by cookie.
     shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
     for at, match in enumerate(_distinct(matches)):
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
-        # uaddr() tells from the one place of its program where the binary is loaded.
+        # uaddr() derives the binary's load address from the single target of its program.
         single = provider.single or not shared or (match.kind.user and "uaddr" in uses)
         key = (match.kind.name, at if single else _layout(context, uses), provider.apart(match))
         found.setdefault(key, _Group(context)).matches.append(match)
@@ -70,7 +70,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
 
 
 def _distinct(matches: list[Match]) -> Iterator[Match]:
-    """Each place once, unless it was written twice without a pattern."""
+    """The targets, deduplicated unless one was written twice without a pattern."""
     seen: set[tuple[str, ProbeTarget]] = set()
     for match in matches:
         key = (match.probe, match.place)
@@ -81,7 +81,7 @@ def _distinct(matches: list[Match]) -> Iterator[Match]:
 
 
 def _layout(context: ProbeContext, uses: Uses) -> Hashable:
-    """What of *context* a body that *uses* so much can tell from another one."""
+    """The parts of *context* that a body with *uses* depends on."""
     arguments: Hashable = ()
     if uses.whole:
         arguments = context.arguments
@@ -95,8 +95,8 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
 def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
     """Whether programs have to look for followed processes.
 
-    Perf events of the process of ``-c`` are inherited by all that it forks.  Of those of ``-p`` nobody can tell which
-    of its living descendants have inherited one, so they are events of all processes.
+    Perf events of the ``-c`` process are inherited by all processes that it forks.  For ``-p`` it is not known which of
+    the existing descendants have inherited one, so perf events are opened for all processes.
     """
     if kind.pid_filter is PidFilter.INJECTED:
         return True
@@ -105,12 +105,12 @@ def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
 
 
 def _pid_filter(scope: Scope) -> int | None:
-    """The process of ``-p``; that of each run of an ahead-of-time file is known only then."""
+    """The process of ``-p``; for an ahead-of-time file it is known at load time only."""
     return scope.options.pid or (0 if scope.options.ahead else None)
 
 
 def body_of(probe: nodes.Probe) -> nodes.Block:
-    """The block's body, the predicate as an ``if`` around it."""
+    """The block's body, wrapped in an ``if`` for the predicate."""
     body = probe.body
     if probe.predicate is None:
         return body
@@ -126,7 +126,7 @@ _SYMBOL_LENGTH = 60
 
 
 def _symbol(matches: list[Match], number: int) -> str:
-    """A C name that says what the program serves; the number makes it unique."""
+    """A C identifier that describes the program's target; the number makes it unique."""
     kind, first = matches[0].kind, matches[0].probe
     place = first.rpartition(":")[2] if kind.user else first.partition(":")[2]
     name = _NOT_C.sub("_", place)[-_SYMBOL_LENGTH:]

@@ -1,12 +1,11 @@
-"""Entry and return of a function by one program: kprobe sessions.
+"""Kprobe sessions: one program for entry and return of a function.
 
-A kprobe and a kretprobe block on the same functions each cost a program, a link and a hook. Where the kernel has
-sessions (6.10, ``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program asks whether the function is entered or
-left.
+A kprobe and a kretprobe on the same functions each need a program, a link and a hook. With kprobe sessions (since 6.10,
+``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program checks whether it runs at entry or return.
 
-Kernels before 6.14 keep what they must know of a running call in a pool of two entries for each CPU and function
-of the link, and leave out entry and return of a call for which it has no room. A function that sleeps fills that of a
-link of its own at once; the pool of a link on many functions has room enough.
+Kernels before 6.14 keep the state of running calls in a pool of two entries per CPU and function of the link, and skip
+entry and return of a call when the pool is full. A function that sleeps fills the pool of a link of its own at once;
+the pool of a link on many functions is large enough.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN
 from pytrace.frontend.attach.providers.table import Scope
 
 ROOM = 16
-"""From so many functions on, the pool of one link has room for the calls that run at one time."""
+"""Number of functions from which on the pool of one link is large enough for concurrent calls."""
 
 
 def pair(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
@@ -49,13 +48,13 @@ def _has_pool(scope: Scope) -> bool:
 
 
 def _by_functions(units: list[ProbeUnit], kind: str) -> dict[Hashable, list[ProbeUnit]]:
-    """Units of a kind by what they are on, if all of it is whole functions that are known by name."""
+    """Units of a kind by their functions, if all targets are whole functions with names."""
     found: dict[Hashable, list[ProbeUnit]] = {}
     for unit in units:
         if unit.kind.name != kind:
             continue
         places = tuple(target.of(KernelFunctionTarget) for target in unit.targets)
         if all(place.whole for place in places):
-            # In order, as the places of a program are told apart by their numbers.
+            # Ordered, as a program identifies its targets by index.
             found.setdefault(places, []).append(unit)
     return found

@@ -1,7 +1,7 @@
-"""The text of ``constant_tables`` from the headers of kernels.
+"""Generates the text of ``constant_tables`` from kernel headers.
 
-Values of the interface to programs (``uapi``) hold for all kernels: what any of the given kernels has is taken. Of the
-kernel's own constants only those are taken that all of them have, with the same value. What differs is left out.
+Values of the user-space API (``uapi``) are the same in all kernels, so constants of any of the given kernels are
+included. Of the kernel's internal constants, only those with the same value in all given kernels are.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ USER: tuple[tuple[str, str], ...] = (
     ("linux/major.h", r"\w+_MAJOR"),
     ("linux/param.h", r"USER_HZ"),
 )
-"""Headers of the interface to programs, and which names of each are taken."""
+"""Headers of the user-space API, and the names to include of each."""
 
 KERNEL: tuple[tuple[str, str], ...] = (
     ("linux/sched.h", r"TASK_\w+|__TASK_\w+|EXIT_\w+|PF_\w+|TNF_\w+|MAX_SCHEDULE_TIMEOUT"),
@@ -131,10 +131,10 @@ KERNEL: tuple[tuple[str, str], ...] = (
         r"READ_\d+|WRITE_\d+|WRITE_SAME\w*|INQUIRY|READ_CAPACITY|SYNCHRONIZE_CACHE|TEST_UNIT_READY|UNMAP|SAM_STAT_\w+",
     ),
 )
-"""Headers of the kernel's own, and which names of each are taken."""
+"""Internal kernel headers, and the names to include of each."""
 
 _MARKS = ("__force", "__bitwise", "__user", "__packed", "__attribute_const__")
-"""Words of the kernel's sources that its installation of headers takes out."""
+"""Words of the kernel's sources that ``headers_install`` removes."""
 
 _PAGES = {
     machine: {"PAGE_SIZE": None, "PAGE_SHIFT": None} for machine in ("aarch64", "loongarch64", "mips64", "ppc64le")
@@ -143,7 +143,7 @@ _PAGES = {
 
 _CONFIGURED = re.compile(
     r"CONFIG_\w+|__BITS_\w+|NFPROTO_NUMPROTO|"
-    # How the kernel was built decides, or the number of members that an enumeration has so far.
+    # Depends on the kernel's configuration, or on the number of members of an enumeration.
     r"GFP_ZONE_\w+|__GFP_BITS_\w+|\w*GFP_NOLOCKDEP|\w+_(?:LAST|MAX_NR|NR)|NR_\w+|\w*POISON\w*|VM_(?:ARCH|PKEY|SHADOW|SAO|GROWSUP|MAPPED)\w*|"
     r"PREEMPT_\w*|_?TIF_\w+|MMF_\w+|SOCK_DEBUG|PF_MAX|AF_MAX|WORK_\w*|QUEUE_FLAG_\w+|SECTION_\w+|MIGRATE_\w+"
 )
@@ -151,7 +151,7 @@ _CONFIGURED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Values by name, and by machine what differs there; None says that the machine has no such name."""
+    """Values by name, and differing values by machine; None when the machine does not have the name."""
 
     values: Mapping[str, int]
     machines: Mapping[str, Mapping[str, int | None]]
@@ -188,7 +188,7 @@ def collect(kernels: list[KernelHeaders]) -> Tables:
     common = {name: value for name, value in own[0].items() if all(table.get(name) == value for table in own)}
     of_user = {machine: _agreed([user_constants(headers, machine) for headers in kernels]) for machine in MACHINES}
     of_first = of_user[MACHINES[0]]
-    # What the kernel itself says of a name counts: internal flags share names with those for programs.
+    # Internal definitions take precedence: internal flags share names with those of the user-space API.
     private = {name for name, value in own[0].items() if of_first.get(name) != value}
     values = {**of_first, **{name: common.get(name) for name in own[0]}}
     machines: dict[str, dict[str, int | None]] = {}
@@ -204,7 +204,7 @@ def collect(kernels: list[KernelHeaders]) -> Tables:
 
 
 def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
-    """What any table has, and none has differently."""
+    """Entries of any table that no other table contradicts."""
     found: dict[str, int] = {}
     for table in reversed(tables):
         found.update(table)
@@ -212,7 +212,7 @@ def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
 
 
 def own_constants(headers: KernelHeaders, names: Iterable[str] = ()) -> dict[str, int]:
-    """Constants of the kernel itself, as built for x86-64: those of the table, or just those *names* that it has."""
+    """Internal constants of the kernel, built for x86-64: those of the table, or only *names*."""
     arguments = ["-target", "x86_64-linux-gnu", "-D__KERNEL__", '-DKBUILD_MODNAME="pytrace"']
     for path in headers.included:
         arguments.extend(("-include", path))
@@ -220,7 +220,7 @@ def own_constants(headers: KernelHeaders, names: Iterable[str] = ()) -> dict[str
 
 
 def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = ()) -> dict[str, int]:
-    """Constants of the interface to programs of one machine: those of the table, or just those *names* that it has."""
+    """Constants of the user-space API of one machine: those of the table, or only *names*."""
     source, arch = headers.trees[0], architecture(machine)
     target = machine.replace("ppc64le", "powerpc64le")
     arguments = ["-target", f"{target}-linux-gnu", *(f"-D{word}=" for word in _MARKS)]
@@ -231,7 +231,7 @@ def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = 
 
 
 def architecture(machine: str) -> str:
-    """Name of a machine's directory under ``arch``."""
+    """The machine's directory under ``arch``."""
     names = {"x86_64": "x86", "aarch64": "arm64", "armv7l": "arm", "loongarch64": "loongarch", "mips64": "mips"}
     return {**names, "ppc64le": "powerpc", "riscv64": "riscv", "s390x": "s390"}[machine]
 
@@ -292,7 +292,7 @@ def _in_text(location: Location) -> bool:
 
 
 def _declared(unit: TranslationUnit) -> dict[str, None]:
-    """Names of all macros and enumerators."""
+    """Names of all declared macros and enumerators."""
     found: dict[str, None] = {}
     for cursor in unit.cursor.get_children():
         if cursor.kind.name == "MACRO_DEFINITION" and cursor.location.file is not None:

@@ -1,10 +1,10 @@
-"""Constants of the kernel's headers that come with pytrace, for machines where no headers are installed.
+"""Built-in constants of kernel headers, for machines without installed headers.
 
-Headers are the only place that has macros. Those whose values are fixed, by the kernel's interface to programs or as
-they have not changed in years, are in ``constant_tables``; scripts/generate-constants writes it. What may differ from
-kernel to kernel is told from the enumerators that BTF has, or left out.
+Macros exist in headers only, not in BTF. Those with fixed values (part of the user-space API, or unchanged for years)
+are in ``constant_tables``, which scripts/generate-constants writes. What may differ between kernels is derived from
+enumerators in BTF, or left out.
 
-A script's own definition, a header that is installed and a kernel's enumerator of the name come before.
+A script's own definition, an installed header and a kernel enumerator of the same name take precedence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
 
 
 def value(name: str, kernel: KernelInfo) -> int | None:
-    """The value of a constant on the machine and kernel that are traced; None for other names."""
+    """The value of a constant for the traced machine and kernel; None for other names."""
     bit = _bit(name, kernel)
     if bit is not None:
         return bit

@@ -1,4 +1,4 @@
-"""From C declarations to value types: what libclang found in a script's C part, as :class:`Definitions` hold it."""
+"""Converts libclang's C declarations of a script into value types, for :class:`Definitions`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(
 
 
 def _plain_macros(program: nodes.Program, found: Definitions) -> bool:
-    """Read a C part of nothing but object-like macros without a C front end; False when there is more in it."""
+    """Read a C part that consists of object-like macros only, without libclang; False when there is more in it."""
     defined = [_DEFINE.match(part.text) for part in program.c_parts]
     if not all(defined):
         return False
@@ -58,7 +58,7 @@ def _plain_macros(program: nodes.Program, found: Definitions) -> bool:
 def _macro(
     name: str, body: str, span: Span | None, evaluate: Callable[[str], nodes.Expr | None] | None
 ) -> Callable[[], nodes.Expr | None]:
-    """What gives the expression of a macro: its text as an expression of the language, else what C makes of it."""
+    """A function that gives a macro's expression: its text parsed as the language's, else its C value."""
 
     def parsed() -> nodes.Expr | None:
         from pytrace.frontend.syntax import parser
@@ -76,12 +76,12 @@ def _macro(
 
 
 def _calls(body: str) -> bool:
-    """Whether a macro's text may use another macro as a function."""
+    """Whether a macro's text may call a function-like macro."""
     return re.search(r"[A-Za-z_]\w*\s*\(", body) is not None
 
 
 class Reader:
-    """Turns the declarations of one translation unit into types."""
+    """Converts the declarations of one translation unit into types."""
 
     def __init__(self, translation: Translation, found: Definitions) -> None:
         from clang import cindex
@@ -117,7 +117,7 @@ class Reader:
         self.functions = (table.FUNCTIONPROTO, table.FUNCTIONNOPROTO)
 
     def run(self) -> None:
-        """Find all declarations; what system headers declare is read when it is asked for."""
+        """Collect all declarations; those of system headers are converted on demand."""
         kinds = self.kinds
         handlers = {
             kinds.STRUCT_DECL: self._struct,
@@ -163,7 +163,7 @@ class Reader:
             if isinstance(struct, Struct):
                 self.found.structs[struct.kind, struct.name] = struct
         for inner in cursor.get_children():
-            # C has no scopes inside a struct: what is declared there is declared everywhere.
+            # C has no scopes inside a struct: names declared there are visible everywhere.
             if inner.kind in (self.kinds.STRUCT_DECL, self.kinds.UNION_DECL):
                 self._struct(inner)
             elif inner.kind == self.kinds.ENUM_DECL:
@@ -190,7 +190,7 @@ class Reader:
         self.found.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
 
     def define(self, cursor: Cursor) -> Callable[[], nodes.Expr | None] | None:
-        """What gives the expression of a macro; None for macros with parameters and for the compiler's own."""
+        """A function that gives a macro's expression; None for macros with parameters and predefined ones."""
         tokens = list(cursor.get_tokens())
         if len(tokens) < 2 or cursor.location.file is None:
             return None
@@ -235,7 +235,7 @@ class Reader:
         plain = kind.get_canonical()
         read = self.readers.get(plain.kind)
         if read is not None:
-            # Typedefs inside (of elements, of what is pointed to) must be seen: only the outermost layer is peeled off.
+            # Typedefs of elements and of pointer targets must be kept: only the outermost layer is resolved.
             return read(kind if kind.kind == plain.kind else plain)
         # Floating point and vector types: bytes that scripts can copy but not compute with.
         return Array(UINT8, max(0, plain.get_size()))
@@ -267,15 +267,15 @@ class Reader:
                 return known
         usr = definition.get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
         if usr not in self.structs:
-            kind = definition.type
+            type_ = definition.type
             origin = ORIGIN if name else f"{ORIGIN}:{usr}"
             self.structs[usr] = Struct(
                 keyword,
                 name,
-                kind.get_size(),
-                lambda: self._fields(kind),
+                type_.get_size(),
+                lambda: self._fields(type_),
                 origin=origin,
-                align=max(1, kind.get_align()),
+                align=max(1, type_.get_align()),
             )
         return self.structs[usr]
 

@@ -1,4 +1,4 @@
-"""C definitions of a script: types, enumerators and object-like macros, with the kernel's behind them."""
+"""C definitions of a script: types, enumerators and object-like macros, completed by the kernel's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Definitions:
-    """Names of C that a script may use: its own definitions, those of the kernel, those of the binaries it traces."""
+    """C names that a script may use: its own definitions, the kernel's, and those of the binaries it traces."""
 
     kernel: KernelInfo
     structs: dict[tuple[str, str], Struct] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Definitions:
             return found
         declared = self.headers.enumerator(name) if self.headers is not None else None
         of_btf = self.kernel.enumerator(name)
-        # One name may stand for several things in a kernel, of which the script included one.
+        # The kernel may define a name several times; the script included one of the definitions.
         return of_btf if declared is None or (of_btf is not None and of_btf[1] == declared[1]) else declared
 
     def typedef(self, name: str) -> Type | None:
@@ -87,7 +87,7 @@ class Definitions:
         return self.headers.macro(name) if self.headers is not None else None
 
     def constant(self, name: str) -> int | None:
-        """The value of a macro of the kernel's headers that comes with pytrace; for names that nothing else defines."""
+        """The built-in value of a kernel header macro, for names without another definition."""
         from pytrace.frontend.c import constants
 
         return constants.value(name, self.kernel)
@@ -114,7 +114,7 @@ class Definitions:
 
 
 def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
-    """The definitions of the program's C part and of the headers that it and ``--include`` name."""
+    """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
     found = Definitions(kernel)
     if program.c_parts or options.includes:
         from pytrace.frontend.c import declarations

@@ -1,4 +1,4 @@
-"""Names that headers of the system declare: found in one walk over the translation unit, read when they are asked for.
+"""Names that system headers declare: collected in one traversal of the translation unit, converted on demand.
 
 The kernel's headers declare tens of thousands of macros and thousands of types, of which a script uses a few.
 """
@@ -31,17 +31,17 @@ class DeclaredNames:
     # ---- filled by the reader
 
     def add_macro(self, name: str, cursor: Cursor) -> None:
-        """A macro; the last definition of a name counts."""
+        """Add a macro; the last definition of a name counts."""
         self._macros[name] = cursor
 
     def add_type(self, kind: str, name: str, cursor: Cursor) -> None:
-        """A definition in a system header; *name* is empty for an enumeration without one."""
+        """Add a definition of a system header; *name* is empty for an anonymous enumeration."""
         if name:
             self._types.setdefault((kind, name), cursor)
         if kind == "enum":
             self._enums.append(cursor)
 
-    # ---- asked by the definitions
+    # ---- queried by the definitions
 
     def macro(self, name: str) -> nodes.Expr | None:
         """The expression that an object-like macro stands for."""

@@ -1,4 +1,4 @@
-"""What is used of libclang's Python binding (``clang.cindex``), which has no type information of its own."""
+"""Protocols for the used part of libclang's Python binding (``clang.cindex``), which has no type annotations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Kind(Protocol):
 
 
 class Location(Protocol):
-    """A place in a file; *file* is None for what the compiler itself defines."""
+    """A position in a file; *file* is None for predefined names."""
 
     file: object | None
     line: int
@@ -23,14 +23,14 @@ class Location(Protocol):
 
 
 class Extent(Protocol):
-    """From where to where something is written."""
+    """A source range."""
 
     start: Location
     end: Location
 
 
 class Token(Protocol):
-    """A word or sign of the text."""
+    """A token."""
 
     spelling: str
     extent: Extent
@@ -75,7 +75,7 @@ class Cursor(Protocol):
 
 
 class Problem(Protocol):
-    """A message of the compiler (``clang.cindex.Diagnostic``)."""
+    """A compiler diagnostic (``clang.cindex.Diagnostic``)."""
 
     severity: int
     spelling: str
@@ -90,7 +90,7 @@ class Inclusion(Protocol):
 
 
 class TranslationUnit(Protocol):
-    """A parsed text with everything that it includes."""
+    """A parsed file with everything that it includes."""
 
     cursor: Cursor
     diagnostics: Sequence[Problem]
@@ -99,9 +99,9 @@ class TranslationUnit(Protocol):
 
 
 class Index(Protocol):
-    """Parses texts."""
+    """An index, which parses files."""
 
     def parse(
         self, _path: str, _arguments: Sequence[str], _files: Sequence[tuple[str, str]], _options: int, /
     ) -> TranslationUnit:
-        """The unit of *path*; *files* are names and texts that stand for files on disk."""
+        """The translation unit of *path*; *files* are names and contents that replace files on disk."""

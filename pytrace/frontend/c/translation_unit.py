@@ -1,10 +1,10 @@
 """Running the C front end (libclang) over the C part of a script.
 
-The text is parsed again with what was missing added, until nothing is: headers that the machine does not have while BTF
-has the kernel's types become empty, and kernel types that the text uses without defining them are declared, with size
+The text is parsed repeatedly until nothing is missing: headers that the machine does not have are replaced by empty
+ones if BTF has the kernel's types, and kernel types that the text uses without defining them are declared, with size
 and alignment from BTF.
 
-The kernel's own headers are searched where the script, or a header of its own, includes one of them. Scripts for user
+The kernel's own headers are searched if the script, or one of its headers, includes one of them. Scripts for user
 programs do not get them: the C library's headers and the kernel's define the same types differently.
 """
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"
 BUILTIN_HEADERS = os.path.join(os.path.dirname(__file__), "include")
-"""Headers that belong to a compiler and that the libclang package does not bring."""
+"""Headers of a compiler that the libclang package does not include."""
 
 SYSTEM_HEADERS = ("/usr/local/include", "/usr/include")
 ROUNDS = 12
-"""How often at most the text is parsed again; each round adds everything that was found missing."""
+"""Maximum number of times that the text is parsed; each round adds everything found missing."""
 
 KERNEL_HEADER = re.compile(
     r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"
     r"keys|math-emu|media|memory|misc|mtd|pcmcia|ras|rv|soc|target|ufs|vdso|video)/"
 )
-"""Names of headers that only say what BTF says as well."""
+"""Names of headers whose definitions are also in BTF."""
 
 USER_API = re.compile(r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/")
-"""Names of headers of which the C library's packages have the part that is for programs."""
+"""Names of headers whose user-space part is in packages of the C library."""
 
 VALUE = "__pytrace_value_"
-"""Start of the names of enumerators that have macros' values."""
+"""Prefix of enumerators that have values of macros."""
 
 ERROR = 3
 """``CXDiagnostic_Error`` of clang-c/CXDiagnostic.h."""
@@ -63,7 +63,7 @@ _UNKNOWN = re.compile(r"unknown type name '(?P<name>\w+)'|use of undeclared iden
 
 @dataclass(slots=True)
 class Piece:
-    """One part of the text: the line where it starts (1-based) and the span of the script that it stands for."""
+    """One part of the text: the line where it starts (1-based) and the corresponding span of the script."""
 
     line: int
     text: str
@@ -81,32 +81,32 @@ class Translation:
     headers: KernelHeaders = NO_HEADERS
     """The kernel's headers, when the text includes any."""
     words: tuple[str, ...] = ()
-    """Names of which the values are asked, should they be macros."""
+    """Names to evaluate, if they are macros."""
     refused: set[str] = field(default_factory=set)
-    """Those of the names that have no value that C can compute."""
+    """Names without a value that C can compute."""
     missing_headers: list[str] = field(default_factory=list)
-    """Headers that are empty, as the machine does not have them."""
+    """Headers replaced by empty ones, as the machine does not have them."""
     absent: list[str] = field(default_factory=list)
     """Those of them that the script includes, not only other headers."""
     partial: dict[str, str] = field(default_factory=dict)
-    """Kernel headers of which only the part for programs was read, and its path."""
+    """Kernel headers of which only the user-space part was read, and its path."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the directories that environment variables name."""
+    """Problems of the directories that environment variables name."""
     tolerated: list[str] = field(default_factory=list)
-    """What the front end could not read of system headers."""
+    """Errors in system headers."""
     declared: dict[str, str] = field(default_factory=dict)
     """C declarations that were added, by what they declare (``struct x``, ``u64``)."""
     unit: TranslationUnit | None = None
 
     @property
     def parsed(self) -> TranslationUnit:
-        """What the last round of parsing gave."""
+        """The result of the last round of parsing."""
         if self.unit is None:
             raise InternalError("the C part is not parsed")
         return self.unit
 
     def parse(self, behind: str = "") -> TranslationUnit:
-        """The translation unit of the text as it is now, with *behind* after it."""
+        """The translation unit of the current text, followed by *behind*."""
         from clang import cindex
 
         # The binding gives spellings back as UTF-8, so a byte that is none is no character of the text.
@@ -119,13 +119,13 @@ class Translation:
         return _index().parse(MAIN, self.arguments, files, options)
 
     def questions(self) -> str:
-        """C that asks for the values of :attr:`words`, each on three lines; the last line shows whether it was read."""
+        """C code that evaluates :attr:`words`, three lines for each; the last line shows whether it was read."""
         asked = "".join(f"#ifdef {word}\nenum {{ {VALUE}{word} = ({word}) }};\n#endif\n" for word in self.words)
         return f"{asked}enum {{ {VALUE} }};\n" if asked else ""
 
     @property
     def lines(self) -> int:
-        """Lines of the main file that are the script's, the prelude's included."""
+        """Number of lines of the main file that belong to the prelude and the script."""
         return 1 + self.text.count("\n")
 
     def system(self, path: str) -> bool:
@@ -133,11 +133,11 @@ class Translation:
         return self.headers.holds(path) or path.startswith(SYSTEM_HEADERS)
 
     def system_folders(self) -> tuple[str, ...]:
-        """Directories of headers for programs, the most particular first."""
+        """Include directories for user programs, the most specific first."""
         return (f"/usr/include/{_machine(self.kernel)}-linux-gnu", *SYSTEM_HEADERS)
 
     def prelude(self) -> str:
-        """What is declared before the script's own text."""
+        """The declarations before the script's own text."""
         return "".join(f"{text}\n" for text in self.declared.values())
 
     def span(self, line: int, column: int) -> Span:
@@ -155,7 +155,7 @@ class Translation:
 def translate(
     program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
 ) -> Translation:
-    """Parse the C part of *program*; what is wrong in it is reported at its place in the script."""
+    """Parse the C part of *program*; errors are reported at their position in the script."""
     found = Translation(kernel)
     line = 1
     # A file of the working directory comes before a header of that name in the directories for headers.
@@ -163,7 +163,7 @@ def translate(
     parts = [(f'#include "{path}"', program.span) for path in files]
     parts.extend((part.text, part.span) for part in program.c_parts)
     for text, span in parts:
-        # A definition may stand without its semicolon at the end of a part; an empty declaration is harmless.
+        # A definition may lack its semicolon at the end of a part; an empty declaration is harmless.
         text = text if text.lstrip().startswith("#") or text.rstrip().endswith(";") else f"{text};"
         found.pieces.append(Piece(line, text, span))
         found.text += f"{text}\n"
@@ -177,7 +177,7 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^
 
 
 def _with_headers(program: nodes.Program, options: CompileOptions, found: Translation) -> list[Problem]:
-    """Parse with the kernel's headers where the text includes any; what is wrong."""
+    """Parse, with the kernel's headers if the text includes any; returns the errors."""
     named = [match["name"] for match in _INCLUDE.finditer(found.text)]
     if not named:
         return _rounds(options, found)
@@ -213,7 +213,7 @@ def _words(program: nodes.Program) -> tuple[str, ...]:
 
 
 def _rounds(options: CompileOptions, found: Translation) -> list[Problem]:
-    """Parse until nothing can be added; what is wrong then."""
+    """Parse until nothing can be added; returns the remaining errors."""
     found.arguments = _arguments(options, found)
     wrong: list[Problem] = []
     for _ in range(ROUNDS):
@@ -228,7 +228,7 @@ def _rounds(options: CompileOptions, found: Translation) -> list[Problem]:
 
 
 def _of_question(item: Problem, found: Translation) -> bool:
-    """Whether a diagnostic is about one of the questions; the word asked about has no value then."""
+    """Whether a diagnostic is about an evaluated word, which then has no value."""
     place = item.location
     if place.file is None or str(place.file) != MAIN or place.line <= found.lines:
         return False
@@ -237,7 +237,7 @@ def _of_question(item: Problem, found: Translation) -> bool:
 
 
 def _spoiled(found: Translation) -> bool:
-    """Whether the bracket of a macro swallowed the questions after it; its word is not asked again then."""
+    """Whether an unbalanced bracket of a macro swallowed the words after it; its word is not evaluated again."""
     end = found.lines + 3 * len(found.words)
     places = (item.location for item in found.parsed.diagnostics if item.severity >= ERROR)
     if not any(place.file is not None and str(place.file) == MAIN and place.line > end for place in places):
@@ -247,7 +247,7 @@ def _spoiled(found: Translation) -> bool:
 
 
 def _note_partial(found: Translation) -> None:
-    """Note which kernel headers the script includes that were found among those for programs only."""
+    """Record the kernel headers of the script that exist only as headers for user programs."""
     if found.headers.folders:
         return
     for item in found.parsed.get_includes():
@@ -263,7 +263,7 @@ def _note_partial(found: Translation) -> None:
 def _index() -> Index:
     from clang import cindex
 
-    # Freed while the modules that its destructor uses are still there.
+    # Free it while the modules that its destructor uses still exist.
     atexit.register(_index.cache_clear)
     index: Index = cindex.Index.create()
     return index
@@ -295,7 +295,7 @@ def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
 
 
 def _add(item: Problem, found: Translation) -> bool:
-    """Add what a diagnostic misses; False when it is a mistake of the script."""
+    """Add what a diagnostic reports as missing; False when it is an error of the script."""
     text = item.spelling
     header = _MISSING_HEADER.search(text)
     if header is not None:
@@ -308,7 +308,7 @@ def _add(item: Problem, found: Translation) -> bool:
 
 
 def _add_header(name: str, includer: str, found: Translation) -> bool:
-    """Take a header that is not there for empty, where BTF has the types; what a kernel header includes, too."""
+    """Replace a missing header by an empty one if BTF has the types, also one that a kernel header includes."""
     inside = found.headers.holds(includer)
     if name in found.missing_headers or not (inside or (found.kernel.has_btf and KERNEL_HEADER.match(name))):
         return False
@@ -319,7 +319,7 @@ def _add_header(name: str, includer: str, found: Translation) -> bool:
 
 
 def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
-    """What declares the kernel name that a diagnostic says is not known."""
+    """Declarations for the kernel name that a diagnostic reports as unknown."""
     incomplete = _INCOMPLETE.search(text)
     if incomplete is not None:
         kind, name = incomplete["kind"], incomplete["name"]
@@ -351,34 +351,34 @@ def _enum(enum: Enum) -> str:
     return f"enum {enum.name} {{ {members} }};"
 
 
-def _opaque(kind: Type) -> str:
-    return f"{{ _Alignas({max(1, kind.align)}) char __opaque[{kind.size}]; }}"
+def _opaque(type_: Type) -> str:
+    return f"{{ _Alignas({max(1, type_.align)}) char __opaque[{type_.size}]; }}"
 
 
 _C_INTEGERS = {1: "char", 2: "short", 4: "int", 8: "long long", 16: "__int128"}
 
 
-def _typedef(name: str, kind: Type) -> str:
-    if isinstance(kind, Bool):
+def _typedef(name: str, type_: Type) -> str:
+    if isinstance(type_, Bool):
         return f"typedef _Bool {name};"
-    if isinstance(kind, Int | Enum):
-        return f"typedef {'signed' if kind.signed else 'unsigned'} {_C_INTEGERS[kind.size]} {name};"
-    if isinstance(kind, Pointer):
+    if isinstance(type_, Int | Enum):
+        return f"typedef {'signed' if type_.signed else 'unsigned'} {_C_INTEGERS[type_.size]} {name};"
+    if isinstance(type_, Pointer):
         return f"typedef void *{name};"
-    if isinstance(kind, Struct | Array):
-        return f"typedef struct {_opaque(kind)} {name};"
+    if isinstance(type_, Struct | Array):
+        return f"typedef struct {_opaque(type_)} {name};"
     return f"typedef void {name};"
 
 
 def _report(wrong: list[Problem], found: Translation, diagnostics: Diagnostics) -> None:
     lost = [item for item in wrong if _MISSING_HEADER.search(item.spelling)]
-    for item in lost or wrong:  # what follows from a missing header says nothing
+    for item in lost or wrong:  # errors that follow from a missing header are not useful
         place = item.location
         path = str(place.file) if place.file is not None else ""
         inside = path == MAIN
         where = "" if inside or not path else f"{path}:{place.line}: "
         if found.headers.folders and found.system(path):
-            # Headers of other kernels and compilers: what can be read of them is used.
+            # Headers for other kernels or compilers: use what can be read.
             found.tolerated.append(f"{where}{item.spelling}")
             continue
         span = found.span(place.line - 1, place.column) if inside and found.pieces else found.pieces[0].span
@@ -391,7 +391,7 @@ def _report(wrong: list[Problem], found: Translation, diagnostics: Diagnostics) 
 
 
 def _reasons(message: str, found: Translation) -> list[str]:
-    """Why a name may be unknown, where a message says that one is."""
+    """Hints for a message about an unknown name."""
     unknown = _UNKNOWN.search(message)
     if unknown is None and _INCOMPLETE.search(message) is None:
         return []
@@ -399,7 +399,7 @@ def _reasons(message: str, found: Translation) -> list[str]:
 
 
 def skipped_hints(found: Translation, relation: str) -> list[str]:
-    """Headers that were not read, which may be why a name is unknown; it may be *relation* (``a macro of``) them."""
+    """Hints about headers that were not read and may define a name; *relation* is ``a macro of`` or ``defined in``."""
     hints = []
     if found.absent:
         verb = "is" if len(found.absent) == 1 else "are"

@@ -1,4 +1,4 @@
-"""The last pass of the front end: scopes, types, checks, resources.
+"""Semantic analysis, the last pass of the front end: scopes, types, checks, resources.
 
 See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.ast.typed_program`
 for what it gives.
@@ -47,7 +47,20 @@ def analyse(
     config: Config,
     diagnostics: Diagnostics,
 ) -> CheckedProgram:
-    """Check the whole script and find all types; what is wrong goes to *diagnostics*."""
+    """Check the whole script and infer all types.
+
+    Args:
+        units: the programs with their targets, from the pass over attach points.
+        program: the AST with macros expanded; its functions and map declarations are read from here.
+        options: options of the compilation.
+        kernel: facts about the machine.
+        definitions: C types, enumerators and macros.
+        config: the script's configuration.
+        diagnostics: receives errors and warnings.
+
+    Returns:
+        The typed program, which is complete only if no error was reported.
+    """
     places = (target.place for unit in units for target in unit.targets)
     definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
     checker = Checker(RULES, options, kernel, definitions, config, diagnostics)
@@ -76,10 +89,10 @@ def _analyse(checker: Checker, units: list[ProbeUnit], program: nodes.Program) -
 
 
 def _endless(checker: Checker) -> None:
-    """Report the places whose types each pass makes larger: ``@a = (@a, 1)``."""
+    """Report the slots whose types grow with each pass: ``@a = (@a, 1)``."""
     named = [(name, state.slots, state.span) for name, state in checker.maps.items()]
     named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in checker.variables.values()]
-    # Types that contain each other may grow in turns.
+    # Types that contain each other may grow alternately.
     growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
     if not growing:
         raise InternalError("type inference does not converge")
@@ -107,10 +120,10 @@ def _functions(checker: Checker, program: nodes.Program) -> _Functions:
 def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
     states = []
     for parameter in node.parameters:
-        kind = resolve(checker, parameter.type)
-        info = VariableInfo(parameter.variable.name, kind, parameter.span)
+        type_ = resolve(checker, parameter.type)
+        info = VariableInfo(parameter.variable.name, type_, parameter.span)
         states.append(
-            VariableState(info.name, parameter.variable, Slot(fixed=kind), info, parameter.span, assigned=True)
+            VariableState(info.name, parameter.variable, Slot(fixed=type_), info, parameter.span, assigned=True)
         )
     result = resolve(checker, node.result) if node.result is not None else VOID
     parameters = tuple(state.info for state in states)
@@ -118,7 +131,7 @@ def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, lis
 
 
 def _report_functions(checker: Checker, program: nodes.Program) -> None:
-    """What is wrong with the heads of functions."""
+    """Report errors in the heads of functions."""
     from pytrace.core.builtins import builtin
 
     seen: dict[str, Span] = {}
@@ -138,9 +151,9 @@ def _report_functions(checker: Checker, program: nodes.Program) -> None:
             _check_passed(checker, resolve(checker, node.result), node.result.span, "a result")
 
 
-def _check_passed(checker: Checker, kind: Type, span: Span, what: str) -> None:
-    if not isinstance(kind, Unknown) and kind != VOID and not kind.scalar:
-        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {kind}", span)
+def _check_passed(checker: Checker, type_: Type, span: Span, what: str) -> None:
+    if not isinstance(type_, Unknown) and type_ != VOID and not type_.scalar:
+        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {type_}", span)
 
 
 def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, states: list[VariableState]) -> None:
@@ -159,7 +172,7 @@ def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, 
 
 
 def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
-    """BPF programs have a stack of fixed depth, and the verifier refuses recursion."""
+    """Report recursion: the stack of BPF programs is limited, and the verifier rejects recursion."""
     reported: set[frozenset[str]] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -211,13 +224,13 @@ def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
     checked = checker.program
     finish_maps(checker)
     for state in checker.variables.values():
-        kind = settle(state.slot.type)
-        state.info.type = INT64 if isinstance(kind, Unknown) else kind
+        type_ = settle(state.slot.type)
+        state.info.type = INT64 if isinstance(type_, Unknown) else type_
     for variable, info in checked.variables.items():
         checked.types[variable] = info.type
     if not checker.diagnostics.failed:
         _check_complete(checker)
-    checked.types = {node: settle(kind) for node, kind in checked.types.items()}
+    checked.types = {node: settle(type_) for node, type_ in checked.types.items()}
     checked.types.update(checker.retyped)
     checked.functions = list(checker.functions.values())
     checked.objects = [item.data for item in program.objects]
@@ -227,7 +240,7 @@ def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
 
 
 def _check_complete(checker: Checker) -> None:
-    """Nothing may be unknown without an error that says why."""
+    """Check that every unknown type has an error that explains it."""
     for node, kind in checker.program.types.items():
         if contains_unknown(kind) and node not in checker.program.constants and kind is UNKNOWN:
             checker.error("the type of this expression cannot be inferred", node.span)

@@ -1,6 +1,6 @@
-"""``print(@m); clear(@m);`` becomes one step: what programs store between the two is not lost.
+"""Joins ``print(@m); clear(@m);`` into one step, so that updates between the two are not lost.
 
-Both are asynchronous, so between printing and clearing the map programs on other CPUs would go on to update it.
+Both are asynchronous, so programs on other CPUs could update the map between printing and clearing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _HARMLESS = frozenset(
         *("printf", "time", "cat", "join", "system", "warnf"),
     )
 )
-"""Events of statements that may stand between the two."""
+"""Events of statements that are allowed between the two."""
 
 
 def join_prints(checked: CheckedProgram) -> None:
-    """Join all such pairs of the script."""
+    """Join all such pairs in the script."""
     bodies = [unit.body for unit in checked.units]
     for node in (node for body in bodies for node in walk(body)):
         if isinstance(node, nodes.Block):
@@ -47,7 +47,7 @@ def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
 def _following(
     checked: CheckedProgram, items: list[nodes.Stmt | nodes.Expr], name: str
 ) -> Iterator[tuple[nodes.Node, EventSpec]]:
-    """Events on the map *name* that follow with nothing between that could touch it."""
+    """The following events on the map *name*, up to the first statement that could use the map."""
     for item in items:
         if item in checked.dead:
             continue
@@ -63,12 +63,12 @@ def _following(
 
 
 def _sender(item: nodes.Node) -> nodes.Node:
-    """What of a statement may send an event."""
+    """The expression of a statement that may send an event."""
     return item.value if isinstance(item, nodes.ExprStmt) else item
 
 
 def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec | None:
-    """The event that a statement consists of."""
+    """The event of a statement that only sends an event."""
     node = _sender(item)
     if item in checked.dead or not isinstance(node, nodes.Call):
         return None

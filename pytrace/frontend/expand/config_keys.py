@@ -1,4 +1,4 @@
-"""Configuration keys: the values that each takes, and where they come from.
+"""Configuration keys: which values each one accepts, and where values come from.
 
 A value comes from the environment (``PYTRACE_KEY``, else ``BPFTRACE_KEY``), from the script's ``config`` block, or is
 the default, in this order.  :data:`KEYS` is the table; :class:`~pytrace.core.config.Config` has the defaults and is the
@@ -28,7 +28,7 @@ MAX_STRING = 65536
 
 
 class BadValueError(ValueError):
-    """A value that a key does not take; the text says what it takes."""
+    """A value that a key does not accept; the message says what it accepts."""
 
 
 def _boolean(value: Setting) -> bool:
@@ -98,7 +98,7 @@ def _either(names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row: how the values of a key are read, and what it means."""
+    """One row: how a key's values are parsed, and the key's documentation."""
 
     name: str
     read: Callable[[Setting], Setting]
@@ -142,7 +142,7 @@ RENAMED = {
 """Old names of keys."""
 
 INVERTED = frozenset({"no_cpp_demangle"})
-"""Old names that mean the opposite of the new key."""
+"""Old names with the opposite meaning of the new key."""
 
 IGNORED = frozenset(
     {
@@ -154,17 +154,17 @@ IGNORED = frozenset(
         "unstable_map_decl",
     }
 )
-"""Keys that are accepted and have no effect any more."""
+"""Obsolete keys, accepted without effect."""
 
-"""Prefixes of the environment variables, the one that wins first."""
+"""Prefixes of environment variables, in order of precedence."""
 
 OTHER_VARIABLES = frozenset(
     {"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VM_WAIT", "VMLINUX"}
 )
-"""Variables with our prefix that are no configuration of a script."""
+"""Variables with our prefix that are not configuration keys."""
 
 _OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")
-"""Starts of variables by which our tests talk to each other."""
+"""Prefixes of variables that our tests use."""
 
 _TABLE = {row.name: row for row in KEYS}
 if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Config)}:
@@ -172,7 +172,7 @@ if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Conf
 
 
 def canonical(name: str) -> str:
-    """A key as scripts may write it (any case, with a prefix), as the table has it; renamed keys stay as they are."""
+    """The table's spelling of a key as scripts may write it (any case, with a prefix); renamed keys are not changed."""
     upper = name.upper()
     for prefix in ENVIRONMENT_PREFIXES:
         upper = upper.removeprefix(prefix)
@@ -194,7 +194,7 @@ def read_value(name: str, value: Setting) -> tuple[str, Setting]:
 
     Raises:
         KeyError: there is no such key.
-        BadValueError: the key does not take *value*.
+        BadValueError: the key does not accept *value*.
     """
     row = _TABLE[RENAMED.get(name, name)]
     found = row.read(value)
@@ -204,7 +204,7 @@ def read_value(name: str, value: Setting) -> tuple[str, Setting]:
 def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """``(variable, canonical name, text)`` of all configuration variables in *environment*.
 
-    Where both prefixes are set, only the winning one is given. Variables that are no configuration are left out.
+    Where both prefixes are set, only the one with precedence is given. Other variables are left out.
     """
     known = {*_TABLE, *RENAMED, *IGNORED}
     found: dict[str, tuple[str, str, str]] = {}
@@ -217,9 +217,9 @@ def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Variables of *environment* with pytrace's own prefix that mean nothing.
+    """Variables of *environment* with pytrace's own prefix that are not known.
 
-    Those of bpftrace are not looked at: they may mean something to it.
+    Those with bpftrace's prefix are not checked: bpftrace may know them.
     """
     prefix = ENVIRONMENT_PREFIXES[0]
     known = {name.upper() for name in (*_TABLE, *RENAMED, *IGNORED)} | OTHER_VARIABLES

@@ -1,7 +1,7 @@
 """Imports: other scripts, headers and compiled C that a script names, merged into one program.
 
-Paths are relative to the importing script. What an import brings comes before what the importing script says, each file
-once. Files that anybody may write to are refused: what they say would run with the rights of the tracer.
+Paths are relative to the importing script. Imported items come before the items of the importing script, each file
+once. World-writable files are refused: their code would run with the privileges of the tracer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _State:
 
 
 def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
-    """*program* with everything that it imports, directly or not; no import is left in it."""
+    """*program* with all direct and indirect imports merged; no import is left in it."""
     inner = [node for probe in program.items for node in visitor.walk(probe) if isinstance(node, nodes.Import)]
     if not inner:
         return program
@@ -83,7 +83,7 @@ def _inside_blocks(program: nodes.Program, state: _State) -> None:
 
 def _import(node: nodes.Import, state: _State) -> None:
     base = node.span.source.path
-    # Names in a script without a file are relative to where it is run.
+    # In a script without a file, names are relative to the working directory.
     path = node.path if base is None else os.path.join(os.path.dirname(os.path.abspath(base)), node.path)
     with contextlib.suppress(FileNotFoundError):
         # That directory may have been removed.
@@ -184,7 +184,7 @@ def _compile(path: str, node: nodes.Import, state: _State) -> None:
 
 
 def _headers(rule: bytes, path: str) -> tuple[str, ...]:
-    """The files of a make rule (``target: file file``; spaces in names are escaped) but *path* itself."""
+    """The prerequisites of a make rule (``target: file file``; spaces in names are escaped), without *path* itself."""
     _, _, listed = rule.decode("utf-8", "surrogateescape").replace("\\\n", " ").partition(": ")
     names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", listed) if name]
     return tuple(name for name in dict.fromkeys(names) if name != path)
@@ -215,7 +215,7 @@ def _writable(path: str) -> bool:
 
 
 def files(program: nodes.Program) -> list[str]:
-    """Paths of the files that *program* was made of, the script itself included."""
+    """Paths of the files that *program* was read from, including the script itself."""
     spans: list[Span] = [program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts)]
     found = [span.source.path for span in spans if span.source.path is not None]
     found.extend(path for item in program.objects for path in (item.path, *item.headers))

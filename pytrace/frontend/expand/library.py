@@ -1,6 +1,6 @@
-"""The library: macros that are written in the language itself, in ``pytrace/stdlib``.
+"""The standard library: macros written in the language itself, in ``pytrace/stdlib``.
 
-A file is parsed when a script uses one of its macros, so scripts that use none pay nothing.
+A file is parsed when a script uses one of its macros, so scripts that use none have no cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILES: dict[str, str] = {
     "assert": "assert.bt",
     "container_of": "memory.bt",
 }
-"""Which file defines which macros; a test holds that this is complete."""
+"""Macros of each file; a test checks that it is complete."""
 
 
 def macros(name: str) -> list[nodes.Macro]:

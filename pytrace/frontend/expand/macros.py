@@ -1,8 +1,8 @@
 """Macro expansion: macros of the script and of the library, and object-like macros of the C part.
 
-Expansion is hygienic: variables of a macro's body are renamed, and the body cannot touch the caller's variables and
-maps but through its parameters. Nodes of a body get :class:`~pytrace.core.source.ExpandedSpan` spans, so that
-every message about them shows the calls around them.
+Expansion is hygienic: variables of a macro's body are renamed, and the body can access the caller's variables and
+maps through its parameters only. Nodes of a body get :class:`~pytrace.core.source.ExpandedSpan` spans, so that
+every message about them shows the macro calls that led to them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N = TypeVar("N", bound=nodes.Node)
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagnostics) -> nodes.Program:
-    """*program* without macros and without uses of them."""
+    """*program* with all macros expanded and their definitions removed."""
     expander = _Expander(program, definitions, diagnostics)
     expander.check_duplicates()
 
@@ -37,12 +37,12 @@ def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagno
     return run_deep(run, program, diagnostics, program.span)
 
 
-# ---------------------------------------------------------------------------------------------- scopes of expansion
+# ---------------------------------------------------------------------------------------------- expansion scopes
 
 
 @dataclass(frozen=True, slots=True)
 class _Expansion:
-    """One use of a macro: what its parameters stand for."""
+    """One expansion of a macro: the bindings of its parameters."""
 
     macro: nodes.Macro
     call: Span
@@ -66,7 +66,7 @@ class _Expansion:
         return found
 
     def span(self, span: Span) -> Span:
-        """A span of the macro's body, as it stands in the program."""
+        """A span of the macro's body, as part of this expansion."""
         return ExpandedSpan(span.source, span.start, span.end, self.call)
 
 
@@ -91,7 +91,7 @@ class _Expander:
         self.c_names: list[str] = []
 
     def check_duplicates(self) -> None:
-        """Two macros of one name must differ in number or kind of parameters."""
+        """Report macros of the same name that do not differ in number or kind of parameters."""
         for overloads in self.macros.values():
             for at, macro in enumerate(overloads):
                 twin = next((other for other in overloads[:at] if _kinds(other) == _kinds(macro)), None)
@@ -125,7 +125,7 @@ class _Expander:
         return rule(self, node, scope) if rule is not None else self.plain(node, scope)
 
     def plain(self, node: nodes.Node, scope: _Expansion | None, **changes: object) -> nodes.Node:
-        """*node* over its expanded children."""
+        """*node* with its children expanded."""
         values: dict[str, Any] = {}
         for name in visitor.child_fields(type(node)):
             old = getattr(node, name)
@@ -151,7 +151,7 @@ class _Expander:
     # ---------------------------------------------------------------------------------------- names
 
     def variable(self, node: nodes.Variable, scope: _Expansion | None) -> nodes.Node:
-        """A variable: the caller's through a parameter, or one of the body under another name."""
+        """A variable: the argument of a parameter, or a renamed variable of the body."""
         if scope is None:
             return node
         given = scope.variables.get(node.name)
@@ -160,7 +160,7 @@ class _Expander:
         return nodes.Variable(scope.span(node.span), f"{node.name}{HYGIENE}{scope.number}")
 
     def map(self, node: nodes.MapRef, scope: _Expansion | None) -> nodes.Node:
-        """A map; the body of a macro knows only those that it was given."""
+        """A map; a macro's body can only use maps that are passed to it."""
         if scope is None:
             return node
         given = scope.maps.get(node.name)
@@ -241,8 +241,8 @@ class _Expander:
         return [*own, *library.macros(name)]
 
     def _choose(self, name: str, args: Arguments, scope: _Expansion | None) -> nodes.Macro | None:
-        """The overload that takes *args*: the one whose parameters are most particular, the script's before the
-        library's.
+        """The overload for *args*: the one with the most specific parameters, macros of the script before those of the
+        library.
         """
         best, most = None, -1
         for macro in self._overloads(name, scope):
@@ -287,7 +287,7 @@ class _Expander:
 
 
 def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int:
-    """How well *args* fit: -1 not at all, else the number of parameters that ask for their very kind."""
+    """How well *args* match: -1 for no match, else the number of parameters that require exactly their kind."""
     if len(args) != len(macro.parameters):
         return -1
     score = 0
@@ -310,7 +310,7 @@ def _members(node: nodes.Expr) -> list[str]:
 
 
 def _at(tree: N, span: Span) -> N:
-    """A copy of *tree* in which every node stands at *span*."""
+    """A copy of *tree* in which every node has *span*."""
 
     def place(node: nodes.Node) -> nodes.Node:
         changes = {item.name: span for item in fields(node) if isinstance(getattr(node, item.name), Span)}

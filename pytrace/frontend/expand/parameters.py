@@ -39,7 +39,7 @@ def usage(program: nodes.Program) -> list[NamedParameter]:
 
 
 def help_text(program: nodes.Program, name: str) -> str:
-    """What ``--help`` among the parameters of the script *name* prints: one line for each named parameter."""
+    """The text of ``--help`` of the script *name*: one line for each named parameter."""
     known = usage(program)
     if not known:
         return f"{name} has no named parameters\n"
@@ -71,7 +71,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
 
 
 def describe(program: nodes.Program, options: CompileOptions) -> Parameters:
-    """The parameters as an ahead-of-time file keeps them: those that are fixed in it, and all declarations."""
+    """The parameters for the manifest of an ahead-of-time file: fixed values, and all declarations."""
     numbers = [node.number for node in visitor.walk(program) if isinstance(node, nodes.PositionalParam)]
     known = usage(program)
     return Parameters(
@@ -84,10 +84,10 @@ def describe(program: nodes.Program, options: CompileOptions) -> Parameters:
 
 
 class _Substitution:
-    """Replaces nodes, from the leaves up.
+    """Replaces nodes bottom-up.
 
-    *texts* are the parameters below the first argument of ``str``; the literals that they become are kept in *made*, so
-    that the sum and the call around them can be told from others when they are reached.
+    *texts* are the parameters below the first argument of ``str``; the literals that replace them are kept in *made*,
+    so that the sum and the call around them are recognised when they are reached.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class _Substitution:
         self.made: set[nodes.Node] = set()
 
     def replace(self, node: nodes.Node) -> nodes.Node:
-        """What stands for *node*, whose children are replaced already."""
+        """The replacement of *node*, whose children are replaced already."""
         handler = _HANDLERS.get(type(node))
         return handler(self, node) if handler is not None else node
 
@@ -128,7 +128,7 @@ class _Substitution:
         return nodes.StringLiteral(node.span, _bytes(text)) if number is None else nodes.IntLiteral(node.span, number)
 
     def _open(self, node: nodes.PositionalParam) -> nodes.Expr:
-        """A parameter that each run of the ahead-of-time file gives: a number, or text inside ``str``."""
+        """A parameter whose value is given at each run of the ahead-of-time file: a number, or text inside ``str``."""
         if node not in self.texts:
             return nodes.OpenParameter(node.span, str(node.number), "number", "0")
         made = nodes.OpenParameter(node.span, str(node.number), "text")
@@ -211,7 +211,7 @@ _HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes
 def _check_named(
     program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics
 ) -> dict[str, NamedParameter]:
-    """All declarations; reports those that contradict each other, and parameters that no declaration takes."""
+    """All declarations; reports conflicting ones, and parameters that are not declared."""
     found: dict[str, NamedParameter] = {}
     for call in _getopts(program):
         declared = _declared(call, diagnostics)
@@ -269,7 +269,7 @@ def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
 
 
 def _declared(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
-    """What a ``getopt`` call declares; None after an error."""
+    """The declaration of a ``getopt`` call; None after an error."""
     default = _constant(call.args[1]) if len(call.args) > 1 else False
     problem: tuple[str, nodes.Node] | None = None
     if not 1 <= len(call.args) <= 3:

@@ -22,7 +22,7 @@ from pytrace.frontend.expand.config_keys import (
 
 
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:
-    """The configuration of *program*; the environment in *options* wins over the script."""
+    """The configuration of *program*; the environment in *options* takes precedence over the script."""
     values = _from_script(program, diagnostics)
     values.update(_from_environment(options, diagnostics))
     return Config.from_data(values)
@@ -54,7 +54,7 @@ def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, 
 
 
 def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict[str, Setting]:
-    """Variables have no place in the script: messages show them as a line of a text of their own."""
+    """Settings of environment variables, which messages show as source lines, as they have no script position."""
     values: dict[str, Setting] = {}
     for variable in unknown_variables(options.environment):
         source = Source("environment", f"{variable}={options.environment[variable]}")

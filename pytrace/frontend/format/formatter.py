@@ -1,9 +1,9 @@
 """The formatter of ``--fmt``.
 
-It works on the tokens, so that numbers, strings, parentheses and comments stay as they were written, and changes only
-what is between them:
+It works on tokens, so that numbers, strings, parentheses and comments stay as written, and changes only the white
+space between them:
 
-- four spaces for each block; one statement a line; a block's brace stands at the end of its header's line;
+- four spaces for each block; one statement per line; a block's opening brace is at the end of its header's line;
 - a value's block (``$a = if (c) { 1 } else { 2 }``) stays on one line when it was on one;
 - blanks around binary operators, after commas, after ``if`` and its kin; none after unary operators and inside
   brackets;
@@ -32,9 +32,10 @@ _BODIES = (nodes.Probe, nodes.Macro, nodes.Function)
 
 
 def format_source(source: Source, diagnostics: Diagnostics) -> str:
-    """The script in the one style, its lines ended by ``\\n``; unchanged when it has syntax errors, which are recorded.
+    """The formatted script, with ``\\n`` line ends; unchanged when it has syntax errors, which are recorded.
 
-    Raises InternalError when the result would not mean the same, which is checked.
+    Raises:
+        InternalError: the formatted script parses to a different AST.
     """
     known = len(diagnostics.errors)
     if "\r\n" in source.text:
@@ -55,7 +56,7 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
 
 
 def _ended(source: Source, pieces: list[Piece]) -> Source | None:
-    """The script with semicolons after the statements that another one follows; None when they are all there."""
+    """The script with missing semicolons between statements added; None when none is missing."""
     structures = [piece.structure for piece in pieces if piece.structure is not None]
     before = [found.tokens[index - 1] for found in structures for index in sorted(found.unended)]
     if not before:
@@ -102,7 +103,7 @@ class _Formatter:
         ItemPrinter(lines, piece.structure).run()
 
     def _predicate_line(self, node: nodes.Probe) -> None:
-        """Go to a new line when the predicate has no room after the last attach point."""
+        """Start a new line when the predicate does not fit after the last attach point."""
         if node.predicate is None:
             return
         width = len("".join(node.predicate.span.text.split()))

@@ -16,7 +16,7 @@ _JUMPS = frozenset({"LET", "BREAK", "CONTINUE", "RETURN", "IMPORT"})
 
 
 class ItemPrinter:
-    """Prints the tokens of one item, after what :mod:`pytrace.frontend.format.formatter` wrote of its head."""
+    """Prints the tokens of one item, after :mod:`pytrace.frontend.format.formatter` has written its head."""
 
     def __init__(self, lines: Lines, structure: Structure) -> None:
         self.lines = lines
@@ -29,7 +29,7 @@ class ItemPrinter:
         self.casts: list[bool] = []
         """For each open parenthesis, whether it is that of a cast."""
         self.type_depth: int | None = None
-        """The number of open brackets where the type that is being written started."""
+        """Number of open brackets at the start of the current type."""
         self.brackets = 0
         self.assigned = False
         self.statement: Token | None = None
@@ -85,7 +85,7 @@ class ItemPrinter:
         return self.last is not None and self.last.type != "ASSIGN"
 
     def _start_statement(self, token: Token) -> None:
-        """Begin a statement on a line of its own, or after a blank in a block on one line."""
+        """Start a statement on a new line, or after a blank in a single-line block."""
         if self.config and self.last is not None and self.last.type not in ("SEMI", "LBRACE"):
             self.lines.write(";")
         self.type_depth = None
@@ -184,7 +184,7 @@ class ItemPrinter:
     # ------------------------------------------------------------------------------------------ blanks
 
     def _separate(self, token: Token) -> None:
-        """What stands between the last token and this one of the same statement."""
+        """Write the white space between the last token and this one of the same statement."""
         lines = self.lines
         last = self.last
         level = self.level + 1
@@ -234,7 +234,7 @@ class ItemPrinter:
         return last is not None and last.type in OPERAND_ENDS and not self.cast_end
 
     def _track(self, index: int, token: Token, binary: bool) -> None:
-        """Keep up with what the blanks depend on."""
+        """Update the state that blanks depend on."""
         kind = token.type
         in_type = self.type_depth is not None
         self.unary = kind in ("NOT", "BNOT") or (kind in _PREFIXES and not binary and not in_type)

@@ -1,4 +1,4 @@
-"""Lines of formatted text, and the comments that go between what is written."""
+"""Output lines of the formatter, and the comments between tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ INDENT = "    "
 
 
 class Lines:
-    """The text so far, and the comments that are still to come."""
+    """The output so far, and the comments that are not written yet."""
 
     def __init__(self, source: str, comments: list[tuple[int, int]]) -> None:
         self.source = source
@@ -15,7 +15,7 @@ class Lines:
         self._done: list[str] = []
         self._line = ""
         self._position = 0
-        """Offset in the source after what was written."""
+        """Source offset after the last token written."""
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -24,12 +24,12 @@ class Lines:
         self._line += text
 
     def write_verbatim(self, text: str, end: int) -> None:
-        """Add text that is not touched, comments included; *end* is the source offset after it."""
+        """Add text unchanged, including its comments; *end* is the source offset after it."""
         self._line += text
         self.passed(end)
 
     def passed(self, position: int) -> None:
-        """What was written reaches to the source offset *position*; comments before it are part of it."""
+        """Record that the output covers the source up to the offset *position*, including comments before it."""
         self._position = position
         while self._next < len(self._comments) and self._comments[self._next][0] < position:
             self._next += 1
@@ -55,22 +55,22 @@ class Lines:
             self._done.append("")
 
     def drop_empty(self) -> None:
-        """Take back empty lines at the end."""
+        """Remove empty lines at the end."""
         while self._done and self._done[-1] == "":
             self._done.pop()
 
     @property
     def column(self) -> int:
-        """How many characters stand on the line."""
+        """Number of characters on the current line."""
         return len(self._line)
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing stands on the line."""
+        """Whether the current line is empty."""
         return not self._line.strip()
 
     def text(self) -> str:
-        """Everything, ending in a line end unless empty."""
+        """The whole output, ending in a newline unless empty."""
         self.break_line()
         while self._done and self._done[-1] == "":
             self._done.pop()
@@ -79,15 +79,15 @@ class Lines:
     # ------------------------------------------------------------------------------------------ gaps
 
     def gap(self, position: int) -> str:
-        """The source between what was written and *position*."""
+        """The source between the last token written and *position*."""
         return self.source[self._position : position]
 
     def comment_before(self, position: int) -> bool:
-        """Whether a comment is still to be written that stands before *position*."""
+        """Whether there is an unwritten comment before *position*."""
         return self._next < len(self._comments) and self._comments[self._next][0] < position
 
     def trailing_comments(self, position: int, indent: str = "") -> None:
-        """Write the comments before *position* that stand on the line of what was written last."""
+        """Write the comments before *position* that are on the source line of the last token written."""
         while self.comment_before(position):
             start, end = self._comments[self._next]
             if "\n" in self.source[self._position : start]:
@@ -131,7 +131,7 @@ class Lines:
         self.comments_to(position, 0)
 
     def _tail(self, position: int) -> str:
-        """The source between what was written and the next comment or *position*."""
+        """The source between the last token written and the next comment or *position*."""
         following = self._comments[self._next][0] if self.comment_before(position) else position
         return self.source[self._position : following]
 

@@ -1,8 +1,8 @@
-"""The LALR(1) grammar: items and statements (expressions and types are in the two sister modules).
+"""The LALR(1) grammar: items and statements (``grammar_expressions`` and ``grammar_types`` have the rest).
 
 Each function is a set of productions: its docstring is the rule, its body builds the node.  The tables are generated
 ahead by ``scripts/generate-tables`` and shipped as :mod:`pytrace.frontend.syntax.grammar_tables`.  There are no
-conflicts: what depends on the place was decided by :mod:`pytrace.frontend.syntax.lexical.structure`.
+conflicts: context-dependent tokens are resolved by :mod:`pytrace.frontend.syntax.lexical.structure`.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def p_statements(p: Rule) -> None:
     | statements error RESYNC"""
     p[0] = [] if len(p) == 1 else p[1]
     if len(p) == 4:
-        p.parser.errok()  # the next error is reported, however near
+        p.parser.errok()  # report the next error even if it is close
     if len(p) == 3 and p[2] is not None:
         p[0].append(p[2])
 

@@ -1,4 +1,4 @@
-"""What the productions share: spans, reports, a marker for the empty statement."""
+"""Shared parts of the productions: spans, error reports, a marker for the empty statement."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Rule(Protocol):
 
 
 EMPTY = nodes.Break(Span(Source("", ""), 0, 0))
-"""Stands for a lone semicolon until its block is made."""
+"""Marker of an empty statement, removed when its block is created."""
 
 
 def span_of(p: Rule) -> Span:
@@ -73,7 +73,7 @@ def span_of(p: Rule) -> Span:
 
 
 def report(p: Rule, message: str, span: Span, *hints: str) -> None:
-    """Record a syntax error that the grammar alone does not see."""
+    """Record a syntax error that the grammar does not detect."""
     p.lexer.error(message, span, *hints)
 
 

@@ -1,4 +1,4 @@
-"""Hints for syntax errors: what a user of another language probably meant."""
+"""Hints for syntax errors that users of other languages make."""
 
 from __future__ import annotations
 

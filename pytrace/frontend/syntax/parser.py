@@ -1,8 +1,8 @@
-"""From text to tree.
+"""The parser: from text to AST.
 
-:func:`parse` reads a script item by item: the lexer's first token says what kind of item begins,
-:mod:`pytrace.frontend.syntax.lexical.structure` collects its tokens, and PLY's parser builds its tree.  Mistakes are
-recorded as diagnostics; the result holds what could be parsed.
+:func:`parse` reads a script item by item: the lexer's first token gives the kind of item,
+:mod:`pytrace.frontend.syntax.lexical.structure` collects its tokens, and PLY's parser builds its AST.  Syntax errors
+are recorded as diagnostics; the result contains what could be parsed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,24 @@ _SHEBANG = re.compile(r"#![^\n]*")
 _BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
-"""Levels of nesting that the passes behind the parser are made for."""
+"""Maximum nesting that the passes after the parser support."""
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> nodes.Program:
-    """The tree of a script; mistakes are recorded, in source order, and what could not be parsed is left out."""
+    """Parse a script.
+
+    Args:
+        source: the script.
+        diagnostics: receives syntax errors, in source order.
+
+    Returns:
+        The AST, without the statements and items that could not be parsed.
+    """
     return parse_pieces(source, diagnostics)[0]
 
 
 def parse_expression(source: Source, diagnostics: Diagnostics, *, in_c: bool = False) -> nodes.Expr | None:
-    """The tree of a text that is one expression; None when it is wrong, which is recorded, or empty.
+    """The AST of a text that is one expression; None when it is empty or has an error, which is recorded.
 
     *in_c*: the text is the body of a C macro, whose numbers may have C's suffixes (``0x10UL``).
     """
@@ -61,7 +69,7 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
 
 @cache
 def _grammar_parser() -> LRParser:
-    """PLY's parser from the shipped tables, made at the first use."""
+    """PLY's parser from the shipped tables, created on first use."""
     from ply import yacc
 
     from pytrace.frontend.syntax import grammar, grammar_tables
@@ -75,7 +83,7 @@ def _grammar_parser() -> LRParser:
 
 @dataclass(slots=True)
 class Piece:
-    """One root item or C part with the tokens that it was made from, for the formatter; *head* is where it starts."""
+    """One root item or C part with its tokens, for the formatter; *head* is the offset where it starts."""
 
     head: Span
     node: nodes.RootItem | nodes.CPart
@@ -83,7 +91,7 @@ class Piece:
 
 
 def parse_pieces(source: Source, diagnostics: Diagnostics) -> tuple[nodes.Program, list[Piece], dict[int, int]]:
-    """The tree of a script with all its pieces in source order, and where its comments are."""
+    """The AST of a script, its pieces in source order, and the positions of its comments."""
     known = len(diagnostics.items)
     run = _ProgramParser(source, diagnostics)
     program = run.run()
@@ -102,7 +110,7 @@ class _ProgramParser:
         self.c_parts: list[nodes.CPart] = []
         self.items: list[nodes.RootItem] = []
         self.body: Span | None = None
-        """The first item behind the preamble."""
+        """The first item after the preamble."""
         self.pieces: list[Piece] = []
 
     def run(self) -> nodes.Program:
@@ -207,7 +215,7 @@ class _ProgramParser:
             self._add(structure, head, points)
 
     def _attach_points(self, token: Token) -> tuple[tuple[nodes.AttachPoint, ...], Token]:
-        """The attach points from *token* on, and the token behind them; a comma may stand behind the last one."""
+        """The attach points from *token* on, and the token after them; a trailing comma is allowed."""
         points: list[nodes.AttachPoint] = []
         while isinstance(token.data, nodes.AttachPoint):
             points.append(token.data)
@@ -218,7 +226,7 @@ class _ProgramParser:
         return tuple(points), token
 
     def _without_points(self, token: Token) -> bool:
-        """Report that no probe starts at *token*; True when a body is there that can be passed over."""
+        """Report that no probe starts at *token*; True when a body follows that can be skipped."""
         if token.text == "{":
             self.lexer.error("expected an attach point before '{'", token.span, "write, for example, begin { … }")
             return True
@@ -227,12 +235,12 @@ class _ProgramParser:
         return False
 
     def _stray(self, token: Token) -> None:
-        """Report characters with which no probe starts, and go past them."""
+        """Report characters that cannot start a probe, and skip them."""
         quote = ("remove the shell's quotes: they are not part of the script",) if "'" in token.text else ()
         self.lexer.error(f"expected a probe, found {_quoted(token.text)}", token.span, *quote)
 
     def _find_body(self, token: Token, points: tuple[nodes.AttachPoint, ...]) -> bool:
-        """Report what stands between the attach points and the body, and go to the body if there is one."""
+        """Report unexpected text between the attach points and the body, and go on at the body if there is one."""
         if token.type == "EOF":
             end = points[-1].span.end if points else token.span.end
             place = Span(self.source, end, end)
@@ -277,4 +285,4 @@ _ITEMS = {
     "MAP_ITEM": _ProgramParser._map,
     "STRAY": _ProgramParser._stray,
 }
-"""What reads an item, by its first token; all others start probes."""
+"""Parser methods of items, by first token; all other tokens start probes."""

@@ -1,8 +1,8 @@
-"""What happens at a syntax error: the message, and where the parser goes on.
+"""Recovery from syntax errors: the message, and where parsing resumes.
 
-Statements may follow each other without a semicolon, which the grammar does not say: one is put in here.  A mistake
-costs the statement that it is in: the parser goes on behind its semicolon or closing brace.  A mistake in an item's
-head costs the item.
+Semicolons between statements are optional, but the grammar requires them: missing ones are inserted here.  After an
+error in a statement, the parser resumes after its semicolon or closing brace.  After an error in an item's head, the
+whole item is dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORD_OPERATORS = {"and": "LAND", "or": "LOR"}
 
 
 class AbandonedItem(Exception):  # noqa: N818 - control flow
-    """The item cannot be parsed any further; what is wrong was recorded."""
+    """The item cannot be parsed any further; the error was recorded."""
 
 
 class Item:
@@ -73,7 +73,7 @@ class Item:
             self._report_end()
             raise AbandonedItem
         if token.type == "RESYNC":
-            return None  # now PLY drops what it read of the statement
+            return None  # PLY now discards the symbols of this statement
         at = self.index - 1
         before = self.tokens[at - 1] if at else None
         meant = _WORD_OPERATORS.get(token.text) if token.type == "IDENT" else None
@@ -83,7 +83,7 @@ class Item:
         if before is not None and self._misses_semicolon(before, token, at) and self._first_time("semicolon", at):
             self.unended.add(at)
             return self._go_on(Token("SEMI", "", _behind(before)), token)
-        if token.text:  # a bracket that was put in has been reported
+        if token.text:  # an inserted bracket has been reported
             self._report(token, at)
         opened = sum(symbol.type in BLOCK_OPENERS for symbol in self.parser.symstack)
         if not opened or not self._first_time("resync", at):
@@ -92,7 +92,7 @@ class Item:
         return self._go_on(Token("RESYNC", "", token.span), None)
 
     def _first_time(self, repair: str, at: int) -> bool:
-        """Whether *repair* was not yet done for the token at index *at*; from now on it was."""
+        """Whether *repair* is tried for the first time at the token with index *at*; records the attempt."""
         done = (repair, at)
         if done in self._repaired:
             return False
@@ -111,7 +111,7 @@ class Item:
         return before.type in OPERAND_ENDS | {"BREAK", "CONTINUE"} and self._accepts("SEMI", token.type)
 
     def _skip(self, at: int, depth: int) -> None:
-        """Move behind the statement that is wrong at index *at*, in a block of *depth*."""
+        """Move past the statement with an error at index *at*, in a block of *depth*."""
         tokens, depths = self.tokens, self.depths
         index = at
         while index < len(tokens):
@@ -131,7 +131,7 @@ class Item:
         self.index = index
 
     def _accepts(self, *kinds: str) -> bool:
-        """Whether PLY's parser, as it stands, could go on with tokens of these *kinds*, one after the other."""
+        """Whether PLY's parser, in its current state, accepts tokens of these *kinds* in sequence."""
         actions, goto, productions = self.parser.action, self.parser.goto, self.parser.productions
         states = list(self.parser.statestack)
         for kind in kinds:
@@ -167,12 +167,12 @@ class Item:
     def _report_end(self) -> None:
         end = self.tokens[-1]
         if end.type == "RBRACE" and not end.text:
-            return  # reported when it was put in
+            return  # reported when it was inserted
         place = _behind(end)
         expected = self._expected()
         self.error(f"expected {expected or 'more'}", place, *hints_for(self.tokens, len(self.tokens), expected))
 
 
 def _behind(token: Token) -> Span:
-    """The empty span behind *token*."""
+    """The empty span after *token*."""
     return Span(token.span.source, token.span.end, token.span.end)

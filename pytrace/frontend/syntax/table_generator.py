@@ -1,4 +1,4 @@
-"""Makes the text of the shipped tables, for ``scripts/generate-tables`` and the tests.
+"""Generates the text of the shipped tables, for ``scripts/generate-tables`` and the tests.
 
 :mod:`pytrace.frontend.syntax.grammar_tables` are the LALR tables of the grammar,
 :mod:`pytrace.frontend.syntax.lexical.lexer_tables` the regular expressions of the lexer, one for each of its states.
@@ -21,14 +21,14 @@ LexRule = tuple[object, str] | None
 
 @dataclass(slots=True)
 class Generated:
-    """A module's text, and what is wrong with the rules (conflicts, unused tokens and rules)."""
+    """A module's text, and problems of the rules (conflicts, unused tokens and rules)."""
 
     text: str = ""
     messages: list[str] = field(default_factory=list)
 
 
 class _Collector:
-    """The logger that PLY writes its complaints to."""
+    """The logger that collects PLY's messages."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -48,7 +48,7 @@ def generate_lexer() -> Generated:
     log = _Collector()
     try:
         lexer = lex.lex(module=token_rules, reflags=int(re.DOTALL), errorlog=log)
-    except SyntaxError:  # what is wrong was logged
+    except SyntaxError:  # the error was logged
         return Generated(messages=log.messages)
     return Generated("" if log.messages else _lexer_text(lexer), log.messages)
 
@@ -113,7 +113,7 @@ def generate() -> Generated:
 
 
 def _order(entry: tuple[str, tuple[str, int, str, list[str]]]) -> tuple[str, str, list[str]]:
-    """Rules in an order that does not depend on where they stand."""
+    """Rules in an order that does not depend on their position in the source."""
     function, (_, _, name, symbols) = entry
     return (name, function, symbols)
 

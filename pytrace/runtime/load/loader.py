@@ -1,7 +1,7 @@
 """Loading: from a :class:`CompiledScript` to programs, maps and mapped data sections in the kernel.
 
-Nothing is attached here.  What is opened is closed by the caller's :class:`ExitStack`, in reverse order; an
-exception on the way leaves nothing behind once that stack unwinds.
+Nothing is attached here.  Everything opened is closed by the caller's :class:`ExitStack`, in reverse order, also
+after an exception.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def has_feature(name: str) -> bool:
 class LoadOptions:
     """How to load.
 
-    *libbpf_log* and *verifier_log* take texts as they come (``-d libbpf``, ``-d verifier``). *btf_path* replaces the
+    *libbpf_log* and *verifier_log* receive log texts (``-d libbpf``, ``-d verifier``). *btf_path* replaces the
     kernel's own BTF. *disabled* are features to do without (``--no-feature``), *feature* answers whether the kernel has
     one. *entries* makes maps larger than they are in the file, by their symbols.
     """
@@ -70,12 +70,12 @@ class LoadOptions:
     entries: Mapping[str, int] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
-        """Whether a kernel feature is there and wanted."""
+        """Whether the kernel has a feature that is not disabled."""
         return name not in self.disabled and self.feature(name)
 
 
 class LoadedScript:
-    """Programs and maps of one script in the kernel. Descriptors stay this object's: do not close them."""
+    """Programs and maps of one script in the kernel. Descriptors are owned by this object: do not close them."""
 
     def __init__(self, script: CompiledScript, stack: ExitStack) -> None:
         self.script = script
@@ -109,9 +109,9 @@ class LoadedScript:
         return list(self._programs)
 
     def section(self, name: str) -> memoryview:
-        """The memory of a data section (``.data.slots``): the very bytes that the programs see, writable.
+        """The mapped memory of a data section (``.data.slots``), shared with the programs and writable.
 
-        Valid until the session's stack closes; views that are cut from it keep the mapping alive.
+        Valid until the session's stack closes; slices of it keep the mapping alive.
         """
         view = self._sections.get(name)
         if view is None:
@@ -142,14 +142,14 @@ def _close_mapping(mapped: mmap.mmap) -> None:
     try:
         mapped.close()
     except BufferError:
-        # Somebody still holds a view that was cut from the section: the memory goes away with the last of them.
+        # A slice of the section still exists: the memory is unmapped with the last of them.
         return
 
 
 def ring_size(pages: int) -> int:
-    """Bytes of the event ring: *pages* memory pages, or for 0 the free memory's size within fixed limits.
+    """Size of the event ring in bytes: *pages* memory pages, or for 0 based on free memory within fixed limits.
 
-    The kernel wants a power of two that is a multiple of the page size.
+    The kernel requires a power of two that is a multiple of the page size.
     """
     if pages > 0:
         return _power_of_two_up(pages * mmap.PAGESIZE)
@@ -159,8 +159,8 @@ def ring_size(pages: int) -> int:
 def script_ring_size(manifest: Manifest) -> int:
     """Bytes of the event ring of a script, as its config says; the least where nothing can be lost.
 
-    Making and freeing the largest ring takes 5 ms. A script that sends no events but those of ``exit()`` needs no
-    room: one that does not fit leaves its status in the session's data.
+    Creating and freeing the largest ring takes 5 ms. A script that sends no events except those of ``exit()`` gets the
+    minimum: an ``exit()`` that does not fit the ring stores its status in the session's data.
     """
     pages = manifest.config.perf_rb_pages
     if not pages and all(item.kind == "exit" for item in manifest.events):
@@ -267,7 +267,7 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
 def _prepare_generations(
     lib: libbpf.Library, maps: list[int], script: CompiledScript, stack: ExitStack
 ) -> dict[str, Generations]:
-    """Make the maps that are double-buffered and tell libbpf what their arrays hold."""
+    """Create the buffers of double-buffered maps and set them as inner maps in libbpf."""
     items = {_map_name(lib, item): item for item in maps}
     found: dict[str, Generations] = {}
     for spec in script.manifest.maps:
@@ -288,7 +288,7 @@ def _prepare_programs(
     logs: VerifierLogs,
     targets: ExitStack,
 ) -> dict[str, int]:
-    """Tell libbpf what each program is; gives the ones that will be loaded, by symbol."""
+    """Set type and attach target of each program in libbpf. Returns the programs to load, by symbol."""
     specs = {spec.symbol: spec for spec in script.manifest.programs if not spec.part_of}
     chosen: dict[str, int] = {}
     for item in programs:
@@ -316,7 +316,7 @@ def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
 
 
 def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> bool:
-    """Whether there still is what the program is for."""
+    """Set up one program. Returns False if its target does not exist any more."""
     kind = known_kind(spec.kind)
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]

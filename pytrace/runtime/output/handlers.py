@@ -1,7 +1,7 @@
-"""What the runtime does on each kind of event: one row for each kind of :mod:`pytrace.core.event_layout`.
+"""Event handlers: one row for each kind of event of :mod:`pytrace.core.event_layout`.
 
-A row makes the handler of one place in the script that sends such events; all that does not depend on the single
-event is done when the handler is made.
+A row creates the handler for one statement that sends such events; everything that does not depend on the individual
+event is done when the handler is created.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
         if context.state.hurry():
             context.state.not_run += 1
             return
-        # What the command writes on standard error must come after what was printed before.
+        # The command's standard error must appear after earlier output.
         context.output.flush()
         command = text(data, offset)
         printed, whole = commands.run(command, context.state)
@@ -268,7 +268,7 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
     def handle(data: bytes, offset: int) -> None:
         (code,) = read(data, offset)
         if helper == "bpf_map_update_elem":
-            # Each CPU reports its first one, and perhaps for several places in the script.
+            # Each CPU reports its first one, possibly for several locations in the script.
             if (name, code) in context.refused:
                 return
             context.refused.add((name, code))

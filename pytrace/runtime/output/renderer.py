@@ -1,4 +1,4 @@
-"""Events and maps of a run as output: what the session talks to."""
+"""Renders events and maps of a run as output; the session's interface to the output."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["RenderOptions", "Renderer", "RunState"]
 
 
 class Renderer:
-    """Prints what a script sends and keeps.
+    """Prints events and maps of a script.
 
     :attr:`handlers` is what :meth:`pytrace.runtime.ring.reader.RingReader.drain` takes: one handler for each event id.
-    After ``exit()`` the list holds handlers that ignore what is still waiting, until :meth:`resume`. *handlers* are the
+    After ``exit()`` the list has handlers that ignore waiting events, until :meth:`resume`. *handlers* are the
     rows of another table than that of printing.
     """
 
@@ -68,7 +68,7 @@ class Renderer:
         self._told: set[str] = set()
 
     def _later(self, make: Make, spec: EventSpec) -> RunHandler:
-        """A handler that is made when its first event comes: many places of a script never send any."""
+        """A handler that is created at its first event: many statements of a script never send any."""
 
         def first(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
             handler = self._made[spec.id] = self.handlers[spec.id] = make(self._context, spec)
@@ -80,11 +80,11 @@ class Renderer:
 
     @property
     def texts(self) -> TextForms:
-        """Text forms of values, with the names that this run has resolved."""
+        """Formatter of values as text, with the names that this run has resolved."""
         return self._context.texts
 
     def keep_rows(self, keep: Callable[[RowTable, Values], None]) -> None:
-        """From now on hand decoded rows to *keep*, too."""
+        """Also pass decoded rows to *keep* from now on."""
         self._context.keep_row = keep
 
     def views(self) -> list[MapView]:
@@ -98,20 +98,20 @@ class Renderer:
         return frozenset(spec.id for spec in self._manifest.events if spec.kind == kind)
 
     def write_text(self, text: bytes) -> None:
-        """Print a text that no event brought, as the programs of iterators write it."""
+        """Print text that is not from an event, such as the output of iterator programs."""
         self._context.write_text(text)
 
     def end_batch(self) -> None:
-        """All waiting events were handled: let their output be seen."""
+        """All waiting events were handled: flush the output."""
         self.output.end_batch()
 
     def exit(self, code: int) -> None:
-        """The script called ``exit(code)``, and its event found no room."""
+        """Handle ``exit(code)`` whose event did not fit the ring."""
         if not self.state.exit_requested:
             self._context.end(code)
 
     def resume(self) -> None:
-        """Handle events again (those of end probes), however the end came about."""
+        """Handle events again (those of end probes)."""
         self.state.hurry = lambda: False
         self.handlers[:] = self._made
 
@@ -132,7 +132,7 @@ class Renderer:
                 self.handlers[spec.id] = _heed()
 
     def _ignore_rest(self) -> None:
-        # Who asks to end once more, as timers do until they are detached, loses nothing.
+        # Repeated exit() calls, by timers that are not detached yet, do not count as lost.
         ignore = Tally(self._ignore)
         self.handlers[:] = [_heed() if spec.kind == "exit" else ignore for spec in self._manifest.events]
 
@@ -142,7 +142,7 @@ class Renderer:
     # ---- beginning and end
 
     def attached(self, count: int) -> None:
-        """Tell that *count* probes are attached, at once."""
+        """Report that *count* probes are attached, without buffering."""
         if self.output.json:
             if not self._options.quiet:
                 self._json("attached_probes", count, "probes")
@@ -151,7 +151,7 @@ class Renderer:
             self.output.message(f"Attached {count} probe{'' if count == 1 else 's'}\n")
 
     def no_child(self) -> None:
-        """Tell at the start of a run without a child that the script uses ``cpid``."""
+        """Warn at the start of a run without a child that the script uses ``cpid``."""
         for spec in self._manifest.events:
             if self._options.warnings and spec.static == RuntimeFailure("no_child"):
                 text = messages.RUNTIME_ERRORS["no_child"].encode()
@@ -159,7 +159,7 @@ class Renderer:
                 return
 
     def print_maps(self) -> None:
-        """Print the end of output: all maps that hold something, by name."""
+        """Print all non-empty maps at the end, by name."""
         if not self.output.json and not self.output.csv:
             self.output.write(b"\n\n")
         if self._manifest.config.print_maps_on_exit:
@@ -169,17 +169,17 @@ class Renderer:
         self.output.flush()
 
     def close(self) -> None:
-        """Write what waits and close files that handlers opened, also where the output cannot be written."""
+        """Flush the output and close files that handlers opened, even if the output cannot be written."""
         try:
             self.output.flush()
         finally:
             for writer in self._context.writers.values():
                 writer.close()
 
-    # ---- what went wrong
+    # ---- losses
 
     def losses(self, totals: Totals, *, ended: bool = False) -> None:
-        """Tell what was lost since the last call; *totals* counts from the start of the run.
+        """Report losses since the last call; *totals* counts from the start of the run.
 
         *ended*: the sum follows (:meth:`summary`), so nothing that it says is said before it but how many more events
         were lost.
@@ -197,7 +197,7 @@ class Renderer:
             self._told.update(kind for kind, _ in others)
 
     def lost(self, count: int) -> None:
-        """Tell that *count* more events lost."""
+        """Report that *count* more events were lost."""
         self._told.add("lost")
         if self.output.json:
             self._json("lost_events", count, "events")
@@ -205,7 +205,7 @@ class Renderer:
             self.output.message(f"Lost {count} events\n")
 
     def summary(self, totals: Totals) -> None:
-        """At the end: sum up what was lost, for each probe and map; nothing when all went well.
+        """Print the summary of losses at the end, by probe and map; nothing if there are none.
 
         Events that came after ``exit()`` are part of the sum; in text only when notices are wanted.
         """
@@ -221,7 +221,7 @@ class Renderer:
         return {**totals, **{key: count for key, count in own.items() if count}}
 
     def broken_off(self, totals: Totals) -> None:
-        """The run was broken off: sum up what was lost, on standard error in any case."""
+        """Print the summary of losses of an aborted run, on standard error in any case."""
         if self._options.warnings:
             for text in messages.summary_lines(self._manifest, totals):
                 self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
@@ -255,5 +255,5 @@ def _numbers(named: dict[str, int]) -> bytes:
 
 
 def _heed() -> Tally:
-    """The handler of an ``exit()`` that asks for what was asked before."""
+    """The handler of an ``exit()`` that repeats an earlier request."""
     return Tally(lambda _count: None)

@@ -1,8 +1,8 @@
-"""A run: open, load, begin, attach, wait, end.
+"""The life cycle of a run: open, load, begin, attach, wait, end.
 
 Everything that a session opens is closed by one :class:`ExitStack`, in order, also on Ctrl-C, on SIGTERM and when
-attaching fails. However a run ends (``exit()``, signal, end of the traced process, nothing left to wait for), it ends
-the same way: probes are detached, end probes run, waiting events are printed, then the maps.
+attaching fails. A run always ends in the same way (after ``exit()``, a signal, the end of the traced process, or when
+nothing is left to wait for): probes are detached, end probes run, waiting events are printed, then the maps.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def run(script: CompiledScript, options: RunOptions) -> int:
     """Run a script to its end.
 
     Returns:
-        The exit status: what the script's ``exit()`` said, else 0.
+        The exit status: that of the script's ``exit()``, else 0.
 
     Raises:
-        TraceError: the kernel refused to load or attach, or the machine lacks something.
+        TraceError: the kernel rejected a program or a probe, or the machine lacks a feature.
     """
     with ExitStack() as stack:
         session = Session(script, options, stack)
@@ -71,7 +71,7 @@ def run(script: CompiledScript, options: RunOptions) -> int:
 
 
 class Session:
-    """One run of one compiled script: once made, its programs are loaded; *stack* closes what it opened."""
+    """One run of one compiled script. The constructor loads its programs; *stack* closes what the session opens."""
 
     def __init__(
         self, script: CompiledScript, options: RunOptions, stack: ExitStack, embedding: Embedding | None = None
@@ -132,7 +132,7 @@ class Session:
 
     @property
     def _over_at_once(self) -> bool:
-        """Whether there is no probe that could fire once everything is attached, and no child to wait for."""
+        """Whether no probe can fire after attaching, and there is no child to wait for."""
         return self.options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
 
     def _warn(self, text: str) -> None:
@@ -140,7 +140,7 @@ class Session:
             self.output.message(f"WARNING: {text}\n")
 
     def _release_child(self, child: Child) -> None:
-        """Let the child run; the libraries that its program starts with are known before their code runs."""
+        """Let the child run; the libraries that its program is linked with are recorded before their code runs."""
         if self._unwinder is not None and child.run_to_entry():
             self._unwinder.add(child.pid)
         child.release()
@@ -153,12 +153,12 @@ class Session:
         return self._symbols
 
     def fileno(self) -> int:
-        """Readable when :meth:`step` would find something, unless :attr:`busy`."""
+        """A descriptor that is readable when :meth:`step` has something to do, unless :attr:`busy`."""
         return self._loop.fileno()
 
     @property
     def busy(self) -> bool:
-        """Whether so much comes that the ring is looked at from time to time, and wakes nobody."""
+        """Whether the event rate is so high that the ring is polled, without wake-ups."""
         return not self._loop.listening
 
     @property
@@ -168,11 +168,11 @@ class Session:
 
     @property
     def child_status(self) -> int | None:
-        """How the command ended, as :meth:`Child.poll` tells it; None while it runs."""
+        """The command's exit status, as of :meth:`Child.poll`; None while it runs."""
         return None if self._child is None else self._child.poll()
 
     def losses(self) -> dict[str, dict[str, int]]:
-        """What was lost or failed so far: kind, then its subject, and how often."""
+        """Losses and failures so far: counts by kind and subject."""
         from pytrace.runtime.output import messages
 
         return messages.by_kind(self.loaded.manifest, {**self._totals(), **self._consumer.totals()})
@@ -191,7 +191,7 @@ class Session:
             raise
 
     def _break_off(self) -> None:
-        """A second signal: tell what is left unprinted, of output that perhaps nobody reads."""
+        """A second signal: report how many events are not printed, even if the output is not read."""
         totals = self._detach()
         if self._saving is not None and not self._saving.finished and not self.options.dry_run:
             self._warn(_NO_SNAPSHOT)
@@ -205,7 +205,7 @@ class Session:
             self.renderer.broken_off({**totals, **self._consumer.totals()})
 
     def _detach(self) -> dict[Key, int]:
-        """Detach all probes; gives what was lost, as far as no end probe can lose more."""
+        """Detach all probes. Returns the losses, without those that end probes can still add to."""
         if self._misses is not None:
             self._missed, self._misses = self._misses.totals(), None
         self._links.close()
@@ -213,14 +213,14 @@ class Session:
         return self._totals()
 
     def start(self) -> None:
-        """Run begin probes, attach the others, and let things happen.
+        """Run begin probes, attach the others, and start tracing.
 
         Raises:
             TraceError: a probe could not be attached, or the command of ``-c`` not be run.
         """
         dry = self.options.dry_run
-        # What begin probes print is seen once everything is attached: a heading that says so is true then, and whoever
-        # reads the output finds the number of attached probes first.
+        # Output of begin probes is shown after everything is attached: a heading that says so is then true, and readers
+        # of the output get the number of attached probes first.
         for program in self.programs(BEGIN) if not dry else ():
             self.loaded.run(program.symbol)
         attached = self._attach()
@@ -232,7 +232,7 @@ class Session:
             self._go_on(attached)
 
     def _go_on(self, attached: list[Attached]) -> None:
-        """All is attached: let things happen."""
+        """All probes are attached: start tracing."""
         self.drain()
         self._look_for_exit()
         if self._ended:
@@ -246,7 +246,7 @@ class Session:
         for descriptor in self._symbols.descriptors:
             self._loop.watch(descriptor)
         if self._embedding is None and not gc.isenabled():
-            # What the start made is there to stay; from here on there may be garbage.
+            # Objects allocated so far are long-lived; from here on there may be garbage.
             gc.freeze()
             gc.enable()
 
@@ -256,11 +256,11 @@ class Session:
 
     @property
     def _exiting(self) -> bool:
-        """Whether the script called ``exit()``; what it printed before may still wait."""
+        """Whether the script called ``exit()``; earlier output may still be waiting."""
         return self.renderer.state.exit_requested or self._ring.noticed
 
     def _run_all(self, kind: str) -> None:
-        """Run the programs of *kind* one after another, and print what they sent."""
+        """Run the programs of *kind* in order, and print their events."""
         for program in self.programs(kind):
             self.loaded.run(program.symbol)
             self.drain()
@@ -287,7 +287,7 @@ class Session:
         return list(done.attached)
 
     def _follow_descendants(self, done: attachments.Attachments) -> None:
-        """With ``-p`` and ``--follow``: the processes that the process forked before."""
+        """With ``-p`` and ``--follow``: add the existing descendants of the process."""
         followed, pid = self.loaded.manifest.follow_map, self.options.pid
         if not followed or pid is None:
             return
@@ -310,7 +310,7 @@ class Session:
             for kind in (BEGIN, END, SELF)
             for program in self.programs(kind)
         )
-        # A probe may have several places: a static one that was inlined, overloads of a name.
+        # A probe may have several targets: a static function that was inlined, overloads of a name.
         count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
         if not count:
             raise TraceError("no probe could be attached", hints=_mode_hints(self))
@@ -341,7 +341,7 @@ class Session:
                 return
 
     def step(self, longest: float = REPORT_EVERY) -> bool:
-        """Wait at most *longest* seconds for something to happen, and handle it; False when the run is over."""
+        """Wait at most *longest* seconds for events, and handle them. Returns False when the run is over."""
         if self.options.dry_run or self._ended or self._over_at_once or self._target_ended:
             return False
         if self._ahead is not None:
@@ -366,7 +366,7 @@ class Session:
         return True
 
     def _look_for_exit(self) -> None:
-        """An ``exit()`` in a flood, for whose event there was no room."""
+        """Check for an ``exit()`` whose event did not fit the ring."""
         data = self.loaded.manifest.session
         if data is not None:
             (word,) = struct.unpack_from("=Q", self.loaded.section(data.section), data.exit)
@@ -374,7 +374,7 @@ class Session:
                 self.renderer.exit(word - 1)
 
     def drain(self) -> None:
-        """Handle all events that have been sent by now, and let their output be seen."""
+        """Handle all events that have been sent so far, and flush their output."""
         self._consumer.drain()
 
     def _unwatch(self, addresses: list[int]) -> None:
@@ -382,27 +382,27 @@ class Session:
             self._opened.unwatch(addresses.pop())
 
     def report_losses(self) -> None:
-        """Tell at the end of a run by hand what was lost."""
+        """Report losses at the end of an embedded run."""
         totals = self._totals()
         self.renderer.losses(totals, ended=True)
         self.renderer.summary(totals)
 
     def _report_losses(self) -> None:
         now = time.monotonic()
-        # A message comes after the output before it, and a slow reader is not waited for here.
+        # A message follows the output before it; do not wait for a slow reader here.
         if now >= self._next_report and self.output.advance():
             self._next_report = now + REPORT_EVERY
             self.renderer.losses(self._totals())
 
     def _totals(self) -> dict[Key, int]:
-        """All that was lost so far, as programs and the kernel count it."""
+        """All losses so far, as counted by programs and the kernel."""
         missed = self._misses.totals() if self._misses is not None else self._missed
         return {**self._counters.totals(), **missed}
 
     # ---- snapshots
 
     def snapshot(self) -> SnapshotData:
-        """All that the run has at this moment: while it goes on, or after it until it is closed."""
+        """A snapshot of the run: during the run, or after it until the session is closed."""
         recording = self._record()
         totals = self.renderer.all_losses({**self._totals(), **self._consumer.totals()})
         losses = messages.by_kind(self.loaded.manifest, totals)
@@ -410,7 +410,7 @@ class Session:
         return recording.snapshot(self._started, end, losses, self.rows, self._collect)
 
     def map_data(self, name: str) -> MapData:
-        """What the map *name* holds at this moment."""
+        """The current content of the map *name*."""
         return self._record().map_data(name, self._collect)
 
     def _record(self) -> Recording:
@@ -423,20 +423,20 @@ class Session:
         return self._recording
 
     def _collect(self) -> None:
-        """Make room in the ring for new events, which are handled later."""
+        """Free the ring for new events; the collected ones are handled later."""
         while self._ring.collect():
             pass
 
     # ---- the end
 
     def _tell_child(self) -> None:
-        """With ``-v``: how the process of ``-c`` ended."""
+        """With ``-v``: report how the ``-c`` process ended."""
         status = self._child.poll() if self._child is not None and self.options.verbose else None
         if status is not None:
             self.output.message(f"the command {_status_text(status)}\n")
 
     def _sum_up(self, totals: dict[Key, int]) -> None:
-        """Tell what was lost; on standard error where JSON output, which should say so, is not read."""
+        """Report losses; on standard error if JSON output, which should contain them, is not read."""
         self.renderer.summary(totals)
         if self.output.json:
             self.output.flush()
@@ -444,7 +444,7 @@ class Session:
                 self.renderer.broken_off(totals)
 
     def finish(self) -> int:
-        """Detach, run end probes, handle what is left, and print the maps; the exit status."""
+        """Detach, run end probes, handle remaining events, and print the maps. Returns the exit status."""
         if self._embedding is None and _somebody_waits():
             from pytrace.runtime.session import notify
 
@@ -476,11 +476,11 @@ class Session:
         return self.renderer.state.exit_code
 
     def _finish_maps(self) -> str:
-        """Save what is to be saved, whether or not somebody reads the output, and print the maps.
+        """Save the snapshot, even if the output is not read, and print the maps.
 
-        Gives what could not be saved and why.
+        Returns the errors of saving.
         """
-        # A run that a failed assertion ended has nothing more to say.
+        # A run that ended with a failed assertion prints no maps.
         shown = not self.renderer.state.assertion_failed
         if self._ahead is not None and (shown or self._saving is not None):
             self._ahead.finish()

@@ -1,4 +1,4 @@
-"""Values that are computed from the place that they are stored in."""
+"""Values that are computed from the memory that they are stored to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long bodies are cut into functions, and that what LLVM and the kernel get grows with the script's length only."""
+"""Splitting of long bodies into functions; the code for LLVM and the kernel grows linearly with the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs with more values at a time than BPF's registers and stack hold."""
+"""Programs with more live values than BPF's registers and stack hold."""
 
 from __future__ import annotations
 

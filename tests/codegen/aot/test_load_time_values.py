@@ -1,4 +1,4 @@
-"""What an ahead-of-time file leaves open."""
+"""Load-time values of ahead-of-time files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions as they arrive in the program: what is left out, widths, copies."""
+"""Instructions of the compiled program: dropped ones, widths, copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module: sections, maps, constants, and numbers that are known at its end."""
+"""The module: sections, maps, constants, late operands."""
 
 from __future__ import annotations
 

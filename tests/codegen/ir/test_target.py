@@ -1,4 +1,4 @@
-"""LLVM's way from IR to ELF, and what happens where LLVM gives up."""
+"""From IR to ELF by LLVM, and errors when LLVM aborts."""
 
 from __future__ import annotations
 

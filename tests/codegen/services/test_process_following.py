@@ -1,4 +1,4 @@
-"""--follow: who is followed, and the programs that keep the set."""
+"""--follow: which processes are followed, and the programs that maintain the set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where slots, counters and scratch areas lie."""
+"""Layout of slots, counters and scratch areas."""
 
 from __future__ import annotations
 

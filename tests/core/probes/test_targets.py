@@ -1,4 +1,4 @@
-"""What probes attach to: each class is made again from its values, and each kind has one."""
+"""Targets of probes: each class is restored from its values, and each kind has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going over, rebuilding, copying and comparing trees."""
+"""Traversal, rewriting, copying and comparison of ASTs."""
 
 from __future__ import annotations
 

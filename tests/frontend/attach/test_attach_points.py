@@ -1,4 +1,4 @@
-"""The pass from attach points to programs: providers by name and pattern, what is missing, limits, filters."""
+"""The pass from attach points to programs: providers by name and pattern, missing probes, limits, filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From places to programs: which share one, what they are called, whom they filter."""
+"""Grouping of targets into programs: sharing, names, process filters."""
 
 from __future__ import annotations
 

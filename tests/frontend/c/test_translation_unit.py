@@ -1,4 +1,4 @@
-"""The C part as one text: headers, what the kernel's types make up for, and mistakes at their place."""
+"""The C part as one text: headers, types from BTF in place of missing headers, and positions of errors."""
 
 from __future__ import annotations
 

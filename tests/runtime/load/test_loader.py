@@ -1,4 +1,4 @@
-"""pytrace.runtime.load.loader: what libbpf is told about each program and map. tests/kernel/test_loader.py loads."""
+"""pytrace.runtime.load.loader: settings of each program and map in libbpf. tests/kernel/test_loader.py loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about what was lost: one for each kind, with numbers, places and what helps."""
+"""Messages about losses: one for each kind, with numbers, locations and hints."""
 
 from __future__ import annotations
 

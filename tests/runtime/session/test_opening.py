@@ -1,4 +1,4 @@
-"""What a session tells its programs before they run."""
+"""Session values that are written before programs run."""
 
 from __future__ import annotations
 

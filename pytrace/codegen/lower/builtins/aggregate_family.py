@@ -1,4 +1,4 @@
-"""Aggregations have no value of their own: assigning one to a map is emitted by ``codegen.lower.aggregates``."""
+"""Aggregations: none is emitted as a value; ``codegen.lower.aggregates`` emits their assignment to a map."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ def _arg_n(e: Emitter, node: Node) -> Operand:
 
 
 def _args(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Struct):
+    type_ = e.type(node)
+    if not isinstance(type_, Struct):
         raise InternalError("args is a struct")
-    return contexts.all_arguments(e, kind)
+    return contexts.all_arguments(e, type_)
 
 
 def _ctx(e: Emitter, node: Node) -> Operand:
@@ -43,20 +43,20 @@ def _retval(e: Emitter, _node: Node) -> Operand:
 
 
 def _func(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
+    type_ = e.type(node)
     address = contexts.function_address(e)
-    if isinstance(kind, USym):
-        return user_symbol(e, address, kind)
-    return Scalar(address, UINT64) if kind.scalar else word(e, address, kind)
+    if isinstance(type_, USym):
+        return user_symbol(e, address, type_)
+    return Scalar(address, UINT64) if type_.scalar else word(e, address, type_)
 
 
-def word(e: Emitter, value: Number, kind: Type) -> Operand:
-    """Eight bytes."""
+def word(e: Emitter, value: Number, type_: Type) -> Operand:
+    """A 64-bit value."""
 
     def write(pointer: Ptr, _align: int) -> None:
         e.b.store(value, pointer)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
@@ -72,18 +72,18 @@ def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
 
 
 def _probe(e: Emitter, node: Node) -> Operand:
-    """Name of the attach point that fired: the attach cookie is its place in the program's table of names."""
-    kind = e.type(node)
+    """Name of the attach point that fired: the attach cookie is its index in the program's table of names."""
+    type_ = e.type(node)
     names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
-    table = b"".join(name[: kind.size].ljust(kind.size, b"\0") for name in names)
+    table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
     cookie = e.b.opaque(e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context))
     index = e.b.at_most(cookie, len(names) - 1)
-    place = e.b.offset(e.module.constant(table), e.b.mul(index, kind.size))
-    return Memory(place, kind, 8 if kind.size % 8 == 0 else 1)
+    place = e.b.offset(e.module.constant(table), e.b.mul(index, type_.size))
+    return Memory(place, type_, 8 if type_.size % 8 == 0 else 1)
 
 
 def _usermode(e: Emitter, _node: Node) -> Operand:
-    """The privilege level is in the low bits of the code segment register; probes of the tracer run by its own call."""
+    """The privilege level, from the code segment register; probes that the tracer runs count as user mode."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):
         level = e.b.op("and", contexts.register(e, "cs"), 3)

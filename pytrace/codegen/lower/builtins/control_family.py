@@ -15,7 +15,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import SignalNumber
 
 WRITE_MOST = 4096
-"""Most bytes that one write_user moves."""
+"""Maximum bytes of one write_user()."""
 
 
 def _override(e: Emitter, node: nodes.Call) -> Operand:
@@ -35,28 +35,28 @@ def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
 
 
 def _write_user(e: Emitter, node: nodes.Call) -> Operand:
-    """The source is brought into the program's memory first: the helper takes nothing else."""
+    """The source is copied to the program's memory first, as the helper requires."""
     target = argument(e, node, 0)
     source = node.args[1]
     if not isinstance(source, nodes.Expr):
         raise InternalError("write_user takes a pointer")
-    kind = e.type(source)
+    type_ = e.type(source)
     with e.temporaries():
-        if kind.scalar:
+        if type_.scalar:
             length = e.b.at_most(argument(e, node, 2), WRITE_MOST)
-            copy = _copied(e, node, kind, length)
+            copy = _copied(e, node, type_, length)
         else:
-            length = e.b.at_most(argument(e, node, 2), kind.size)
-            copy = e.scratch(kind.size)
-            memory.write(e, e.value(source), copy, kind)
+            length = e.b.at_most(argument(e, node, 2), type_.size)
+            copy = e.scratch(type_.size)
+            memory.write(e, e.value(source), copy, type_)
         got = e.b.helper(helpers.PROBE_WRITE_USER, e.b.pointer(target), copy, length)
     events.check_helper(e, node, "bpf_probe_write_user", got)
     return Scalar(e.b.number(e.b.icmp("eq", got, 0)), BOOL)
 
 
-def _copied(e: Emitter, node: nodes.Call, kind: Type, length: Number) -> Ptr:
-    """What the address that is the second argument points to, in scratch memory."""
-    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
+def _copied(e: Emitter, node: nodes.Call, type_: Type, length: Number) -> Ptr:
+    """A copy of the target of the second argument, in scratch memory."""
+    space = memory.resolve_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
     read = memory.read_helper(AddressSpace.KERNEL if space is AddressSpace.BPF else space)
     address = argument(e, node, 1)
     copy = e.scratch(WRITE_MOST)

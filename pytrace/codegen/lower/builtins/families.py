@@ -1,7 +1,7 @@
-"""Emission of builtins: one module for each family, found when a script uses one of its rows.
+"""Lowering of builtins: one module for each family, imported when a script uses one of its rows.
 
-A family module has a table ``EMIT``: builtin name to ``emit(e, node) -> Operand``.  An asynchronous builtin that is not
-in it sends its event and is done.
+A family module has a table ``EMIT``: builtin name to ``emit(e, node) -> Operand``.  An asynchronous builtin without an
+entry only sends its event.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pytrace.core.builtin_row import Builtin
 from pytrace.frontend.ast import nodes
 
 Emission = Callable[[Emitter, nodes.Call], Operand]
-"""What a row of ``EMIT`` is; rows of builtins that may be a name alone take an ``Identifier``, too."""
+"""The type of rows of ``EMIT``; rows of builtins that allow a bare name also take an ``Identifier``."""
 
 FAMILIES = frozenset(
     (
@@ -29,7 +29,7 @@ def emission(row: Builtin) -> Callable[[Emitter, nodes.Call | nodes.Identifier],
     """The function that emits a builtin, or None when the table of its family has none."""
     if row.family not in FAMILIES:
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
-    # The checker admits a name alone for rows without required parameters only, whose functions take both.
+    # The checker allows a bare name only for rows without required parameters, whose functions accept both node types.
     found: Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None
     found = import_module(f"{__package__}.{row.family}_family").EMIT.get(row.name)
     return found

@@ -41,8 +41,8 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
 
     def store() -> None:
         if info.value.aggregate:
-            kind = e.checked.variables[target].type
-            store_variable(e, target, aggregate_reading.read(e, info, key, kind))
+            type_ = e.checked.variables[target].type
+            store_variable(e, target, aggregate_reading.read(e, info, key, type_))
         elif info.value.scalar:
             store_variable(e, target, memory.load(e, place, info.value))
         else:

@@ -1,4 +1,4 @@
-"""Compile-time builtins are constants before code is generated, but for records."""
+"""Compile-time builtins: all are constants before code is generated, except for records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pytrace.frontend.ast import nodes
 
 
 def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Record):
+    type_ = e.type(node)
+    if not isinstance(type_, Record):
         raise InternalError("one key of config() is a constant")
     values = e.checked.config.to_data().values()
     given = (value.encode() if isinstance(value, str) else value for value in values)
-    return Parts(kind, tuple(expressions.constant(e, value, of) for value, of in zip(given, kind.members, strict=True)))
+    members = zip(given, type_.members, strict=True)
+    return Parts(type_, tuple(expressions.constant(e, value, of) for value, of in members))
 
 
 EMIT: dict[str, Emission] = {"config": _config}

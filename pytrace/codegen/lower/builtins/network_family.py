@@ -20,11 +20,11 @@ MAC = 6
 
 
 def _bytes_of(e: Emitter, node: nodes.Expr) -> Operand:
-    """What an address argument means: the array itself, or what a pointer points to."""
+    """The bytes of an address argument: the array itself, or a pointer's target."""
     operand = e.value(node)
-    kind = operand.type
-    if isinstance(kind, Pointer):
-        return Remote(memory.number(e, operand), kind.target, memory.resolve_space(e, kind.space))
+    type_ = operand.type
+    if isinstance(type_, Pointer):
+        return Remote(memory.number(e, operand), type_.target, memory.resolve_space(e, type_.space))
     return operand
 
 
@@ -43,7 +43,7 @@ def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
         raise InternalError("macaddr takes an address")
     source = _bytes_of(e, node.args[0])
     if isinstance(source, Scalar):
-        # A number is where the six bytes are.
+        # A number is the address of the six bytes.
         source = Remote(source.value, Mac(), memory.resolve_space(e, AddressSpace.NONE))
     return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC))
 
@@ -56,7 +56,7 @@ def _ntop(e: Emitter, node: nodes.Call) -> Operand:
     """``u32`` family and 16 bytes of address."""
     given = e.checked.fact(node, NetworkAddress)
     source = _bytes_of(e, given.address)
-    # An array has no more bytes than it says, whatever the family; where a pointer points, there are all.
+    # An array has only its own size, whatever the family; a pointer's target has all bytes.
     size = 16 if isinstance(e.type(given.address), Pointer) else min(16, source.type.size)
     known = given.family
     family = known if known is not None else argument(e, node, 0)
@@ -80,7 +80,7 @@ def _ntop(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _socket_cookie(e: Emitter, node: nodes.Call) -> Operand:
-    """The helper takes a pointer that the verifier knows by its type."""
+    """``bpf_get_socket_cookie``, which requires a typed (BTF) pointer."""
     socket = node.args[0]
     if not isinstance(socket, nodes.Expr):
         raise InternalError("socket_cookie takes a socket")

@@ -20,7 +20,7 @@ PACKET_MOST = 65535
 
 
 def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
-    """In a flood there may be no room for the event: the session looks at a word of its own as well."""
+    """When the ring is full, the event may be lost, so the session also checks a word in its data section."""
     codes = [e.number(item) for item in e.checked.event_arguments.get(node, ())]
     status = e.b.op("and", codes[0], 255) if codes else 0
     word = e.session(SESSION.exit)
@@ -31,14 +31,14 @@ def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
 
 
 def _join(e: Emitter, node: nodes.Call) -> Operand:
-    """``u32`` count and 16 strings: read pointer after pointer, up to the first null.  A longer list is counted."""
+    """``u32`` count and 16 strings: reads pointers up to the first null.  A longer list is counted as truncated."""
     spec = e.checked.events[node]
     layout = spec.layout
     text = layout.args[1]
     if not isinstance(text, String) or not isinstance(node.args[0], nodes.Expr):
         raise InternalError("join takes a pointer to strings")
-    kind = e.type(node.args[0])
-    space = memory.resolve_space(e, kind.space if isinstance(kind, Pointer) else AddressSpace.NONE)
+    type_ = e.type(node.args[0])
+    space = memory.resolve_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
     start = e.number(node.args[0])
     tails = layout.tails[1]
     size = layout.fixed_size + (layout.tail_capacity + events.SLACK if tails else 0)
@@ -101,7 +101,7 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
         e.b.store(size, e.b.offset(pointer, layout.offsets[2]), 32)
         events.header(e, spec, pointer, size)
         events.output(e, pointer, e.b.add(size, layout.fixed_size))
-    # What finds no room is counted as lost; the script is not told.
+    # A packet that does not fit the ring is counted as lost; the script's result does not show it.
     return Scalar(0, INT64)
 
 

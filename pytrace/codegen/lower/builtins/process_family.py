@@ -52,7 +52,7 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Ptr, align: int) -> None:
-        # Kernels before 6.3 leave what is after the NUL as it was (strscpy), and keys must not differ there.
+        # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
         memory.zero(e, pointer, COMM, align)
         got = e.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
         events.check_helper(e, node, "bpf_get_current_comm", got)
@@ -61,15 +61,15 @@ def _comm(e: Emitter, node: Node) -> Operand:
 
 
 def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
-    """Name of another task, through ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is none."""
+    """Name of another task, by ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is no such task."""
     argument = node.args[0]
-    kind = e.type(node)
+    type_ = e.type(node)
     if not isinstance(argument, nodes.Expr):
         raise InternalError("comm takes a process id")
     number = e.number(argument)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.zero(e, pointer, kind.size, align)
+        memory.zero(e, pointer, type_.size, align)
         if e.script.ahead is not None:
             e.script.ahead.rely("kfunc", "bpf_task_from_pid", 1)
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
@@ -84,7 +84,7 @@ def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
         e.b.jump(done)
         e.b.start(done)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def _cpu(e: Emitter, node: Node) -> Operand:
@@ -99,14 +99,14 @@ def _plain(helper: helpers.Helper[[], I64]) -> Emission:
 
 
 def _curtask(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if isinstance(kind, Pointer) and kind.trusted:
-        return Scalar(e.b.helper(helpers.GET_CURRENT_TASK_BTF), kind, direct=True)
-    return Scalar(e.b.helper(helpers.GET_CURRENT_TASK), kind)
+    type_ = e.type(node)
+    if isinstance(type_, Pointer) and type_.trusted:
+        return Scalar(e.b.helper(helpers.GET_CURRENT_TASK_BTF), type_, direct=True)
+    return Scalar(e.b.helper(helpers.GET_CURRENT_TASK), type_)
 
 
 def _cpid(e: Emitter, node: Node) -> Operand:
-    # An ahead-of-time file may ask has_cpid before; elsewhere code that does so is not there without a child.
+    # An ahead-of-time file may check has_cpid at run time; otherwise such code is removed when there is no child.
     if not any(item.what == "child" for item in e.checked.loaded.values()):
         e.checked.report(node, RuntimeFailure("no_child"))
     return Scalar(e.b.load(e.session(SESSION.cpid)), e.type(node))

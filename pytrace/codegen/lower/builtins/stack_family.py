@@ -1,4 +1,4 @@
-"""Stacks: copied by ``bpf_get_stack`` to where they are wanted, or unwound by
+"""Stacks: written to their destination by ``bpf_get_stack``, or unwound by
 :mod:`pytrace.codegen.services.user_unwinding`.
 """
 
@@ -24,29 +24,29 @@ USER_BUILD_ID = 1 << 11
 
 
 def _stack(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Stack):
+    type_ = e.type(node)
+    if not isinstance(type_, Stack):
         raise InternalError("not a stack")
-    flags = (USER_STACK if kind.user else 0) | (USER_BUILD_ID if kind.mode is StackMode.BUILD_ID else 0)
-    room = kind.limit * kind.frame_size
+    flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
+    room = type_.limit * type_.frame_size
     context = e.raw_context
-    tgid = process_ids(e, "tracer")[0] if kind.user else 0
+    tgid = process_ids(e, "tracer")[0] if type_.user else 0
 
     def write(pointer: Ptr, _align: int) -> None:
-        # The kernel leaves what is after the last frame as it was, and keys must not differ there.
-        memory.zero(e, pointer, kind.size)
-        got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, kind.header), room, flags)
-        _check(e, node, kind, got)
-        frames = e.b.op("udiv", got, kind.frame_size)
+        # The kernel does not clear the bytes after the last frame, but keys must not differ there.
+        memory.zero(e, pointer, type_.size)
+        got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, type_.header), room, flags)
+        _check(e, node, type_, got)
+        frames = e.b.op("udiv", got, type_.frame_size)
         count = e.b.select(e.b.icmp("slt", got, 0), got, frames)
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
-    """Count and report a stack that could not be walked; its negative error number takes the place of frames."""
+    """Count and report a stack that could not be walked; it has a negative error number instead of a frame count."""
     failed, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
@@ -60,10 +60,10 @@ def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
 
 
 def _dwarf(e: Emitter, node: Node) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Stack):
+    type_ = e.type(node)
+    if not isinstance(type_, Stack):
         raise InternalError("not a stack")
-    return user_unwinding.stack(e, node, kind)
+    return user_unwinding.stack(e, node, type_)
 
 
 EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "ustack": _stack}

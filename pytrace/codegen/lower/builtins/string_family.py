@@ -19,7 +19,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 
 FOLLOWED = 1024
-"""Bytes that a loop in the program itself goes over: the verifier follows each round."""
+"""Maximum bytes of an inline loop, of which the verifier follows each iteration."""
 
 
 def _expr(node: nodes.Call, index: int) -> nodes.Expr:
@@ -30,16 +30,16 @@ def _expr(node: nodes.Call, index: int) -> nodes.Expr:
 
 
 def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
-    """Address and space of text that an argument stands for: a pointer's target, an integer's, or the text itself."""
-    kind = operand.type
-    if isinstance(kind, Pointer):
-        space = AddressSpace.KERNEL if kind.space is AddressSpace.BPF else memory.resolve_space(e, kind.space)
+    """Address and address space of an argument's text: the target of a pointer or integer, or the text itself."""
+    type_ = operand.type
+    if isinstance(type_, Pointer):
+        space = AddressSpace.KERNEL if type_.space is AddressSpace.BPF else memory.resolve_space(e, type_.space)
         return memory.number(e, operand), space
-    if kind.scalar:
+    if type_.scalar:
         return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
-    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier refuses.
+    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier rejects.
     return e.b.opaque(e.b.address(e.place(operand).pointer)), AddressSpace.KERNEL
 
 
@@ -47,52 +47,52 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
 
 
 def _str(e: Emitter, node: nodes.Call) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, String):
+    type_ = e.type(node)
+    if not isinstance(type_, String):
         raise InternalError("str gives a string")
     address, space = source_of(e, e.value(_expr(node, 0)))
     if len(node.args) > 1 and not e.checked.fact(node, StringLength).whole:
-        return _str_of_length(e, node, kind, address, space)
+        return _str_of_length(e, node, type_, address, space)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.read_string(e, pointer, kind.capacity, address, space, align)
+        memory.read_string(e, pointer, type_.capacity, address, space, align)
 
     def tail(pointer: Ptr, limit: int) -> I64:
-        return memory.string_tail(e, pointer, min(limit, kind.capacity), address, space, min(limit, kind.capacity))
+        return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space, min(limit, type_.capacity))
 
-    return Made(kind, write, tail)
+    return Made(type_, write, tail)
 
 
-def _str_of_length(e: Emitter, node: nodes.Call, kind: String, address: Number, space: AddressSpace) -> Operand:
-    """At most *length* characters; that the rest is left out is what was asked for, so it does not count as cut.
+def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number, space: AddressSpace) -> Operand:
+    """At most *length* characters; leaving out the rest was requested, so it does not count as truncated.
 
-    It does where more was asked for than a string holds.
+    It does if *length* is more than a string can hold.
     """
-    wanted = e.b.at_most(e.number(_expr(node, 1)), kind.capacity)
+    wanted = e.b.at_most(e.number(_expr(node, 1)), type_.capacity)
     helper = memory.read_helper(memory.resolve_space(e, space), string=True)
 
     def write(pointer: Ptr, align: int) -> None:
         whole, part, done = e.b.block(), e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", wanted, kind.capacity), whole, part, likely=False)
+        e.b.branch(e.b.icmp("eq", wanted, type_.capacity), whole, part, likely=False)
         e.b.start(whole)
-        memory.read_string(e, pointer, kind.capacity, address, space, align)
+        memory.read_string(e, pointer, type_.capacity, address, space, align)
         e.b.jump(done)
         e.b.start(part)
-        memory.zero(e, pointer, kind.capacity, align)
-        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, 1), kind.capacity), address)
+        memory.zero(e, pointer, type_.capacity, align)
+        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, 1), type_.capacity), address)
         e.b.jump(done)
         e.b.start(done)
 
     def tail(pointer: Ptr, limit: int) -> I64:
-        room = e.b.at_most(e.b.add(wanted, 1), min(limit, kind.capacity) + 1)
+        room = e.b.at_most(e.b.add(wanted, 1), min(limit, type_.capacity) + 1)
         return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
 
-    return Made(kind, write, tail)
+    return Made(type_, write, tail)
 
 
 def _buf(e: Emitter, node: nodes.Call) -> Operand:
-    kind = e.type(node)
-    if not isinstance(kind, Buffer):
+    type_ = e.type(node)
+    if not isinstance(type_, Buffer):
         raise InternalError("buf gives a buffer")
     operand = e.value(_expr(node, 0))
     if isinstance(operand.type, Buffer):
@@ -103,11 +103,11 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
         address, space = source_of(e, operand)
     known = e.checked.find_fact(node, BufferLength)
     if known is not None:
-        length: Number = min(known.length, kind.capacity)
+        length: Number = min(known.length, type_.capacity)
     else:
         wanted = e.number(_expr(node, 1))
-        length = e.b.at_most(wanted, kind.capacity)
-        e.count_cut(e.b.icmp("ugt", wanted, kind.capacity))
+        length = e.b.at_most(wanted, type_.capacity)
+        e.count_cut(e.b.icmp("ugt", wanted, type_.capacity))
     helper = memory.read_helper(memory.resolve_space(e, space))
 
     def copy(pointer: Ptr) -> None:
@@ -115,7 +115,7 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
         events.check_helper(e, node, helper.symbol, got, level=2)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.zero(e, pointer, kind.size, min(4, align))
+        memory.zero(e, pointer, type_.size, min(4, align))
         e.b.store(length, pointer, 32)
         copy(e.b.offset(pointer, Buffer.header))
 
@@ -123,36 +123,36 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
         copy(pointer)
         return length
 
-    return Made(kind, write, tail)
+    return Made(type_, write, tail)
 
 
 def _path(e: Emitter, node: nodes.Call) -> Operand:
-    """``bpf_d_path``, which takes a typed pointer and programs on the kernel's list only."""
-    kind = e.type(node)
+    """``bpf_d_path``, which requires a typed pointer and a program on a function of the kernel's list."""
+    type_ = e.type(node)
 
     def write(pointer: Ptr, align: int) -> None:
         done = e.b.block()
-        memory.zero(e, pointer, kind.size, align)
+        memory.zero(e, pointer, type_.size, align)
         address = members.typed_address(e, _expr(node, 0), done)
-        got = e.b.helper(helpers.D_PATH, address, pointer, kind.size)
+        got = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
         events.check_helper(e, node, "bpf_d_path", got)
         e.b.jump(done)
         e.b.start(done)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
-# ---------------------------------------------------------------------------------------------- asking strings
+# ---------------------------------------------------------------------------------------------- string queries
 
 
 def _text(e: Emitter, node: nodes.Expr) -> Memory:
     """A string argument in the program's memory, aligned."""
     operand = e.value(node)
-    kind = operand.type
-    if isinstance(kind, String):
+    type_ = operand.type
+    if isinstance(type_, String):
         return e.place(operand)
-    if isinstance(kind, Array):
-        return e.place(compare_view(operand, kind.size))
+    if isinstance(type_, Array):
+        return e.place(compare_view(operand, type_.size))
     address, space = source_of(e, operand)
     capacity = memory.longest_string(e)
     pointer = e.scratch(capacity)
@@ -167,8 +167,8 @@ def compare_view(operand: Operand, capacity: int) -> Operand:
 
 def _strlen(e: Emitter, node: nodes.Call) -> Operand:
     operand = e.value(_expr(node, 0))
-    kind = operand.type
-    capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
+    type_ = operand.type
+    capacity = type_.size if isinstance(type_, String | Array) else memory.longest_string(e)
     address, space = source_of(e, operand)
     with e.temporaries():
         room = e.scratch(capacity + events.SLACK)
@@ -176,8 +176,8 @@ def _strlen(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _strcap(e: Emitter, node: nodes.Call) -> Operand:
-    kind = e.type(_expr(node, 0))
-    capacity = kind.size if isinstance(kind, String | Array) else memory.longest_string(e)
+    type_ = e.type(_expr(node, 0))
+    capacity = type_.size if isinstance(type_, String | Array) else memory.longest_string(e)
     return Scalar(capacity, UINT64)
 
 
@@ -188,7 +188,7 @@ def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
     known = [e.checked.constants.get(_expr(node, at)) for at in (0, 1)]
     for text in known:
         if isinstance(text, bytes) and length > len(text):
-            # Beyond the NUL of a known string nothing is compared.
+            # Nothing is compared after the NUL of a constant string.
             length = len(text) + 1
     size = min(length, left.type.size, right.type.size)
     equal = comparison.bytes_equal(e, left, right, size)
@@ -220,7 +220,7 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, count: Number) -> Operand:
-    """More bytes than the verifier follows one by one: both sides go to scratch memory, where a callback sees them."""
+    """For sizes too large to verify byte by byte: both sides are copied to scratch memory, for a callback."""
     places = [e.reserve(size + 8) for _ in sides]
     for side, place in zip(sides, places, strict=True):
         memory.copy(e, e.area(place), side.pointer, size, side.align)
@@ -243,13 +243,13 @@ def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, c
 
 def _raw(e: Emitter, node: nodes.Expr, size: int) -> Memory:
     operand = e.value(node)
-    kind = operand.type
-    if isinstance(kind, Buffer):
+    type_ = operand.type
+    if isinstance(type_, Buffer):
         whole = e.place(operand)
-        return Memory(e.b.offset(whole.pointer, Buffer.header), kind, 4)
-    if kind.scalar and not isinstance(kind, Pointer):
+        return Memory(e.b.offset(whole.pointer, Buffer.header), type_, 4)
+    if type_.scalar and not isinstance(type_, Pointer):
         return e.place(Scalar(memory.number(e, operand), UINT64))
-    if isinstance(operand, Memory | Made) and not isinstance(kind, Pointer):
+    if isinstance(operand, Memory | Made) and not isinstance(type_, Pointer):
         return e.place(operand)
     address, space = source_of(e, operand)
     pointer = e.scratch(size)
@@ -272,44 +272,44 @@ def _strcontains(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
-    kind = e.type(node)
+    type_ = e.type(node)
     left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
     first, second = left.type.size, right.type.size
-    pointer = e.scratch(kind.size + first + second + events.SLACK)
-    memory.zero(e, pointer, kind.size + first + second)
+    pointer = e.scratch(type_.size + first + second + events.SLACK)
+    memory.zero(e, pointer, type_.size + first + second)
     length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL, first)
     behind = e.b.offset(pointer, length)
     more = memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
-    if kind.size >= memory.longest_string(e):
-        e.count_cut(e.b.icmp("uge", e.b.add(length, more), kind.size))
-    return Memory(pointer, kind)
+    if type_.size >= memory.longest_string(e):
+        e.count_cut(e.b.icmp("uge", e.b.add(length, more), type_.size))
+    return Memory(pointer, type_)
 
 
 # ---------------------------------------------------------------------------------------------- numbers and names
 
 
 def _bswap(e: Emitter, node: nodes.Call) -> Operand:
-    kind = e.type(node)
+    type_ = e.type(node)
     value = e.number(_expr(node, 0))
-    if not isinstance(kind, Int) or kind.width == 1:
-        return Scalar(memory.fit(e, value, kind), kind)
-    width = 8 * kind.width
-    return Scalar(e.b.swap_bytes(value, width), kind)
+    if not isinstance(type_, Int) or type_.width == 1:
+        return Scalar(memory.fit(e, value, type_), type_)
+    width = 8 * type_.width
+    return Scalar(e.b.swap_bytes(value, width), type_)
 
 
 def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
-    """A name by number from a table in read-only data; an unknown number gives the table's last row."""
+    """A name looked up by number in read-only data; an unknown number gives the table's last row."""
 
     def emit(e: Emitter, node: nodes.Call) -> Operand:
-        kind = e.type(node)
+        type_ = e.type(node)
         rows = table(e)
         number = argument(e, node)
         if absolute:
             number = e.b.select(e.b.icmp("slt", number, 0), e.b.sub(0, number), number)
-        data = b"".join(row[: kind.size - 1].ljust(kind.size, b"\0") for row in rows)
+        data = b"".join(row[: type_.size - 1].ljust(type_.size, b"\0") for row in rows)
         index = e.b.at_most(number, len(rows) - 1)
-        place = e.b.offset(e.module.constant(data), e.b.mul(index, kind.size))
-        return Memory(place, kind)
+        place = e.b.offset(e.module.constant(data), e.b.mul(index, type_.size))
+        return Memory(place, type_)
 
     return emit
 

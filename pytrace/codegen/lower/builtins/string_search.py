@@ -1,4 +1,4 @@
-"""A string in another one: strstr() and strcontains()."""
+"""Substring search: strstr() and strcontains()."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.frontend.ast import nodes
 
 NEEDLE_FOLLOWED = 64
-"""Bytes of a needle that a loop in the program itself goes over: the verifier follows each round several times."""
+"""Maximum bytes of a needle for an inline loop, of which the verifier follows each iteration several times."""
 
 NEEDLE_INLINE = 32
 """Needles up to this size are compared without an inner loop."""
@@ -20,8 +20,8 @@ NEEDLE_INLINE = 32
 def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: bytes | None) -> Number:
     """Position of the needle in the haystack, or -1; *constant* is the needle when it is known.
 
-    Both texts are copied to scratch memory, where the loop's callback finds them; the outer loop goes over the places,
-    the inner comparison stops at the first difference.
+    Both strings are copied to scratch memory, for the loop's callback; the outer loop goes over positions, the inner
+    comparison stops at the first difference.
     """
     room, wanted = hay.type.size, needle.type.size
     hay_at, needle_at = e.reserve(room + wanted + 8), e.reserve(wanted + 8)
@@ -32,7 +32,7 @@ def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: 
     found = e.reserve(8)
     e.b.store(-1, e.area(found))
     if constant is not None:
-        # A haystack that fills its place has no NUL.
+        # A haystack that fills its buffer has no NUL.
         count = max(0, room + 1 - len(constant))
     else:
         count = room
@@ -62,7 +62,7 @@ def _hit(e: Emitter, place: Ptr, at: Number) -> None:
 
 
 def _end_of_text(e: Emitter, start: Ptr) -> None:
-    """Behind the haystack's NUL there is nothing to find."""
+    """End the search at the haystack's NUL."""
     over, on = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", e.b.load(start, 8), 0), over, on)
     e.b.start(over)
@@ -73,7 +73,7 @@ def _end_of_text(e: Emitter, start: Ptr) -> None:
 def _match(
     e: Emitter, start: Ptr, needle: Ptr, constant: bytes | None, wanted: int, hit: Callable[[], None]
 ) -> None:
-    """Run *hit* when the needle lies at *start*."""
+    """Run *hit* if the needle is at *start*."""
     differ = e.b.block()
     if constant is not None and len(constant) <= NEEDLE_INLINE:
         for offset, byte in enumerate(constant):

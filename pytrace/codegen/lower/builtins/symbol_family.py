@@ -39,7 +39,7 @@ def _usym(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _same(e: Emitter, node: nodes.Call) -> Operand:
-    """kptr, uptr: the pointer as it is; the type says the rest."""
+    """kptr, uptr: the pointer unchanged; the address space is in the type."""
     return Scalar(argument(e, node), e.type(node))
 
 
@@ -53,7 +53,7 @@ def _reg(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
-    """A per-CPU variable lies at its link address plus the CPU's offset (``__per_cpu_offset``)."""
+    """The address of a per-CPU variable: its link address plus the CPU's offset (``__per_cpu_offset``)."""
     symbol = e.checked.fact(node, KernelVariable)
     table = e.script.kernel.kernel_symbol("__per_cpu_offset")
     if table is None:
@@ -71,9 +71,9 @@ def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
-    """Address in the file, moved by where the running binary is loaded.
+    """The address in the file plus the load bias of the running binary.
 
-    Where the probe is in memory tells that, against where it is in the file.
+    The load bias is the difference between the probe's address in memory and in the file.
     """
     symbol = e.checked.fact(node, UserSymbol)
     (target,) = e.program.unit.targets

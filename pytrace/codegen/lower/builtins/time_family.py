@@ -25,7 +25,7 @@ _CLOCKS = {
 def _nsecs(e: Emitter, node: Node) -> Operand:
     clock = e.checked.fact(node, Clock).name
     if clock == "sw_tai":
-        # The session writes how far the atomic clock is ahead of the boot clock.
+        # The session writes the offset of the atomic clock from the boot clock.
         return Scalar(e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.tai))), UINT64)
     return Scalar(e.b.helper(_CLOCKS[clock]), UINT64)
 

@@ -1,4 +1,4 @@
-"""What a probe's body reads of its context: decides how many places one program can serve."""
+"""Which parts of its context a probe's body reads; decides which targets can share a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytrace.frontend.ast import nodes, visitor
 class Uses:
     """The names of builtins (values and calls) in a body, and how it reads ``args``.
 
-    *fields* are the members that it reads; *whole* says that ``args`` is used other than through a member.
+    *fields* are the members that it reads; *whole* says that ``args`` is also used as a whole.
     """
 
     names: frozenset[str]
@@ -26,7 +26,7 @@ class Uses:
 
     @property
     def positional(self) -> tuple[int, ...]:
-        """Numbers of the ``argN`` that the body reads."""
+        """Indexes N of each ``argN`` that the body reads."""
         return tuple(sorted(int(name[3:]) for name in self.names if name.startswith("arg") and name[3:].isdigit()))
 
     def __contains__(self, name: str) -> bool:
@@ -34,7 +34,7 @@ class Uses:
 
 
 def of(roots: Iterable[nodes.Node | None]) -> Uses:
-    """What *roots* use together."""
+    """The combined uses of *roots*."""
     names: set[str] = set()
     fields: set[str] = set()
     members: set[nodes.Node] = set()

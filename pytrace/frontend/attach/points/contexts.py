@@ -1,4 +1,4 @@
-"""Contexts: what ``args``, ``retval`` and ``ctx`` are in a probe, from tracepoint formats and BTF prototypes."""
+"""Probe contexts: ``args``, ``retval`` and ``ctx``, from tracepoint formats and BTF prototypes."""
 
 from __future__ import annotations
 
@@ -58,15 +58,16 @@ def _field_type(item: TracepointField, max_strlen: int) -> Type:
         element = element.element if isinstance(element, Array) else element.target
     if isinstance(element, String) or (isinstance(element, Int) and element.width == 1 and element.signed):
         return String(max_strlen)
-    # The number of elements is known at run time only: the data is reached through a pointer to the first one.
+    # The number of elements is known at run time only, so the field is a pointer to the first one.
     return Pointer(element, AddressSpace.KERNEL)
 
 
-def kernel_strings(kind: Type) -> Type:
-    """*kind*, or a string of the same size for an array of ``char``."""
-    if isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1 and kind.element.signed:
-        return String(kind.count)
-    return kind
+def kernel_strings(type_: Type) -> Type:
+    """*type_*, or a string of the same size for an array of ``char``."""
+    element = type_.element if isinstance(type_, Array) else None
+    if isinstance(type_, Array) and isinstance(element, Int) and element.width == 1 and element.signed:
+        return String(type_.count)
+    return type_
 
 
 def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool = True) -> ProbeContext:
@@ -90,7 +91,7 @@ def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool
 def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
     """The context of a kprobe at a function's first instruction; *prototype* None gives no ``args``.
 
-    Struct arguments end the list: where they lie depends on the calling convention.
+    Struct arguments end the list: their location depends on the calling convention.
     """
     arguments: list[ProbeArgument] = []
     for index, (parameter, kind) in enumerate(prototype.parameters if prototype is not None else ()):
@@ -131,7 +132,7 @@ def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
 
 
 def location(parameter: UserParameter) -> RegisterLocation:
-    """Where a DWARF parameter is: ``di``, or ``sp+16`` for memory."""
+    """The location of a DWARF parameter: ``di``, or ``sp+16`` for memory."""
     text = parameter.location
     for sign in "+-":
         register, found, offset = text.partition(sign)
@@ -140,9 +141,9 @@ def location(parameter: UserParameter) -> RegisterLocation:
     return RegisterLocation(text, 0, False, *_width(parameter.type))
 
 
-def _width(kind: Type) -> tuple[int, bool]:
+def _width(type_: Type) -> tuple[int, bool]:
     """Size and sign of a parameter in its register; a struct is read through its address."""
-    return (kind.size if kind.scalar else 8, isinstance(kind, Int | Enum) and kind.signed)
+    return (type_.size if type_.scalar else 8, isinstance(type_, Int | Enum) and type_.signed)
 
 
 def iterator(context: Struct) -> ProbeContext:
@@ -151,7 +152,7 @@ def iterator(context: Struct) -> ProbeContext:
 
 
 def registers(kernel: KernelInfo) -> Type:
-    """The type of ``ctx`` where it is the registers."""
+    """The type of ``ctx`` for contexts that are ``struct pt_regs``."""
     found = kernel.struct("struct", "pt_regs")
     return Pointer(found if found is not None else VOID, AddressSpace.BPF)
 
@@ -175,24 +176,24 @@ def _words() -> Type:
     return Pointer(UINT64, AddressSpace.BPF)
 
 
-def trusted(kind: Type) -> Type:
-    """*kind* as an argument that the verifier knows by BTF: a pointer to a kernel object may be followed directly."""
-    if not isinstance(kind, Pointer):
-        return kind
-    if kind.space is AddressSpace.USER or not isinstance(kind.target, Struct):
-        return in_space(kind)
-    return Pointer(kind.target, AddressSpace.KERNEL, trusted=True)
+def trusted(type_: Type) -> Type:
+    """*type_* as an argument that the verifier tracks by BTF: plain loads may follow a pointer to a kernel object."""
+    if not isinstance(type_, Pointer):
+        return type_
+    if type_.space is AddressSpace.USER or not isinstance(type_.target, Struct):
+        return in_space(type_)
+    return Pointer(type_.target, AddressSpace.KERNEL, trusted=True)
 
 
-def in_space(kind: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
-    """*kind*, a pointer without a space put into *space*."""
-    if isinstance(kind, Pointer) and kind.space is AddressSpace.NONE:
-        return Pointer(kind.target, space, kind.trusted)
-    return kind
+def in_space(type_: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
+    """*type_*; a pointer without an address space gets *space*."""
+    if isinstance(type_, Pointer) and type_.space is AddressSpace.NONE:
+        return Pointer(type_.target, space, type_.trusted)
+    return type_
 
 
 def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
-    """The type of ``args`` as a whole: its members in order, each at its natural place."""
+    """The struct type of ``args`` as a whole: its members in order, naturally aligned."""
     fields: list[Field] = []
     at, align = 0, 1
     for item in arguments:

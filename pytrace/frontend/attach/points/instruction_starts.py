@@ -1,6 +1,6 @@
-"""Where instructions start in machine code: a probe inside an instruction would destroy it.
+"""Instruction boundaries in machine code: a probe inside an instruction would corrupt it.
 
-Lengths for x86-64 follow the opcode maps of the Intel manual (volume 2, appendix A); nothing but the length is decoded.
+Lengths for x86-64 follow the opcode maps of the Intel manual (volume 2, appendix A); only the length is decoded.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _TWO_BYTE = _numbers(0x0F, (0x70, 0x73), 0xA4, 0xAC, 0xBA, 0xC2, (0xC4, 0xC6))
 
 
 class BadCodeError(ValueError):
-    """Bytes that are no instruction."""
+    """Bytes that are not an instruction."""
 
 
 def starts(code: bytes, machine: str) -> Iterator[int]:
     """Offsets at which instructions start in *code*, which itself starts with one.
 
     Raises:
-        BadCodeError: the code, or the machine, is not understood.
+        BadCodeError: the code or the machine is not supported.
     """
     at = 0
     while at < len(code):
@@ -67,7 +67,7 @@ def length(code: bytes, at: int, machine: str) -> int:
 
 
 class _Decoder:
-    """Walks over one instruction; *end* is where the next one starts."""
+    """Decodes the length of one instruction; *end* is where the next one starts."""
 
     def __init__(self, code: bytes, at: int) -> None:
         self.code = code
@@ -98,7 +98,7 @@ class _Decoder:
         return byte
 
     def _operand(self) -> int:
-        """The ModRM byte, after going over all that belongs to it."""
+        """Skip a ModRM byte with its SIB byte and displacement; gives the ModRM byte."""
         byte = self._next()
         mode, register = byte >> 6, byte & 7
         if mode == 3:

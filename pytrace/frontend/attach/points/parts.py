@@ -19,29 +19,29 @@ from pytrace.frontend.ast import nodes
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: its *text* (quotes and parameters resolved), where it is, and the separator *before* it."""
+    """One part: its *text* (quotes and parameters resolved), its span, and the separator *before* it."""
 
     text: str
     span: Span
     before: str = ""
     quoted: bool = False
     plus: int = -1
-    """Where the first ``+`` outside of quotes is in *text*; -1 without one."""
+    """Offset of the first ``+`` outside of quotes in *text*; -1 when there is none."""
 
     @property
     def wild(self) -> bool:
-        """Whether the part is a pattern. (A ``[…]`` pair marks a pattern too, but is matched as it stands.)"""
+        """Whether the part is a pattern. (``[…]`` marks a pattern as well, but is matched literally.)"""
         return "*" in self.text
 
     @property
     def number(self) -> bool:
-        """Whether the part starts as a number does."""
+        """Whether the part starts like a number."""
         return self.text[:1].isdigit() or (self.text[:1] == "-" and self.text[1:2].isdigit())
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An attach point whose provider is known. *written* is the provider as the script has it."""
+    """An attach point whose provider is known. *written* is the provider as written in the script."""
 
     kind: ProbeKind
     written: Part
@@ -50,12 +50,12 @@ class Point:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The parts without their places."""
+        """The parts' texts."""
         return tuple(part.text for part in self.parts)
 
     @property
     def name(self) -> str:
-        """The probe name as written, with the full name of the provider."""
+        """The probe name as written, with the provider's full name."""
         return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
 
 
@@ -102,7 +102,7 @@ def split(
 
 
 class _Parts:
-    """The parts of one attach point, as its text is read."""
+    """Collects the parts of one attach point while its text is read."""
 
     def __init__(self, span: Span) -> None:
         self.done: list[Part] = []
@@ -111,19 +111,19 @@ class _Parts:
         self._quoted, self._plus = False, -1
 
     def plain(self, text: str) -> None:
-        """Text outside of quotes."""
+        """Add text outside of quotes."""
         plus = text.find("+")
         if plus >= 0 and self._plus < 0:
             self._plus = len(self._text) + plus
         self._text += text
 
     def quote(self, text: str) -> None:
-        """What stands between quotes."""
+        """Add text between quotes."""
         self._text += text
         self._quoted = True
 
     def end(self, separator: str, end: int, following: int) -> None:
-        """A part ends before offset *end*; the next one starts at offset *following*, after *separator*."""
+        """End a part before offset *end*; the next one starts at offset *following*, after *separator*."""
         where = _within(self._span, self._start, end)
         self.done.append(Part(self._text, where, self._before, self._quoted, self._plus))
         self._text, self._start, self._before = "", following, separator
@@ -147,7 +147,7 @@ def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
 
 
 def _text_span(point: nodes.AttachPoint) -> Span:
-    """The span of the text proper: the node's may start earlier, with ``name=``."""
+    """The span of the text without ``name=``, which the node's span includes."""
     at = point.span.text.find(point.text)
     if at < 0:
         return point.span

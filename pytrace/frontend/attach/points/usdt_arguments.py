@@ -1,4 +1,4 @@
-"""Argument texts of USDT notes: where each argument is at the probe's address.
+"""Parser of USDT argument descriptions: the location of each argument at the probe's address.
 
 A note has one word for each argument, ``SIZE@OPERAND``: SIZE in bytes, negative for a signed value; OPERAND in the
 assembler's syntax of the machine (https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation).
@@ -40,7 +40,7 @@ _X86_MEMORY = late(
 
 
 class BadArgumentError(ValueError):
-    """An operand that is not understood."""
+    """An operand that cannot be parsed."""
 
 
 def locations(
@@ -51,13 +51,13 @@ def locations(
     *,
     wanted: Container[int] | None = None,
 ) -> tuple[RegisterLocation, ...]:
-    """Places of all arguments of a note's argument *text*.
+    """Locations of all arguments of a note's argument *text*.
 
     *symbol* gives the virtual address of a name for operands such as ``sym+4(%rip)``, which are relative to the probe's
-    *address*. Of arguments that are not *wanted* (None: all are) the place may be wrong.
+    *address*. Locations of arguments that are not *wanted* (None: all are) may be wrong.
 
     Raises:
-        BadArgumentError: a wanted operand is not understood.
+        BadArgumentError: a wanted operand cannot be parsed.
     """
     read = _OPERANDS.get(machine)
     if read is None:
@@ -86,7 +86,7 @@ def _words(text: str) -> list[str]:
 
 
 def _size(text: str, word: str) -> int:
-    # ``-8f`` marks a floating point value; its bits are given as they are.
+    # ``-8f`` marks a floating point value; its raw bits are given.
     try:
         width = int(text.removesuffix("f"))
     except ValueError:

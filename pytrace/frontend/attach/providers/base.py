@@ -1,4 +1,4 @@
-"""What a provider is: the code behind a row of the probe table, on the front end's side."""
+"""The interface of providers: the front end's part of a probe kind."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ MOST_PERIOD = 2**63 - 1
 
 @dataclass(slots=True)
 class Scope:
-    """What expansion may look at, and where it reports."""
+    """The inputs of expansion, and its diagnostics."""
 
     options: CompileOptions
     kernel: KernelInfo
     config: Config
     diagnostics: Diagnostics
     quiet: bool = False
-    """Set while a pattern as provider is tried on one kind: what this kind lacks is no mistake."""
+    """Set while a pattern as provider is tried on one kind, where no match is not an error."""
     names: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Names of test and bench probes seen so far."""
     empty: list[tuple[str, Span, tuple[str, ...]]] = field(default_factory=list)
-    """What is to be said about patterns of the present block that match nothing, if no other attach point matches."""
+    """Messages about patterns of the current block without matches, shown if no other attach point matches."""
 
     def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
-        """Report a pattern that matches nothing, which is no mistake beside another attach point that does."""
+        """Report a pattern without matches, which is no error when another attach point of the block has some."""
         if not self.quiet:
             self.empty.append((message, span, tuple(hints)))
 
     def end_block(self, *, attached: bool) -> None:
-        """The attach points of one block have been looked at; *attached* when they stand for any place."""
+        """Called after all attach points of a block; *attached* when they have any targets."""
         for message, span, hints in self.empty:
             if not attached:
                 self.missing(message, span, hints)
@@ -52,7 +52,7 @@ class Scope:
         self.empty.clear()
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
-        """Report a probe that cannot be attached, as the ``missing_probes`` key wants it."""
+        """Report a probe that cannot be attached, as the ``missing_probes`` key says."""
         if self.quiet or self.config.missing_probes == "ignore":
             return
         if self.config.missing_probes == "warn":
@@ -61,7 +61,7 @@ class Scope:
             self.diagnostics.error(message, span, hints=hints)
 
     def error(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
-        """Report a mistake in an attach point."""
+        """Report an error in an attach point."""
         if not self.quiet:
             self.diagnostics.error(message, span, hints=hints)
 
@@ -77,7 +77,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function of a binary that is entered (*inside* False), or inside of which a probe is."""
+    """A function of a binary; *inside* says that the probe is after its first instruction."""
 
     path: str
     symbol: str
@@ -89,10 +89,10 @@ Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One place that an attach point stands for.
+    """One target of an attach point.
 
-    *probe* is the full name, *place* what is attached to. *subject* is what the provider needs beside it to build the
-    context; *wild* says that a pattern found it.
+    *probe* is the full name, *place* the target. *subject* is what else the provider needs to build the context; *wild*
+    says that a pattern matched it.
     """
 
     kind: ProbeKind
@@ -104,7 +104,7 @@ class Match:
 
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:
-    """Places in files or BPF programs that a pattern found, and that may go before they are attached to."""
+    """Targets in files or BPF programs that matched a pattern, and that may disappear before they are attached to."""
     found = []
     for match in matches:
         place = match.place
@@ -116,8 +116,8 @@ def by_pattern(matches: Iterable[Match]) -> list[Match]:
 class Provider:
     """The code of one probe kind.
 
-    ``expand`` checks the shape of an attach point and gives the places; ``context`` says what a body sees at one
-    of them. *single* providers get one unit for each place.
+    ``expand`` checks the form of an attach point and gives its targets; ``context`` gives the context of a body at
+    one of them. *single* providers get one unit per target.
     """
 
     single: ClassVar[bool] = False
@@ -125,35 +125,35 @@ class Provider:
     """The form of an attach point, for messages."""
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        """The places that *point* stands for; empty after a message, or when there are none."""
+        """The targets of *point*; empty after an error, or when there are none."""
         raise NotImplementedError(type(self).__name__)
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        """What a body that *uses* so much sees at *match*."""
+        """The context that a body with *uses* has at *match*."""
         raise NotImplementedError(type(self).__name__)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
-        """Which multi link can carry all of *matches* with one program; empty for none."""
+        """The kind of multi link that can attach one program to all of *matches*; empty for none."""
         del matches, scope
         return ""
 
     def apart(self, match: Match) -> Hashable:
-        """What keeps a place from sharing a program with others (places of equal value may share)."""
+        """A key for sharing a program: targets with equal keys may share one."""
         del match
         return ()
 
     def fit(self, point: Point) -> bool:
-        """Whether the shape of *point* could be one of this provider (for a pattern as provider)."""
+        """Whether the form of *point* fits this provider (for a pattern as provider)."""
         raise NotImplementedError(type(self).__name__)
 
     def bad_shape(self, point: Point, scope: Scope) -> list[Match]:
-        """Report that *point* has not the form of this kind."""
+        """Report that *point* does not have the form of this kind."""
         scope.error(f"{point.kind.name} probes have the form {self.shape.format(point.kind.name)}", point.span)
         return []
 
 
 class BinaryProvider(Provider):
-    """A provider of probes in user binaries, of which one link attaches many."""
+    """A provider of probes in user binaries, which one link can attach many of."""
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
@@ -168,7 +168,7 @@ class SampledProvider(Provider):
 
 
 def number_of(part: Part, scope: Scope, what: str, read: Callable[[str], int | None]) -> int | None:
-    """The number that *part* writes, or None after an error."""
+    """The number that *part* denotes, or None after an error."""
     found = read(part.text)
     if found is None:
         scope.error(f"{what} must be a number, not {part.text!r}", part.span)
@@ -179,7 +179,7 @@ def number_of(part: Part, scope: Scope, what: str, read: Callable[[str], int | N
 
 
 def nearest(name: str, known: Iterable[str], form: str = "{}") -> list[str]:
-    """A hint (or none) that names what *name* may have meant; *form* turns a name into what to write."""
+    """A hint with a name similar to *name*, or none; *form* formats the name as it is written in a script."""
     found = similar(name, known)
     if not found:
         return []
@@ -187,7 +187,7 @@ def nearest(name: str, known: Iterable[str], form: str = "{}") -> list[str]:
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
-    """Whether *name* matches a pattern in which ``*`` alone is special."""
+    """Whether *name* matches a pattern in which only ``*`` is special."""
     pieces = pattern.split("*")
     if len(pieces) == 1:
         return pattern == name

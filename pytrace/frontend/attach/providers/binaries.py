@@ -1,4 +1,4 @@
-"""Which binaries the target of a uprobe or USDT probe means."""
+"""Resolves the binary of a uprobe or USDT probe to paths."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ GLOB = frozenset("*?[")
 
 
 def is_glob(text: str) -> bool:
-    """Whether a target is a pattern for files."""
+    """Whether a target is a glob pattern."""
     return bool(GLOB & set(text))
 
 
 def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
-    """Paths of the binaries that *target* names; None means the program of ``-p``. Empty after a message."""
+    """Paths of the binaries that *target* names; None means the program of ``-p``. Empty after an error."""
     pid = scope.options.pid
     if target is None or not target.text:
         if pid is None:
@@ -45,11 +45,11 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
 
 
 def _command(scope: Scope) -> str:
-    """The program of ``-c``, which does not run yet."""
+    """The program of ``-c``, which is not running yet."""
     try:
         words = shlex.split(scope.options.child_command)
     except ValueError:
-        # The session says what is wrong with the command.
+        # The session reports what is wrong with the command.
         return ""
     return words[0] if words else ""
 

@@ -26,7 +26,7 @@ UNTRACEABLE = {
 LARGEST_OFFSET = 2**31
 
 SUGGEST_FROM = 3
-"""Letters of a misspelt name that its suggestions share, so that not every kernel function is compared."""
+"""Length of the prefix that suggestions share with a misspelt name, to limit the comparisons."""
 
 
 def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
@@ -45,7 +45,7 @@ def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
 
 
 def function_hints(name: str, scope: Scope, form: str) -> list[str]:
-    """Functions that a misspelt name may have meant."""
+    """Suggestions for a misspelt function name."""
     known = {item.name for item in scope.kernel.kernel_functions(f"{name[:SUGGEST_FROM]}*")}
     hints = nearest(name, known, form)
     if not hints and len(name) > SUGGEST_FROM:
@@ -54,7 +54,7 @@ def function_hints(name: str, scope: Scope, form: str) -> list[str]:
 
 
 def known_module(module: Part, target: Part, scope: Scope) -> bool:
-    """Whether a module qualifier before *target* names a loaded module; reports when not."""
+    """Whether a module qualifier before *target* names a loaded module; reports an error otherwise."""
     name, modules = module.text, scope.kernel.modules()
     if module.wild or name == "vmlinux" or name in modules:
         return True
@@ -73,7 +73,7 @@ def known_module(module: Part, target: Part, scope: Scope) -> bool:
 
 
 def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> tuple[str, list[str]]:
-    """What to say about a function that the kernel does not have; *form* makes an attach point of another name."""
+    """The error for a function that the kernel does not have; *form* formats a suggested name as an attach point."""
     if module is not None and module.text != "vmlinux" and not module.wild:
         return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
     if scope.kernel.untraceable_reason(name) == "variable":
@@ -83,7 +83,7 @@ def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> 
 
 
 def in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
-    """A hint that names the modules in which a function may be, if they are not loaded."""
+    """A hint that names unloaded modules that may have a function."""
     modules, sure = scope.kernel.unloaded_modules(pattern)
     if not modules:
         return []
@@ -165,7 +165,7 @@ class KernelProbe(Provider):
         found = [
             item
             for item in scope.kernel.kernel_functions(part.text, module.text if module is not None else "")
-            # Pieces that the compiler cut out of a function do not follow its calling convention.
+            # Parts that the compiler split off a function do not follow its calling convention.
             if ".part." not in item.name
         ]
         if not found:
@@ -234,13 +234,13 @@ class KernelProbe(Provider):
         if match.kind.returns:
             return contexts.returning(prototype, scope.kernel)
         if _place(match).offset:
-            # Past the first instruction the arguments may be anywhere.
+            # After the first instruction the arguments may be anywhere.
             prototype = None
         return contexts.entry(match.probe, prototype, scope.kernel)
 
     def apart(self, match: Match) -> Hashable:
-        # What a multi link cannot take (offsets) or takes by address (functions of named modules) must not keep the
-        # others from sharing one.
+        # Targets that a multi link cannot take (offsets) or takes by address (functions of named modules) must not
+        # prevent the others from sharing one.
         return (_place(match).whole, _place(match).module)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
@@ -259,7 +259,7 @@ _AROUND = late(r"^(?:__|do_|vfs_|ksys_|sys_)+")
 
 
 def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:
-    """Tracepoints that are near a function by name."""
+    """Tracepoints whose names are similar to a function's."""
     call = _SYSCALL.fullmatch(name)
     found: list[tuple[str, str]] = []
     if call is not None:

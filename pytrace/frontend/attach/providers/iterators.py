@@ -1,4 +1,4 @@
-"""iter: walks over kernel objects."""
+"""iter: BPF iterators over kernel objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""begin, end, self, test and bench: probes that the tracer runs by itself."""
+"""begin, end, self, test and bench: probes that the tracer itself runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIGNALS = ("SIGUSR1",)
 
 
 class _Special(Provider):
-    single = True  # Nothing is attached, so no cookie could tell places apart: each is a program that is run.
+    single = True  # Nothing is attached, so there is no cookie to distinguish targets: each gets a program of its own.
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del match, uses, scope

@@ -1,4 +1,4 @@
-"""Providers by probe kind: the front end's half of the probe table."""
+"""The table of providers, by probe kind."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
 
 LEAST_PERIOD = 1000
-"""Nanoseconds; a shorter timer would do nothing but fire."""
+"""Minimum period in nanoseconds; with a shorter one the timer's handler would use the whole CPU."""
 
 
 class Timer(SampledProvider):

@@ -111,7 +111,7 @@ class Trampoline(Provider):
         return [self._match(point, found[0])]
 
     def _undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
-        """Report a function of which there is no type information."""
+        """Report a function without BTF."""
         form = f"{point.kind.name}:{{}}"
         reason = scope.kernel.untraceable_reason(name)
         if scope.kernel.kernel_functions(name, module.text if module is not None else ""):

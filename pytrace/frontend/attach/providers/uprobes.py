@@ -23,9 +23,9 @@ from pytrace.frontend.attach.providers.base import (
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
 
 LONGEST = 16
-"""Bytes that surely hold an instruction."""
+"""Bytes that are enough for any instruction."""
 LINES_NEAR = 10
-"""How far from a source line without code one with code is looked for."""
+"""Distance in which a source line with code is searched."""
 
 
 class UserProbe(BinaryProvider):
@@ -74,7 +74,7 @@ class UserProbe(BinaryProvider):
                 return self._pattern(point, path, part, scope, quiet=quiet)
             return self._exact(point, path, part, scope, quiet=quiet)
         except TraceError as error:
-            # Damaged, or (with --unsafe) no ELF file at all.
+            # Damaged, or (with --unsafe) not an ELF file.
             hints = [f"probe a file offset instead: {point.kind.name}:{path}:0xOFFSET, with --unsafe"]
             if not quiet:
                 scope.missing(error.message, point.span, hints if self.offsets else ())
@@ -117,7 +117,7 @@ class UserProbe(BinaryProvider):
         return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{behind}", offset)]
 
     def _at_instruction(self, path: str, symbol: UserSymbol, offset: int, part: Part, scope: Scope) -> bool:
-        """Whether an instruction starts *offset* bytes into a function: a breakpoint elsewhere would destroy code."""
+        """Whether an instruction starts at *offset* in a function: a breakpoint elsewhere would corrupt code."""
         if scope.options.unsafe:
             return True
         code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST))
@@ -169,7 +169,7 @@ class UserProbe(BinaryProvider):
         if address is None:
             return []
         if scope.options.unsafe and not scope.kernel.executable(path):
-            # The kernel takes any file.
+            # The kernel accepts any file.
             return [self._at_offset(point, path, address)]
         offset = scope.kernel.user_offset(path, address)
         if offset is None and scope.options.unsafe and 0 <= address < 2**63:
@@ -250,7 +250,7 @@ class UserProbe(BinaryProvider):
 
 
 def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
-    """A hint for functions such as malloc, which programs call and do not have."""
+    """A hint for functions such as malloc, which programs call but do not define."""
     libraries = scope.kernel.binaries("libc", None)
     if path in libraries or not any(scope.kernel.user_symbols(library, name) for library in libraries):
         return []
@@ -268,5 +268,5 @@ def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    """A C++ name as an attach point must write it."""
+    """A C++ name, quoted for an attach point."""
     return f'"{name}"' if any(character in name for character in ':@" ,(<*') else name

@@ -38,23 +38,23 @@ def _in_place(checker: Checker, node: Node) -> bool:
 
 def _number(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> Type | None:
     """Type of the value that is aggregated; None after an error."""
-    kind = checker.value(expression(checker, node, arg))
-    if isinstance(kind, Unknown):
+    type_ = checker.value(expression(checker, node, arg))
+    if isinstance(type_, Unknown):
         return None
-    if not is_integer(kind) and not isinstance(kind, Bool):
-        checker.error(f"{node.name}() takes an integer, not {settle(kind)}", node.span)
+    if not is_integer(type_) and not isinstance(type_, Bool):
+        checker.error(f"{node.name}() takes an integer, not {settle(type_)}", node.span)
         return None
-    return kind
+    return type_
 
 
-def _is_signed(kind: Type) -> bool:
-    carrier = integer_of(kind)
+def _is_signed(type_: Type) -> bool:
+    carrier = integer_of(type_)
     return carrier.signed if isinstance(carrier, Int) else carrier.high <= INT64_MAX
 
 
-def _is_either(kind: Type) -> bool:
+def _is_either(type_: Type) -> bool:
     """Whether a value is a constant that signed and unsigned integers have."""
-    carrier = integer_of(kind)
+    carrier = integer_of(type_)
     return isinstance(carrier, Flexible) and carrier.low >= 0 and carrier.high <= INT64_MAX
 
 
@@ -65,10 +65,10 @@ def count(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 
 def _signed(make: type[Sum | Avg | Min | Max | Stats]) -> Callable[[Checker, Node, Arguments], Type]:
     def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
-        kind = _number(checker, node, arguments[0])
-        if not _in_place(checker, node) or kind is None:
+        type_ = _number(checker, node, arguments[0])
+        if not _in_place(checker, node) or type_ is None:
             return UNKNOWN
-        return make(_is_signed(kind), _is_either(kind))
+        return make(_is_signed(type_), _is_either(type_))
 
     return check
 
@@ -82,18 +82,18 @@ stats = _signed(Stats)
 
 def hist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``hist(n[, bits])``."""
-    kind = _number(checker, node, arguments[0])
+    type_ = _number(checker, node, arguments[0])
     bits: int | None = 0
     if len(arguments) > 1:
         bits = literal_integer(checker, node, arguments[1], "the number of bits of hist()", 0, MAX_BITS)
-    if not _in_place(checker, node) or kind is None or bits is None:
+    if not _in_place(checker, node) or type_ is None or bits is None:
         return UNKNOWN
     return Hist(bits)
 
 
 def lhist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``lhist(n, min, max, step)``."""
-    kind = _number(checker, node, arguments[0])
+    type_ = _number(checker, node, arguments[0])
     names = ("the minimum", "the maximum", "the step")
     top = (1 << 63) - 1
     bounds = [
@@ -101,7 +101,7 @@ def lhist(checker: Checker, node: Node, arguments: Arguments) -> Type:
         for arg, name in zip(arguments[1:], names, strict=True)
     ]
     low, high, step = bounds
-    if not _in_place(checker, node) or kind is None or low is None or high is None or step is None:
+    if not _in_place(checker, node) or type_ is None or low is None or high is None or step is None:
         return UNKNOWN
     problem = _lhist_problem(low, high, step)
     if problem:
@@ -125,7 +125,7 @@ def tseries(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``tseries(n, interval_ns, num[, aggregation])``."""
     if not unstable(checker, "tseries", node):
         return UNKNOWN
-    kind = _number(checker, node, arguments[0])
+    type_ = _number(checker, node, arguments[0])
     interval = literal_integer(checker, node, arguments[1], "the interval of tseries()", 1, (1 << 63) - 1)
     number = literal_integer(checker, node, arguments[2], "the number of intervals", 1, MAX_INTERVALS - 1)
     reduce: bytes | None = b""
@@ -133,6 +133,6 @@ def tseries(checker: Checker, node: Node, arguments: Arguments) -> Type:
         reduce = checker.constant_text(arguments[3], "the aggregation of tseries()")
     if reduce and reduce.decode(errors="replace") not in REDUCERS:
         return checker.error(f"tseries() aggregates by {', '.join(REDUCERS)}", node.span)
-    if not _in_place(checker, node) or kind is None or interval is None or number is None or reduce is None:
+    if not _in_place(checker, node) or type_ is None or interval is None or number is None or reduce is None:
         return UNKNOWN
-    return TSeries(interval, number, reduce.decode(), _is_signed(kind))
+    return TSeries(interval, number, reduce.decode(), _is_signed(type_))

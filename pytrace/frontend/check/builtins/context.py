@@ -1,4 +1,4 @@
-"""Builtins that read the probe's context: arguments, result, registers' view of the probe, its names."""
+"""Builtins that read the probe's context: arguments, result, registers, names of the probe."""
 
 from __future__ import annotations
 

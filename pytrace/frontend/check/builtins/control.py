@@ -35,7 +35,7 @@ def override(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``signal(n)`` and ``signal_thread(n)``, by number or name."""
     value = expression(checker, node, arguments[0])
-    kind = checker.value(value)
+    type_ = checker.value(value)
     given = checker.constant(value)
     number: int | None = None
     if isinstance(given, bytes):
@@ -49,7 +49,7 @@ def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if number is not None and not 1 <= number <= MAX_SIGNAL:
         return checker.error(f"there is no signal {number}", node.span)
     checker.program.facts[node] = SignalNumber(number)
-    return VOID if kind is not UNKNOWN else UNKNOWN
+    return VOID if type_ is not UNKNOWN else UNKNOWN
 
 
 def _by_name(checker: Checker, node: Node, name: str) -> int | None:
@@ -61,7 +61,7 @@ def _by_name(checker: Checker, node: Node, name: str) -> int | None:
 
 
 def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``write_user(target, source, length)``; the source is an address, or a value of several bytes itself."""
+    """``write_user(target, source, length)``; *source* is an address or a value in memory."""
     pointer_argument(checker, node, arguments[0], "the target of write_user()")
     source = checker.value(expression(checker, node, arguments[1]))
     if not isinstance(source, String | Array | Struct):

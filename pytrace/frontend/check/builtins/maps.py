@@ -88,14 +88,14 @@ def find(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if not isinstance(variable, nodes.Variable):
         checker.error("the third argument of find() is a variable", node.span)
         return BOOL
-    kind = read_type(state.value.type)
-    if kind is None or isinstance(kind, Stats):
+    type_ = read_type(state.value.type)
+    if type_ is None or isinstance(type_, Stats):
         checker.error(f"find() cannot read {state.value.type}", node.span)
         return BOOL
     held = checker.scope.find(variable.name)
     if held is None:
         held = checker.declare(variable, variable.span)
-    checker.put(held, kind, node.span)
+    checker.put(held, type_, node.span)
     checker.bind(variable, held)
     return BOOL
 
@@ -112,9 +112,9 @@ def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
             checker.error(f"{first.name} has no keys to count", node.span)
         checker.program.facts[node] = MapAccess(first.name)
         return INT64
-    kind = checker.value(first)
-    if not isinstance(kind, Stack | Unknown):
-        checker.error(f"len() takes a map or a stack, not {settle(kind)}", node.span)
+    type_ = checker.value(first)
+    if not isinstance(type_, Stack | Unknown):
+        checker.error(f"len() takes a map or a stack, not {settle(type_)}", node.span)
     return INT64
 
 

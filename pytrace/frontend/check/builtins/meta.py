@@ -1,4 +1,4 @@
-"""Builtins that answer when the script is compiled."""
+"""Builtins that are evaluated at compile time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
 
 
-# ---------------------------------------------------------------------------------------------- questions
+# ---------------------------------------------------------------------------------------------- queries
 
 
 def _question(test: Callable[[Type], bool]) -> Callable[[Checker, Node, Arguments], Type]:
     def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
-        kind = operand_type(checker, arguments[0])
-        if not isinstance(kind, Unknown):
-            checker.set_constant(node, test(kind))
+        type_ = operand_type(checker, arguments[0])
+        if not isinstance(type_, Unknown):
+            checker.set_constant(node, test(type_))
         return BOOL
 
     return check
@@ -54,14 +54,14 @@ def _negative_literal(value: nodes.Node) -> bool:
     return isinstance(value, nodes.Unary) and value.operator == "-" and isinstance(value.operand, nodes.IntLiteral)
 
 
-# ---------------------------------------------------------------------------------------------- demands
+# ---------------------------------------------------------------------------------------------- assertions
 
 
 def assert_str(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``assert_str(x)``."""
-    kind = checker.value(expression(checker, node, arguments[0]))
-    if not isinstance(kind, Unknown) and not is_text(kind):
-        checker.error(f"this must be a string, not {settle(kind)}", arguments[0].span)
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    if not isinstance(type_, Unknown) and not is_text(type_):
+        checker.error(f"this must be a string, not {settle(type_)}", arguments[0].span)
     return VOID
 
 

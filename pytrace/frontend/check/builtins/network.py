@@ -31,12 +31,12 @@ MAC_BYTES = 6
 
 def macaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``macaddr(address)``."""
-    kind = checker.value(expression(checker, node, arguments[0]))
-    if isinstance(kind, Unknown | Pointer) or is_integer(kind):
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    if isinstance(type_, Unknown | Pointer) or is_integer(type_):
         return Mac()
-    if isinstance(kind, Array | String) and kind.size >= MAC_BYTES:
+    if isinstance(type_, Array | String) and type_.size >= MAC_BYTES:
         return Mac()
-    return checker.error(f"macaddr() takes an array of {MAC_BYTES} bytes, not {settle(kind)}", node.span)
+    return checker.error(f"macaddr() takes an array of {MAC_BYTES} bytes, not {settle(type_)}", node.span)
 
 
 def ifname(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -55,15 +55,15 @@ def ntop(checker: Checker, node: Node, arguments: Arguments) -> Type:
         if family is not None and family not in (AF_INET, AF_INET6):
             return checker.error(f"ntop() knows families {AF_INET} and {AF_INET6}, not {family}", node.span)
     address = expression(checker, node, arguments[-1])
-    kind = checker.value(address)
-    if isinstance(kind, Array | String) and kind.size in (4, 16):
+    type_ = checker.value(address)
+    if isinstance(type_, Array | String) and type_.size in (4, 16):
         if len(arguments) == 1:
-            family = AF_INET if kind.size == 4 else AF_INET6
-    elif is_integer(kind):
+            family = AF_INET if type_.size == 4 else AF_INET6
+    elif is_integer(type_):
         family = AF_INET if len(arguments) == 1 else family
-    elif not isinstance(kind, Unknown | Pointer):
-        return checker.error(f"ntop() takes an integer or an array of 4 or 16 bytes, not {settle(kind)}", node.span)
-    elif isinstance(kind, Pointer) and len(arguments) == 1:
+    elif not isinstance(type_, Unknown | Pointer):
+        return checker.error(f"ntop() takes an integer or an array of 4 or 16 bytes, not {settle(type_)}", node.span)
+    elif isinstance(type_, Pointer) and len(arguments) == 1:
         return checker.error("ntop() of a pointer needs the address family", node.span)
     checker.program.facts[node] = NetworkAddress(family, address)
     return Inet()
@@ -84,8 +84,8 @@ def pton(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def socket_cookie(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``socket_cookie(sk)``."""
-    kind = checker.value(expression(checker, node, arguments[0]))
-    fits = isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name in ("sock", "socket")
-    if not fits and not isinstance(kind, Unknown):
-        return checker.error(f"socket_cookie() takes a struct sock *, not {settle(kind)}", node.span)
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name in ("sock", "socket")
+    if not fits and not isinstance(type_, Unknown):
+        return checker.error(f"socket_cookie() takes a struct sock *, not {settle(type_)}", node.span)
     return UINT64

@@ -1,4 +1,4 @@
-"""Builtins that print, or make the runtime do something."""
+"""Builtins that print, or request another action of the runtime."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``debugf(fmt, …)``: what bpf_trace_printk can do (kernel/trace/bpf_trace.c)."""
+    """``debugf(fmt, …)``, within the limits of bpf_trace_printk (kernel/trace/bpf_trace.c)."""
     text = checker.constant_text(arguments[0], "the format of debugf()")
     values = expressions(checker, node, arguments[1:])
     format_ = format_checks.check(checker, node, "debugf", text, values) if text is not None else None
@@ -86,7 +86,7 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _kernel_formats(conversion: Conversion) -> bool:
-    """Whether the kernel knows a conversion (``bpf_bprintf_prepare`` in kernel/bpf/helpers.c)."""
+    """Whether the kernel supports a conversion (``bpf_bprintf_prepare`` in kernel/bpf/helpers.c)."""
     lengths = ("", "l", "ll") if conversion.name in "dux" else ("",)
     plain = conversion.name in "duxps" and conversion.length in lengths
     return plain and "#" not in conversion.flags and conversion.width != "*" and not conversion.precision
@@ -100,12 +100,12 @@ def print_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     first = expression(checker, node, arguments[0])
     if isinstance(first, nodes.MapRef):
         return _print_map(checker, node, first, arguments[1:], clear=False)
-    kind = checker.value(first)
+    type_ = checker.value(first)
     if len(arguments) > 1:
         checker.error("only a map takes more arguments of print()", node.span)
-    elif kind.aggregate and not isinstance(kind, Stats):
-        checker.error(f"print() cannot print {kind}", first.span)
-    elif isinstance(kind, Void):
+    elif type_.aggregate and not isinstance(type_, Stats):
+        checker.error(f"print() cannot print {type_}", first.span)
+    elif isinstance(type_, Void):
         checker.error("there is no value to print", first.span)
     else:
         send(checker, node, "print_value", NoStaticPart(), (first,))
@@ -148,11 +148,11 @@ def _print_map(checker: Checker, node: Node, target: nodes.MapRef, rest: Argumen
 
 
 def require_map(checker: Checker, node: nodes.MapRef, state: MapState) -> Type:
-    """Type of a map's values, for a call that takes the map itself; reported when nothing is ever stored."""
-    kind = state.value.type
-    if isinstance(kind, Unknown) and checker.final:
+    """Type of a map's values, for a call that takes the map itself; reports a map that is never assigned."""
+    type_ = state.value.type
+    if isinstance(type_, Unknown) and checker.final:
         undefined_map(checker, state, node.span)
-    return kind
+    return type_
 
 
 def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -160,18 +160,18 @@ def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
     first = expression(checker, node, arguments[0])
     if not isinstance(first, nodes.MapRef):
         return checker.error("quantiles() takes a map", node.span)
-    kind = require_map(checker, first, checker.map(first))
-    if not isinstance(kind, Hist | Unknown):
-        return checker.error(f"quantiles() takes a map of hist(), {first.name} holds {settle(kind)}", node.span)
+    type_ = require_map(checker, first, checker.map(first))
+    if not isinstance(type_, Hist | Unknown):
+        return checker.error(f"quantiles() takes a map of hist(), {first.name} holds {settle(type_)}", node.span)
     percents = [_percent(checker, node, arg) for arg in arguments[1:]] or list(DEFAULT_PERCENTS)
-    checker.program.types[first] = kind
+    checker.program.types[first] = type_
     send(checker, node, "quantiles", Quantiles(first.name, percents))
     return VOID
 
 
 def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> float:
     value = expression(checker, node, arg)
-    kind = checker.value(value)
+    type_ = checker.value(value)
     found = checker.constant(value)
     text = found.decode(errors="replace") if isinstance(found, bytes) else str(found)
     try:
@@ -179,7 +179,7 @@ def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> 
     except ValueError:
         number = -1.0
     if not 0 < number < 100:
-        if not isinstance(kind, Unknown):
+        if not isinstance(type_, Unknown):
             checker.error('a percentile must be a literal between 0 and 100, such as 90 or "99.9"', node.span)
         return 50.0
     return number
@@ -221,10 +221,10 @@ def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``skboutput(path, skb, length, offset)``."""
     path = checker.constant_text(arguments[0], "the path of skboutput()")
     skb, length, offset = expressions(checker, node, arguments[1:])
-    kind = checker.value(skb)
-    fits = isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name == "sk_buff"
-    if not fits and not isinstance(kind, Unknown):
-        checker.error(f"skboutput() takes a struct sk_buff *, not {settle(kind)}", node.span)
+    type_ = checker.value(skb)
+    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name == "sk_buff"
+    if not fits and not isinstance(type_, Unknown):
+        checker.error(f"skboutput() takes a struct sk_buff *, not {settle(type_)}", node.span)
     integer_argument(checker, node, length, "the length")
     integer_argument(checker, node, offset, "the offset")
     if path is not None:

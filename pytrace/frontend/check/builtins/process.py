@@ -122,10 +122,10 @@ def _task_argument(checker: Checker, node: Node, arguments: Arguments) -> None:
     if not arguments:
         return
     value = expression(checker, node, arguments[0])
-    kind = checker.value(value)
-    fits = isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name == "task_struct"
-    if not fits and not isinstance(kind, Unknown):
-        checker.error(f"{node.name}() takes a struct task_struct *, not {settle(kind)}", node.span)
+    type_ = checker.value(value)
+    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name == "task_struct"
+    if not fits and not isinstance(type_, Unknown):
+        checker.error(f"{node.name}() takes a struct task_struct *, not {settle(type_)}", node.span)
 
 
 def task_name(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -26,11 +26,11 @@ def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error("row() takes a record, not a type", record.span, hints=[_EXAMPLE])
     if _whole_map(checker, record):
         return VOID
-    kind = checker.value(record)
-    if isinstance(kind, Unknown):
+    type_ = checker.value(record)
+    if isinstance(type_, Unknown):
         return VOID
-    if not isinstance(kind, Record):
-        checker.error(f"row() takes a record, whose members have names, not {_named(kind)}", record.span,
+    if not isinstance(type_, Record):
+        checker.error(f"row() takes a record, whose members have names, not {_named(type_)}", record.span,
                       hints=[_EXAMPLE])
         return VOID
     parts = list(_parts(record, ""))
@@ -43,7 +43,7 @@ def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _whole_map(checker: Checker, record: nodes.Expr) -> bool:
-    """Whether a keyed map is given without a key, which is reported."""
+    """Whether a keyed map is used without a key, which is reported."""
     if not isinstance(record, nodes.MapRef) or not checker.map(record).keyed:
         return False
     hints = [f"print({record.name}) prints the map, row({record.name}[key]) the record of one key"]
@@ -51,12 +51,12 @@ def _whole_map(checker: Checker, record: nodes.Expr) -> bool:
     return True
 
 
-def _named(kind: Type) -> str:
-    return f"the tuple {settle(kind)}" if isinstance(kind, Tuple) else str(settle(kind))
+def _named(type_: Type) -> str:
+    return f"the tuple {settle(type_)}" if isinstance(type_, Tuple) else str(settle(type_))
 
 
 def _parts(value: nodes.Expr, path: str) -> Iterator[tuple[str, nodes.Expr]]:
-    """The values that are sent: of records and tuples that are written out here the members, at any nesting."""
+    """The expressions whose values are sent: for record and tuple literals their members, at any nesting."""
     if isinstance(value, nodes.RecordLiteral) and value.members:
         names = value.names
     elif isinstance(value, nodes.TupleLiteral) and value.members:

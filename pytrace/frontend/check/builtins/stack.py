@@ -67,10 +67,10 @@ def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) ->
 
 
 def _limit(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> int | None:
-    kind = checker.value(arg) if isinstance(arg, nodes.Expr) else UNKNOWN
+    type_ = checker.value(arg) if isinstance(arg, nodes.Expr) else UNKNOWN
     value = checker.constant(arg) if isinstance(arg, nodes.Expr) else None
     if isinstance(value, bool) or not isinstance(value, int):
-        if not isinstance(kind, Unknown) or isinstance(arg, nodes.TypeExpr):
+        if not isinstance(type_, Unknown) or isinstance(arg, nodes.TypeExpr):
             checker.error(f"the number of frames of {node.name}() must be an integer literal", node.span)
         return None
     if not 1 <= value <= MAX_FRAMES:

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 LONGEST_CHAIN = 20
-"""Passes of type inference after which a string that has grown in each of them will grow for ever."""
+"""Number of inference passes after which a string that grew in each of them is considered unbounded."""
 
 NAME = String(64)
-"""What strerror(), signal_name() and syscall_name() give."""
+"""Result type of strerror(), signal_name() and syscall_name()."""
 
 
 def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``str(address[, length])``."""
     source = expression(checker, node, arguments[0])
-    kind = checker.value(source)
-    if not isinstance(kind, Unknown | Pointer) and not is_integer(kind) and not is_text(kind):
-        return checker.error(f"str() takes a pointer, an integer or a string, not {settle(kind)}", node.span)
+    type_ = checker.value(source)
+    if not isinstance(type_, Unknown | Pointer) and not is_integer(type_) and not is_text(type_):
+        return checker.error(f"str() takes a pointer, an integer or a string, not {settle(type_)}", node.span)
     limit = checker.config.max_strlen
     capacity, length = limit, None
     if len(arguments) > 1:
@@ -45,12 +45,12 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant(source)
     if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
         kept = text[:length]
-        # What is longer than a string may be is truncated, and counted as such, when the script runs.
+        # Longer strings are truncated, and counted as such, at run time.
         if len(kept) < limit:
             checker.set_constant(node, kept)
             return String(len(kept) + 1)
-    if is_text(kind):
-        return String(min(capacity, max(1, size_of_text(kind))))
+    if is_text(type_):
+        return String(min(capacity, max(1, size_of_text(type_))))
     return String(capacity)
 
 
@@ -74,18 +74,18 @@ def _length(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, limi
 def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``buf(data[, length])``."""
     source = expression(checker, node, arguments[0])
-    kind = checker.value(source)
-    sized = is_text(kind) or isinstance(kind, Array)
-    if not sized and not isinstance(kind, Unknown | Pointer | Buffer) and not is_integer(kind):
-        return checker.error(f"buf() takes a pointer, integer, array or string, not {settle(kind)}", node.span)
+    type_ = checker.value(source)
+    sized = is_text(type_) or isinstance(type_, Array)
+    if not sized and not isinstance(type_, Unknown | Pointer | Buffer) and not is_integer(type_):
+        return checker.error(f"buf() takes a pointer, integer, array or string, not {settle(type_)}", node.span)
     limit = checker.config.max_strlen
     if len(arguments) > 1:
         integer_argument(checker, node, arguments[1], "the length of buf()")
         length = checker.constant(expression(checker, node, arguments[1]))
     elif sized:
-        length = size_of_text(kind)
+        length = size_of_text(type_)
     else:
-        return checker.error(f"buf() needs a length for {settle(kind)}", node.span)
+        return checker.error(f"buf() needs a length for {settle(type_)}", node.span)
     if isinstance(length, bool) or not isinstance(length, int):
         return Buffer(limit)
     if length < 0:
@@ -100,10 +100,10 @@ def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``path(struct path[, size])``."""
-    kind = checker.value(expression(checker, node, arguments[0]))
-    target = kind.target if isinstance(kind, Pointer) else kind
-    if not isinstance(kind, Unknown) and not (isinstance(target, Struct) and target.name == "path"):
-        return checker.error(f"path() takes a struct path, not {settle(kind)}", node.span)
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    target = type_.target if isinstance(type_, Pointer) else type_
+    if not isinstance(type_, Unknown) and not (isinstance(target, Struct) and target.name == "path"):
+        return checker.error(f"path() takes a struct path, not {settle(type_)}", node.span)
     capacity = checker.config.max_strlen
     if len(arguments) > 1:
         found = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)
@@ -111,18 +111,18 @@ def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return String(capacity)
 
 
-# ---------------------------------------------------------------------------------------------- asking strings
+# ---------------------------------------------------------------------------------------------- string queries
 
 
 def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``strcap(x)``."""
-    kind = settle(checker.value(expression(checker, node, arguments[0])))
-    if isinstance(kind, Unknown):
+    type_ = settle(checker.value(expression(checker, node, arguments[0])))
+    if isinstance(type_, Unknown):
         return UINT64
-    if is_text(kind):
-        checker.set_constant(node, size_of_text(kind))
-    elif not is_text_pointer(kind):
-        return checker.error(f"strcap() takes a string, not {kind}", node.span)
+    if is_text(type_):
+        checker.set_constant(node, size_of_text(type_))
+    elif not is_text_pointer(type_):
+        return checker.error(f"strcap() takes a string, not {type_}", node.span)
     else:
         checker.set_constant(node, checker.config.max_strlen)
     return UINT64
@@ -131,9 +131,9 @@ def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def strlen(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``strlen(x)``."""
     source = expression(checker, node, arguments[0])
-    kind = checker.value(source)
-    if not isinstance(kind, Unknown) and not is_text(kind) and not is_text_pointer(kind):
-        return checker.error(f"strlen() takes a string, not {settle(kind)}", node.span)
+    type_ = checker.value(source)
+    if not isinstance(type_, Unknown) and not is_text(type_) and not is_text_pointer(type_):
+        return checker.error(f"strlen() takes a string, not {settle(type_)}", node.span)
     text = checker.constant(source)
     if isinstance(text, bytes):
         checker.set_constant(node, len(text.split(b"\0", 1)[0]))
@@ -173,13 +173,13 @@ def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return UNKNOWN
     size = sum(size_of_text(kind) for kind in kinds) - 1
     if checker.number > LONGEST_CHAIN:
-        # A string that is appended to itself: it gets all the room that there is.
+        # A string that is appended to itself gets the maximum capacity.
         size = checker.config.max_strlen
     return String(max(1, min(size, checker.config.max_strlen)))
 
 
 def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``memcmp(left, right, n)``: *n* may be known at run time only; no more is compared than both sides have."""
+    """``memcmp(left, right, n)``: *n* may be known at run time only; it is limited to the smaller side."""
     kinds = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
     integer_argument(checker, node, arguments[2], "the length of memcmp()")
     limit = checker.config.max_strlen
@@ -197,15 +197,15 @@ def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return INT64
 
 
-def _compared(kind: Type) -> int | None:
-    """How many bytes memcmp() can take of a value: of what a pointer points to, all; None when there are none."""
-    if isinstance(kind, Unknown | Pointer):
+def _compared(type_: Type) -> int | None:
+    """How many bytes of a value memcmp() can compare: no limit for a pointer's target; None when it has no bytes."""
+    if isinstance(type_, Unknown | Pointer):
         return sys.maxsize
-    if isinstance(kind, String | Buffer):
-        return kind.capacity
-    if isinstance(kind, Array | Struct):
-        return kind.size
-    return UINT64.size if settle(kind).scalar else None
+    if isinstance(type_, String | Buffer):
+        return type_.capacity
+    if isinstance(type_, Array | Struct):
+        return type_.size
+    return UINT64.size if settle(type_).scalar else None
 
 
 # ---------------------------------------------------------------------------------------------- numbers
@@ -214,14 +214,14 @@ def _compared(kind: Type) -> int | None:
 def bswap(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``bswap(n)``: as wide as its argument, unsigned."""
     value = expression(checker, node, arguments[0])
-    kind = settle(integer_argument(checker, node, value, "the argument of bswap()"))
-    if not isinstance(kind, Int):
-        return UNKNOWN if isinstance(kind, Unknown) else UINT64
+    type_ = settle(integer_argument(checker, node, value, "the argument of bswap()"))
+    if not isinstance(type_, Int):
+        return UNKNOWN if isinstance(type_, Unknown) else UINT64
     number = checker.constant(value)
     if isinstance(number, int):
-        data = (number & ((1 << (8 * kind.width)) - 1)).to_bytes(kind.width, "little")
+        data = (number & ((1 << (8 * type_.width)) - 1)).to_bytes(type_.width, "little")
         checker.set_constant(node, int.from_bytes(data, "big"))
-    return Int(kind.width, False)
+    return Int(type_.width, False)
 
 
 def named(checker: Checker, node: Node, arguments: Arguments) -> Type:

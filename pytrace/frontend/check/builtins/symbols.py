@@ -108,14 +108,14 @@ def uptr(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _in_space(checker: Checker, node: Node, arguments: Arguments, space: AddressSpace) -> Type:
-    kind = checker.value(expression(checker, node, arguments[0]))
-    if isinstance(kind, Pointer):
-        return Pointer(kind.target, space)
-    if is_integer(kind):
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    if isinstance(type_, Pointer):
+        return Pointer(type_.target, space)
+    if is_integer(type_):
         return Pointer(VOID, space)
-    if isinstance(kind, Unknown):
+    if isinstance(type_, Unknown):
         return UNKNOWN
-    return checker.error(f"{node.name}() takes a pointer or an integer, not {settle(kind)}", node.span)
+    return checker.error(f"{node.name}() takes a pointer or an integer, not {settle(type_)}", node.span)
 
 
 def is_err(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -1,7 +1,7 @@
-"""The check of each builtin, by the name of its row.
+"""The dispatch table of builtin checks, by name of the builtin's row.
 
-A check gets the checker, the node (a call, or an identifier for the bare name) and the arguments, whose number is right
-already. It gives the type of the result (VOID for none, UNKNOWN after an error) and fills ``facts``, ``events`` and
+A check gets the checker, the node (a call, or an identifier for the bare name) and the arguments, whose number has been
+checked. It returns the type of the result (VOID for none, UNKNOWN after an error) and fills ``facts``, ``events`` and
 ``constants`` as :mod:`pytrace.frontend.ast.typed_program` says.
 """
 
@@ -148,4 +148,4 @@ CHECKS: Mapping[str, Check] = {
     "lhist": aggregates.lhist,
     "tseries": aggregates.tseries,
 }
-"""Every row has its check; a test holds that."""
+"""Checks by builtin name; a test checks that it is complete."""

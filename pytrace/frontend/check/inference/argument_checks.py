@@ -1,4 +1,4 @@
-"""What the checks of several builtins share: literal arguments, unstable features, kinds of arguments."""
+"""Argument checks that several builtins share: literal arguments, unstable features, kinds of arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 
 def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:
-    """False (and reported) when the configuration refuses an unstable feature; a warning when it warns."""
+    """Whether the configuration allows an unstable feature; reports an error or a warning as configured."""
     setting = getattr(checker.config, f"unstable_{name}")
     hint = f"set unstable_{name} = enable in the config block"
     if setting == "error":
@@ -45,10 +45,10 @@ def literal_integer(
 ) -> int | None:
     """The value of an argument that must be an integer constant in a range; reported at the call."""
     value = expression(checker, node, arg)
-    kind = checker.value(value)
+    type_ = checker.value(value)
     found = checker.constant(value)
     if isinstance(found, bool) or not isinstance(found, int):
-        if not isinstance(kind, Unknown):
+        if not isinstance(type_, Unknown):
             checker.error(f"{what} must be an integer literal", node.span, hints=checker.constant_hints(value))
         return None
     if not low <= found <= high:
@@ -60,49 +60,49 @@ def literal_integer(
 def integer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be an integer; reported at the call."""
     value = expression(checker, node, arg)
-    kind = checker.value(value)
-    if not isinstance(kind, Unknown) and not is_integer(kind):
-        return checker.error(f"{what} must be an integer, not {settle(kind)}", node.span)
-    return kind
+    type_ = checker.value(value)
+    if not isinstance(type_, Unknown) and not is_integer(type_):
+        return checker.error(f"{what} must be an integer, not {settle(type_)}", node.span)
+    return type_
 
 
-def is_text(kind: Type) -> bool:
+def is_text(type_: Type) -> bool:
     """True for strings and arrays of characters."""
-    return isinstance(kind, String) or (
-        isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1
+    return isinstance(type_, String) or (
+        isinstance(type_, Array) and isinstance(type_.element, Int) and type_.element.width == 1
     )
 
 
-def is_text_pointer(kind: Type) -> bool:
+def is_text_pointer(type_: Type) -> bool:
     """True for pointers to characters."""
-    return isinstance(kind, Pointer) and isinstance(kind.target, Int) and kind.target.width == 1
+    return isinstance(type_, Pointer) and isinstance(type_.target, Int) and type_.target.width == 1
 
 
 def text_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be a string."""
     value = expression(checker, node, arg)
-    kind = checker.value(value)
-    if not isinstance(kind, Unknown) and not is_text(kind):
-        return checker.error(f"{what} must be a string, not {settle(kind)}", node.span, hints=["str() reads one"])
-    return kind
+    type_ = checker.value(value)
+    if not isinstance(type_, Unknown) and not is_text(type_):
+        return checker.error(f"{what} must be a string, not {settle(type_)}", node.span, hints=["str() reads one"])
+    return type_
 
 
 def pointer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be an address."""
     value = expression(checker, node, arg)
-    kind = checker.value(value)
-    if not isinstance(kind, Unknown | Pointer) and not is_integer(kind):
-        return checker.error(f"{what} must be a pointer or an integer, not {settle(kind)}", node.span)
-    return kind
+    type_ = checker.value(value)
+    if not isinstance(type_, Unknown | Pointer) and not is_integer(type_):
+        return checker.error(f"{what} must be a pointer or an integer, not {settle(type_)}", node.span)
+    return type_
 
 
-def size_of_text(kind: Type) -> int:
+def size_of_text(type_: Type) -> int:
     """Capacity of a string or character array."""
-    return kind.capacity if isinstance(kind, String) else kind.size
+    return type_.capacity if isinstance(type_, String) else type_.size
 
 
 def require_args(checker: Checker, node: nodes.Identifier) -> bool:
-    """False (and reported) where the probe has no ``args``."""
+    """Whether the probe has ``args``; reports an error otherwise."""
     unit = checker.unit
     if unit is None:
         checker.error("a function has no args", node.span, hints=["pass the value as a parameter"])

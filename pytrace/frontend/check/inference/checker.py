@@ -1,7 +1,7 @@
-"""The state of analysis, and the services that all rules share.
+"""The state of semantic analysis, and the services that all rules share.
 
-A :class:`Checker` goes over the whole program several times. All passes but the last only find types (their
-messages are thrown away); the last one finds nothing new, reports, and fills the tables of the
+A :class:`Checker` traverses the whole program several times. All passes but the last only infer types (their
+messages are discarded); the last one changes no type, reports errors, and fills the tables of the
 :class:`~pytrace.frontend.ast.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
 those of expressions and statements in ``rules``, those of builtins in ``builtins``; :class:`Rules` names them.
 """
@@ -68,13 +68,13 @@ class Definitions(Protocol):
         """The enumeration with a member of that name, and its value."""
 
     def typedef(self, name: str) -> Type | None:
-        """What a typedef or C base type stands for."""
+        """The type of a typedef or C base type."""
 
     def macro(self, name: str) -> nodes.Expr | None:
         """The expression that an object-like macro stands for."""
 
     def constant(self, name: str) -> int | None:
-        """The value of a constant of the kernel's headers that comes with pytrace."""
+        """The built-in value of a kernel header constant."""
 
     def names(self, kind: str) -> Iterable[str]:
         """Names of all ``struct``, ``union``, ``enum``, ``typedef``, ``macro`` or ``constant`` definitions, for
@@ -90,7 +90,7 @@ class BranchRule(Protocol[N_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The typing rules of the language: what the checker and the rules themselves ask of each other."""
+    """The typing rules of the language that the checker and other rules call."""
 
     expressions: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]]
     """Rules by node class."""
@@ -101,7 +101,7 @@ class Rules:
 
 
 class Checker:
-    """One analysis."""
+    """Semantic analysis of one script."""
 
     def __init__(
         self,
@@ -133,47 +133,47 @@ class Checker:
         self.loops = 0
         self.map_loops = 0
         self.aggregate: nodes.Expr | None = None
-        """The one call of count(), sum() … that is allowed now: the right side of a map's assignment."""
+        """The call of count(), sum() … that is currently allowed: the right side of a map assignment."""
         self.retyped: dict[nodes.Expr, Type] = {}
-        """Expressions that the generator must see with another type than they have by themselves."""
+        """Expressions whose type for the generator differs from their own."""
         self.callees: list[tuple[FunctionInfo, Span]] = []
-        """Functions that the present body calls, and where."""
+        """Functions that the current body calls, and the spans of the calls."""
         self.locking: Span | None = None
-        """Set while an operand of ``sizeof`` or the like is looked at: what it reads must keep its type."""
+        """Set while an operand of ``sizeof`` or the like is checked: the types of slots that it reads are locked."""
         self.answering = False
         """Whether questions about types of variables and maps are answered: not before all that does not depend on the
         answers is known."""
         self.asked = False
-        """Whether such a question was put off."""
+        """Whether such a query was deferred."""
         self.removed: Removed | None = None
-        """Set while code is looked at that no program has (``frontend.check.inference.removed_code``)."""
+        """Set while removed code is checked (``frontend.check.inference.removed_code``)."""
         self.searching = False
-        """Whether also code is looked at that is not there at all: something used has no type without it."""
+        """Whether code removed before inference is also checked, because something has no type otherwise."""
         self.left_out: list[ProbeUnit] | None = None
-        """Probes of which nothing is attached, once they are looked at."""
+        """Probes without targets, if they are checked."""
         self.guessing = False
-        """Whether what is computed with is taken for an integer when nothing says what it is: ``@n = @n + 1``."""
+        """Whether operands of unknown type are assumed to be integers: ``@n = @n + 1``."""
 
     # ---------------------------------------------------------------------------------------- messages
 
     def error(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> Type:
-        """Record an error; gives UNKNOWN, so that a rule can return it.
+        """Record an error. Returns UNKNOWN, which a rule can return in turn.
 
-        What goes wrong inside a library macro went wrong at the call that the user wrote.
+        An error inside a library macro is reported at the user's call of the macro.
         """
-        found = [Note(text, place) for text, place in notes]
+        all_notes = [Note(text, place) for text, place in notes]
         outside = user_span(span)
         if outside is not span:
-            found.append(Note("inside the library, here", span))
-        self.diagnostics.error(message, outside, hints=hints, notes=found)
+            all_notes.append(Note("inside the library, here", span))
+        self.diagnostics.error(message, outside, hints=hints, notes=all_notes)
         return UNKNOWN
 
     def warn(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> None:
-        """Record a warning; the library's own code gives none."""
+        """Record a warning; code of the library gives no warnings."""
         if span.source.name.startswith(LIBRARY_PREFIX):
             return
         self.diagnostics.warn(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
@@ -204,7 +204,7 @@ class Checker:
         return changed
 
     def _stuck(self) -> bool:
-        """Whether something is stored in a map or variable, and yet its type is not known."""
+        """Whether there is a map or variable that is assigned but whose type is not known."""
         maps = any(state.used and state.incomplete for state in self.maps.values())
         return maps or any(
             state.assigned and state.slot.fixed is None and isinstance(state.slot.known, Unknown)
@@ -212,14 +212,15 @@ class Checker:
         )
 
     def _supply(self) -> bool:
-        """Give types to declared maps in which nothing is ever stored; False when there are none."""
-        found = [item for item in self.maps.values() if item.used and item.declaration is not None and item.incomplete]
-        for state in found:
+        """Give types to declared maps that are never assigned. Returns False when there are none."""
+        declared = [item for item in self.maps.values() if item.used and item.declaration is not None]
+        incomplete = [item for item in declared if item.incomplete]
+        for state in incomplete:
             state.make_empty()
-        return bool(found)
+        return bool(incomplete)
 
     def make_final(self) -> None:
-        """The pass that has begun is the final one: all types are known."""
+        """Make the current pass the final one: all types are known."""
         self.final = True
         self.diagnostics = self.reported
 
@@ -232,28 +233,32 @@ class Checker:
     # ---------------------------------------------------------------------------------------- expressions
 
     def value(self, node: nodes.Expr) -> Type:
-        """Type of an expression whose value is wanted; recorded for the generator."""
+        """Check an expression that is evaluated, and record its type for the generator.
+
+        Returns:
+            Its type; :data:`UNKNOWN` if it is not inferred yet or has an error.
+        """
         rule = self.rules.expressions.get(type(node))
         if rule is None:
             raise InternalError(f"no rule for {type(node).__name__}")
-        kind = rule(self, node)
-        if kind == VOID:
-            kind = self.error("this has no value", node.span)
-        elif isinstance(kind, Int) and kind.width > UINT64.width and self.locking is None:
+        type_ = rule(self, node)
+        if type_ == VOID:
+            type_ = self.error("this has no value", node.span)
+        elif isinstance(type_, Int) and type_.width > UINT64.width and self.locking is None:
             hints = ["print the struct that it is in, or read its halves through a (uint64 *)"]
-            message = f"an integer of {8 * kind.width} bits is not supported as a value"
-            kind = self.error(message, node.span, hints=hints)
-        self.program.types[node] = kind
-        return kind
+            message = f"an integer of {8 * type_.width} bits is not supported as a value"
+            type_ = self.error(message, node.span, hints=hints)
+        self.program.types[node] = type_
+        return type_
 
     def unevaluated(self, node: nodes.Expr) -> Type:
-        """Type of an expression that is only asked for its type; locks what it reads."""
+        """Type of an expression that is not evaluated (an operand of ``sizeof``); locks the slots that it reads."""
         with self.lock(node.span):
             return self.value(node)
 
     @contextmanager
     def lock(self, span: Span) -> Iterator[None]:
-        """What is read inside must keep its type from here on."""
+        """Lock the types of slots that are read inside the block."""
         before, self.locking = self.locking, span
         try:
             yield
@@ -261,7 +266,7 @@ class Checker:
             self.locking = before
 
     def relies_on(self, slot: Slot) -> bool:
-        """Whether the type of *slot* may be used now; where a question about types is asked, it stays from here on."""
+        """Whether the type of *slot* may be used now; inside a type query, the type is locked."""
         if self.locking is None or slot.fixed is not None or self.final or self.removed is not None:
             return True
         if not self.answering:
@@ -271,68 +276,68 @@ class Checker:
         return slot.locked is not None
 
     def constant(self, node: nodes.Expr) -> int | bool | bytes | None:
-        """The value of an expression, when it is known."""
+        """The constant value of an expression, if it has one."""
         return self.program.constants.get(node)
 
     def set_constant(self, node: nodes.Expr, value: int | bool | bytes) -> None:
-        """Record that the value of *node* is known."""
+        """Record the constant value of *node*."""
         self.program.constants[node] = value
 
     def set_fact(self, node: nodes.Expr, value: int | bool, what: str, *parts: str) -> None:
-        """Record what the machine says about *node*; in an ahead-of-time file each run's machine will say it."""
+        """Record a value of *node* that depends on the machine; an ahead-of-time file resolves it at load time."""
         if self.options.ahead:
             self.program.loaded[node] = LoadTime(what, parts, int(value))
         else:
             self.set_constant(node, value)
 
     def constant_hints(self, node: nodes.Node) -> list[str]:
-        """What to do about a value that should be a constant and is not."""
-        found = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
-        if found is None:
+        """Hints about a value that is not a constant but has to be."""
+        parameter = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
+        if parameter is None:
             return []
-        name = f"--{found.name}" if found.name.isidentifier() else f"${found.name}"
+        name = f"--{parameter.name}" if parameter.name.isidentifier() else f"${parameter.name}"
         return [f"parameter {name} is open in this ahead-of-time file; give it with --aot to fix it"]
 
     def constant_integer(self, node: nodes.Expr, what: str) -> int | None:
         """The value of an expression that must be an integer constant; None after an error."""
-        kind = self.value(node)
-        found = self.constant(node)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
-        if not isinstance(kind, Unknown):
+        type_ = self.value(node)
+        constant = self.constant(node)
+        if isinstance(constant, int) and not isinstance(constant, bool):
+            return constant
+        if not isinstance(type_, Unknown):
             self.error(f"{what} must be an integer constant", node.span, hints=self.constant_hints(node))
         return None
 
     def constant_text(self, node: nodes.Expr | nodes.TypeExpr, what: str) -> bytes | None:
         """The value of an expression that must be a string literal; None after an error."""
         if isinstance(node, nodes.StringLiteral):
-            # Formats and the like never reach the kernel, so the limit of string values does not hold for them.
+            # Formats and the like never reach the kernel, so they are not limited like string values.
             return node.value
         if isinstance(node, nodes.Expr):
-            kind = self.value(node)
-            found = self.constant(node)
-            if isinstance(found, bytes):
-                return found
-            if isinstance(kind, Unknown):
+            type_ = self.value(node)
+            constant = self.constant(node)
+            if isinstance(constant, bytes):
+                return constant
+            if isinstance(type_, Unknown):
                 return None
         self.error(f"{what} must be a string literal", node.span, hints=self.constant_hints(node))
         return None
 
     def integer(self, node: nodes.Expr, what: str) -> Type:
         """Type of an expression that must be an integer."""
-        kind = self.value(node)
-        if not is_integer(kind) and not isinstance(kind, Unknown):
-            return self.error(f"{what} must be an integer, not {settle(kind)}", node.span)
-        return kind
+        type_ = self.value(node)
+        if not is_integer(type_) and not isinstance(type_, Unknown):
+            return self.error(f"{what} must be an integer, not {settle(type_)}", node.span)
+        return type_
 
     def condition(self, node: nodes.Expr) -> bool | None:
         """Check a condition; its value when it is known."""
-        kind = self.value(node)
-        found = self.constant(node)
-        if found is not None:
-            return bool(found)
-        if not is_condition(kind):
-            self.error(f"a condition must be an integer, bool or pointer, not {settle(kind)}", node.span)
+        type_ = self.value(node)
+        constant = self.constant(node)
+        if constant is not None:
+            return bool(constant)
+        if not is_condition(type_):
+            self.error(f"a condition must be an integer, bool or pointer, not {settle(type_)}", node.span)
         return None
 
     # ---------------------------------------------------------------------------------------- variables
@@ -348,62 +353,80 @@ class Checker:
         return state
 
     def bind(self, node: nodes.Variable, state: VariableState) -> None:
-        """Record which variable a node means."""
+        """Record the variable that a node refers to."""
         self.program.variables[node] = state.info
         self.program.types[node] = state.slot.type
 
-    def put(self, state: VariableState, kind: Type, place: Span, *, known: bool = True) -> bool:
-        """Assign a value of type *kind* to a variable; reports when it does not fit.
+    def put(self, state: VariableState, type_: Type, place: Span, *, known: bool = True) -> bool:
+        """Assign a value to a variable; reports an error when it does not fit.
 
-        *known*: constants in *kind* are the value itself, not that of a variable that once got them.
+        Args:
+            state: the variable.
+            type_: the type of the value.
+            place: where it is assigned, for messages.
+            known: constants in *type_* are from the value itself, not from a variable that was assigned them earlier.
+
+        Returns:
+            Whether it fits.
         """
         slot = state.slot
         if self.removed is not None:
             state.offered = True
-            slot.offer(kind, spare=self.removed.spare)
+            slot.offer(type_, spare=self.removed.spare)
             return True
-        mixed = slot.mixes_signs(kind)
-        self._warn_spaces(slot, kind, place)
+        mixed = slot.mixes_signs(type_)
+        self._warn_spaces(slot, type_, place)
         state.assigned = True
-        if slot.takes(kind, place):
+        if slot.takes(type_, place):
             if mixed:
                 self.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
             return True
-        if slot.other_sign(kind if known else settle(kind)):
-            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(kind)}, is cast to it", place)
+        if slot.other_sign(type_ if known else settle(type_)):
+            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(type_)}, is cast to it", place)
             return True
-        self._misfit(f"${state.name}", slot, kind, place, state.span)
+        self._misfit(f"${state.name}", slot, type_, place, state.span)
         return False
 
-    def put_map(self, name: str, slot: Slot, kind: Type, place: Span, what: str) -> bool:
-        """Use *kind* as key or value (*what*) of a map; reports when it does not fit."""
+    def put_map(self, name: str, slot: Slot, type_: Type, place: Span, what: str) -> bool:
+        """Use a type as key or value of a map; reports an error when it does not fit.
+
+        Args:
+            name: the map.
+            slot: its key or value.
+            type_: the type that is used.
+            place: where it is used, for messages.
+            what: ``key`` or ``value``.
+
+        Returns:
+            Whether it fits.
+        """
         if self.removed is not None:
             if what == "value":
                 self.maps[name].removed = (self.removed.what, self.removed.span or place)
-            slot.offer(kind, spare=self.removed.spare)
+            slot.offer(type_, spare=self.removed.spare)
             return True
-        mixed = slot.mixes_signs(kind)
-        self._warn_spaces(slot, kind, place)
-        if slot.takes(kind, place):
+        mixed = slot.mixes_signs(type_)
+        self._warn_spaces(slot, type_, place)
+        if slot.takes(type_, place):
             if mixed:
                 self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
             return True
-        self._misfit(f"the {what} of {name}", slot, kind, place, None)
+        self._misfit(f"the {what} of {name}", slot, type_, place, None)
         return False
 
-    def _warn_spaces(self, slot: Slot, kind: Type, place: Span) -> None:
-        have = slot.fixed if slot.fixed is not None else slot.found
-        if not isinstance(have, Pointer) or not isinstance(kind, Pointer) or have.space is kind.space:
+    def _warn_spaces(self, slot: Slot, type_: Type, place: Span) -> None:
+        have = slot.fixed if slot.fixed is not None else slot.inferred
+        if not isinstance(have, Pointer) or not isinstance(type_, Pointer) or have.space is type_.space:
             return
-        if AddressSpace.NONE not in (have.space, kind.space):
+        if AddressSpace.NONE not in (have.space, type_.space):
             self.warn(
-                f"a pointer into {kind.space.value} memory is assigned where one into {have.space.value} memory was",
+                f"a pointer into {type_.space.value} memory is assigned where one into {have.space.value} memory was",
                 place,
                 hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
             )
 
-    def _misfit(self, what: str, slot: Slot, kind: Type, place: Span, declared: Span | None) -> None:
-        have = settle(slot.fixed if slot.fixed is not None else slot.found)
+    def _misfit(self, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
+        have = settle(slot.fixed if slot.fixed is not None else slot.inferred)
         notes: list[tuple[str, Span]] = []
         if slot.fixed is not None and declared is not None:
             notes.append(("declared here", declared))
@@ -412,10 +435,10 @@ class Checker:
             notes.append(("its type is used here", slot.lock))
         elif slot.first is not None:
             notes.append(("first used here", slot.first))
-        given = f"this is {describe(kind)}"
-        if isinstance(kind, Flexible) and isinstance(have, Int):
-            given = f"which holds {have.low} to {have.high}, not {kind.low if kind.low < have.low else kind.high}"
-        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, kind))
+        given = f"this is {describe(type_)}"
+        if isinstance(type_, Flexible) and isinstance(have, Int):
+            given = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
+        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, type_))
 
     @contextmanager
     def block(self) -> Iterator[Scope]:
@@ -442,19 +465,19 @@ class Checker:
         return state
 
     def state_of(self, node: nodes.MapRef) -> MapState:
-        """The state of a map without a use of it."""
+        """The state of a map, without counting as a use."""
         return self.maps.setdefault(node.name, MapState(node.name))
 
     def settled(self, node: nodes.Expr) -> Type:
-        """The real type of an expression that was looked at."""
+        """The real type of a checked expression."""
         return settle(self.program.types.get(node, UNKNOWN))
 
-    def known(self, kind: Type) -> bool:
-        """True when a type is known in all its parts."""
-        return not contains_unknown(kind)
+    def known(self, type_: Type) -> bool:
+        """True when all parts of a type are known."""
+        return not contains_unknown(type_)
 
 
-def _cast_hint(have: Type, kind: Type) -> tuple[str, ...]:
-    if is_integer(have) and is_integer(kind):
+def _cast_hint(have: Type, type_: Type) -> tuple[str, ...]:
+    if is_integer(have) and is_integer(type_):
         return (f"write ({have}) before the value to truncate it on purpose",)
     return ()

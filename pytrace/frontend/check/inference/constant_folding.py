@@ -1,4 +1,4 @@
-"""Compile-time arithmetic: what the machine would compute, done on Python integers."""
+"""Constant folding: the machine's arithmetic on Python integers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pytrace.frontend.check.inference.conversions import INT64_MIN, UINT64_MAX
 
 
 class FoldError(Exception):
-    """The result does not exist: division by zero, or more than 64 bits."""
+    """There is no result: division by zero, or more than 64 bits."""
 
 
-def wrap(value: int, kind: Int) -> int:
-    """*value* cut to the width of *kind* and read with its sign."""
-    value &= (1 << (8 * kind.width)) - 1
-    return value - (1 << (8 * kind.width)) if kind.signed and value > kind.high else value
+def wrap(value: int, type_: Int) -> int:
+    """*value* truncated to the width of *type_*, with its signedness."""
+    value &= (1 << (8 * type_.width)) - 1
+    return value - (1 << (8 * type_.width)) if type_.signed and value > type_.high else value
 
 
 def _divide(a: int, b: int) -> int:
@@ -31,7 +31,7 @@ def _modulo(a: int, b: int) -> int:
 
 
 def _left(a: int, b: int) -> int:
-    # Bits that leave the word are gone, as at run time.
+    # Bits shifted out are lost, as at run time.
     return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
 
 
@@ -62,26 +62,26 @@ _ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
 }
 
 
-def arithmetic(operator: str, left: int, right: int, kind: Int | None) -> int:
-    """``left operator right`` of integers of *kind*, or exact for literals (*kind* None).
+def arithmetic(operator: str, left: int, right: int, type_: Int | None) -> int:
+    """``left operator right`` of integers of *type_*, or exact for literals (*type_* None).
 
     Raises:
         FoldError: division by zero, or a literal result that 64 bits do not hold.
     """
-    if kind is not None:
-        # A count of bits is no operand that takes the type of the result.
-        right = right if operator in ("<<", ">>") else wrap(right, kind)
-        return wrap(_ARITHMETIC[operator](wrap(left, kind), right), kind)
+    if type_ is not None:
+        # A shift count does not take part in the type of the result.
+        right = right if operator in ("<<", ">>") else wrap(right, type_)
+        return wrap(_ARITHMETIC[operator](wrap(left, type_), right), type_)
     value = _ARITHMETIC[operator](left, right)
     if not INT64_MIN <= value <= UINT64_MAX:
         raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
     return value
 
 
-def comparison(operator: str, left: int, right: int, kind: Int | None) -> bool:
-    """``left operator right`` of integers of *kind*, or by value for literals (*kind* None)."""
-    if kind is not None:
-        left, right = wrap(left, kind), wrap(right, kind)
+def comparison(operator: str, left: int, right: int, type_: Int | None) -> bool:
+    """``left operator right`` of integers of *type_*, or by value for literals (*type_* None)."""
+    if type_ is not None:
+        left, right = wrap(left, type_), wrap(right, type_)
     return _ORDERS[operator](left, right)
 
 

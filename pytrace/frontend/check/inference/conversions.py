@@ -1,8 +1,7 @@
 """Type conversions: widening, unification and assignability.
 
-While types are inferred, an integer constant has the type :class:`Flexible`, the range of the constants that it
-stands for:
-it takes whatever signedness and width its company has. :func:`settle` turns it into the smallest real type.
+During inference, an integer constant has the type :class:`Flexible`, a range of constants: it takes the signedness and
+width of the types that it is combined with. :func:`settle` turns it into the smallest real type.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Type):
-    """Not inferred yet, or the type of an expression that an error was reported for; fits everywhere."""
+    """Not inferred yet, or the type of an expression with a reported error; compatible with every type."""
 
     tag: ClassVar[str] = "unknown"
 
@@ -99,62 +98,63 @@ def settle_range(low: int, high: int) -> Int:
     return UINT64 if low >= 0 else INT64
 
 
-def settle(kind: Type) -> Type:
-    """The real type that a type of inference stands for."""
-    if isinstance(kind, Flexible):
-        return settle_range(kind.low, kind.high)
-    if isinstance(kind, Tuple):
-        return Tuple(tuple(settle(member) for member in kind.members))
-    if isinstance(kind, Record):
-        return Record(kind.names, tuple(settle(member) for member in kind.members))
-    if isinstance(kind, Signed) and kind.either:
-        return type(kind)(kind.signed)
-    return kind
+def settle(type_: Type) -> Type:
+    """The real type for a type of inference."""
+    if isinstance(type_, Flexible):
+        return settle_range(type_.low, type_.high)
+    if isinstance(type_, Tuple):
+        return Tuple(tuple(settle(member) for member in type_.members))
+    if isinstance(type_, Record):
+        return Record(type_.names, tuple(settle(member) for member in type_.members))
+    if isinstance(type_, Signed) and type_.either:
+        return type(type_)(type_.signed)
+    return type_
 
 
-def describe(kind: Type) -> str:
-    """A type for messages, with the parameters that its name leaves out."""
-    kind = settle(kind)
-    if isinstance(kind, Hist):
-        return f"hist_t with {kind.bits} bits"
-    if isinstance(kind, LHist):
-        return f"lhist_t from {kind.low} to {kind.high} by {kind.step}"
-    if isinstance(kind, TSeries):
-        return f"tseries_t of {kind.count} intervals of {kind.interval} ns{' by ' + kind.reduce if kind.reduce else ''}"
-    if isinstance(kind, Stack):
-        return f"{kind} in {kind.mode.value} mode"
-    return str(kind)
+def describe(type_: Type) -> str:
+    """A type for messages, with parameters that its name does not show."""
+    type_ = settle(type_)
+    if isinstance(type_, Hist):
+        return f"hist_t with {type_.bits} bits"
+    if isinstance(type_, LHist):
+        return f"lhist_t from {type_.low} to {type_.high} by {type_.step}"
+    if isinstance(type_, TSeries):
+        reduction = f" by {type_.reduce}" if type_.reduce else ""
+        return f"tseries_t of {type_.count} intervals of {type_.interval} ns{reduction}"
+    if isinstance(type_, Stack):
+        return f"{type_} in {type_.mode.value} mode"
+    return str(type_)
 
 
-def contains_unknown(kind: Type) -> bool:
+def contains_unknown(type_: Type) -> bool:
     """True when a part of the type is not known."""
-    if isinstance(kind, Tuple | Record):
-        return any(contains_unknown(member) for member in kind.members)
-    return isinstance(kind, Unknown)
+    if isinstance(type_, Tuple | Record):
+        return any(contains_unknown(member) for member in type_.members)
+    return isinstance(type_, Unknown)
 
 
-def nesting(kind: Type) -> int:
-    """How many tuples and records are inside each other."""
-    return 1 + max(map(nesting, kind.members), default=0) if isinstance(kind, Tuple | Record) else 0
+def nesting(type_: Type) -> int:
+    """Nesting depth of tuples and records."""
+    return 1 + max(map(nesting, type_.members), default=0) if isinstance(type_, Tuple | Record) else 0
 
 
-def is_integer(kind: Type) -> bool:
+def is_integer(type_: Type) -> bool:
     """True for integers, constants and enums."""
-    return isinstance(kind, Int | Flexible | Enum)
+    return isinstance(type_, Int | Flexible | Enum)
 
 
-def is_condition(kind: Type) -> bool:
-    """True for what may decide an ``if``."""
-    return isinstance(kind, Int | Flexible | Enum | Bool | Pointer | Unknown)
+def is_condition(type_: Type) -> bool:
+    """True for types that can be the condition of an ``if``."""
+    return isinstance(type_, Int | Flexible | Enum | Bool | Pointer | Unknown)
 
 
-def integer_of(kind: Type) -> Int | Flexible:
+def integer_of(type_: Type) -> Int | Flexible:
     """The integer type that carries a scalar."""
-    if isinstance(kind, Int | Flexible):
-        return kind
-    if isinstance(kind, Enum):
-        return kind.integer
-    if isinstance(kind, Bool):
+    if isinstance(type_, Int | Flexible):
+        return type_
+    if isinstance(type_, Enum):
+        return type_.integer
+    if isinstance(type_, Bool):
         return Flexible(0, 1)
     return UINT64
 
@@ -163,7 +163,7 @@ def integer_of(kind: Type) -> Int | Flexible:
 
 
 def unify(first: Type, second: Type) -> Type | None:
-    """The type of a slot that takes both; None when there is none."""
+    """The type of a slot that can hold both; None when there is none."""
     if isinstance(first, Unknown):
         return second
     if isinstance(second, Unknown) or first == second:
@@ -191,14 +191,14 @@ def unify_integers(first: Type, second: Type) -> Type:
     return Int(min(8, max(signed.width, unsigned.width * 2)), True)
 
 
-def _take_in(kind: Int, constants: Flexible) -> Int:
-    if constants.low >= 0 and not kind.signed:
+def _take_in(type_: Int, constants: Flexible) -> Int:
+    if constants.low >= 0 and not type_.signed:
         width = next((w for w in (1, 2, 4, 8) if constants.high <= Int(w, False).high), 8)
-        return Int(max(kind.width, width), False)
+        return Int(max(type_.width, width), False)
     needed = settle_range(constants.low, constants.high)
-    if kind.signed:
-        return Int(max(kind.width, needed.width), True)
-    return Int(min(8, max(needed.width, kind.width * 2)), True)
+    if type_.signed:
+        return Int(max(type_.width, needed.width), True)
+    return Int(min(8, max(needed.width, type_.width * 2)), True)
 
 
 def signs_differ(first: Type, second: Type) -> bool:

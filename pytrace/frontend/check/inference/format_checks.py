@@ -1,4 +1,4 @@
-"""Values checked against the conversions of a printf format (reference section 19)."""
+"""Checks of values against the conversions of a printf format (reference section 19)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 
-def _is_number(kind: Type) -> bool:
-    return isinstance(kind, Int | Flexible | Bool | Pointer | Enum)
+def _is_number(type_: Type) -> bool:
+    return isinstance(type_, Int | Flexible | Bool | Pointer | Enum)
 
 
-def _is_integer(kind: Type) -> bool:
-    return isinstance(kind, Int | Flexible | Enum)
+def _is_integer(type_: Type) -> bool:
+    return isinstance(type_, Int | Flexible | Enum)
 
 
-def _is_buffer(kind: Type) -> bool:
-    return isinstance(kind, Buffer)
+def _is_buffer(type_: Type) -> bool:
+    return isinstance(type_, Buffer)
 
 
-def _has_text(kind: Type) -> bool:
-    return not isinstance(kind, Void) and not kind.aggregate
+def _has_text(type_: Type) -> bool:
+    return not isinstance(type_, Void) and not type_.aggregate
 
 
 _NUMBERS = ("d", "i", "u", "o", "x", "X", "c", "p")
@@ -40,7 +40,7 @@ CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
     "rx": (_is_buffer, "a buffer"),
     "rh": (_is_buffer, "a buffer"),
 }
-"""For each conversion what it takes: a test, and a name for messages."""
+"""For each conversion, a test of accepted types and their name for messages."""
 
 
 def check(

@@ -1,12 +1,12 @@
-"""Types that come from removed code: `if comptime`, unreachable statements, skipped probes.
+"""Type inference from removed code: `if comptime`, unreachable statements, skipped probes.
 
-The types of maps and variables come from the whole script, so that they do not depend on which part of it runs:
-``/has_cpid/`` is false without ``-c``, and ``clear(@m)`` elsewhere still needs to know what ``@m`` is.  Such code is
-looked at like all other, but what is wrong there is not reported, nothing of it reaches the generator, and where it
-does not go with code that runs, the latter decides.
+The types of maps and variables are inferred from the whole script, so that they do not depend on which part of it
+runs: ``/has_cpid/`` is false without ``-c``, and ``clear(@m)`` elsewhere still needs the type of ``@m``.  Removed code
+is checked like any other, but its errors are not reported, nothing of it reaches the generator, and where it conflicts
+with code that runs, the latter decides.
 
-Code that is taken out before types are looked for (by ``if comptime``, or with a probe that is left out) is asked only
-when nothing else tells the type of a map.
+Code that is removed before type inference (by ``if comptime``, or with a probe that is left out) is used only when
+nothing else gives the type of a map.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TAKEN_OUT = Removed("removed by if comptime", None, spare=True)
 
 
 def left_out(probe: Span) -> Removed:
-    """The code of a probe block that is not attached to anything."""
+    """The code of a probe block without targets."""
     return Removed("this probe was skipped", probe, spare=True)
 
 
 def look(checker: Checker, why: Removed, run: Callable[[], object]) -> None:
-    """Let *run* check removed code."""
+    """Check removed code by *run*."""
     around = checker.removed
     if why.spare and not checker.searching:
         return
@@ -48,7 +48,7 @@ def look(checker: Checker, why: Removed, run: Callable[[], object]) -> None:
 
 
 def undefined_map(checker: Checker, state: MapState, span: Span) -> Type:
-    """Report a map whose types nothing tells."""
+    """Report a map whose types are not known."""
     if state.removed is None:
         return checker.error(f"undefined map {state.name}: nothing is ever stored in it", span)
     kind = "percpuhash" if state.value.type.aggregate else "hash"

@@ -1,4 +1,4 @@
-"""What a checked program needs beside its code: events, the string table, the maps."""
+"""Resources of a checked program: events, the string table, maps."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def declare_map(checker: Checker, node: nodes.MapDecl) -> None:
 
 
 def finish_maps(checker: Checker) -> None:
-    """Fill in the program's maps; report declarations that do not go with the use."""
+    """Fill in the program's maps; report declarations that conflict with the use."""
     for name, state in sorted(checker.maps.items()):
         if state.declaration is not None and not state.named:
             checker.warn(f"{name} is declared but never used", state.declaration.span)
@@ -81,7 +81,7 @@ def finish_maps(checker: Checker) -> None:
             continue
         value = settle(state.value.type)
         if state.incomplete:
-            # Reads of such a map have been reported; what is left are calls like clear(@m).
+            # Reads of such a map have been reported; only calls such as clear(@m) remain.
             if not checker.diagnostics.failed and state.span is not None:
                 undefined_map(checker, state, state.span)
             continue
@@ -109,7 +109,7 @@ def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
 
 
 def _help(state: MapState, span: Span) -> str:
-    """What the script says about a map: above its declaration, or above its first use at *span*."""
+    """The documentation comment of a map: above its declaration, or above its first use at *span*."""
     declared = "" if state.declaration is None else comment_above(state.declaration.span)
     return declared or comment_above(span)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Scope:
-    """The variables of one block. No name hides another one: look-up goes outwards, declaration checks the whole
+    """The variables of one block. Names cannot be shadowed: look-up goes outwards, declaration checks the whole
     chain.
     """
 
@@ -26,7 +26,7 @@ class Scope:
     """Variables of inner blocks that have ended, for messages."""
 
     def find(self, name: str) -> VariableState | None:
-        """The variable that *name* means here."""
+        """The variable that *name* refers to here."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name)
@@ -36,7 +36,7 @@ class Scope:
         return None
 
     def visible(self) -> list[str]:
-        """All names that mean something here."""
+        """All names that are visible here."""
         found: list[str] = []
         scope: Scope | None = self
         while scope is not None:
@@ -45,7 +45,7 @@ class Scope:
         return found
 
     def close(self, checker: Checker) -> None:
-        """End of the block: warn about what was declared in vain, leave traces for messages."""
+        """End the block: warn about unused declarations, and record the names for later messages."""
         for state in self.names.values():
             if state.declared and not state.assigned and not state.offered:
                 checker.warn(f"${state.name} is never assigned", state.span)

@@ -1,8 +1,7 @@
-"""Typed places of a script (variables, map keys, map values) while their types are inferred.
+"""Slots: the variables, map keys and map values of a script while their types are inferred.
 
-Each pass over the program collects anew what goes into a slot; a pass that ends with the types that it began with
-is the last
-but one, and the final pass reports what does not fit.
+Each pass over the program collects the types that are stored in a slot. Once a pass changes no type, the final pass
+follows, which reports what does not fit.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from pytrace.frontend.check.inference.conversions import (
 )
 
 HYGIENE = "#"
-"""Stands between a variable's name and the number of the expansion that it belongs to; no script can write it."""
+"""Separates a variable's name from the number of its expansion; it cannot occur in a script."""
 
 SETTLE_AFTER = 20
-"""After so many passes types only grow, so that inference ends."""
+"""Number of passes after which types can only grow, so that inference terminates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Code that no program has: *what* says in a message why, *span* where when not at the statement itself.
+    """Removed code: *what* is the reason for messages, *span* its location when that is not the statement itself.
 
-    *spare*: it was taken out before types are looked for (by ``if comptime``, or with its whole probe).
+    *spare*: it was removed before type inference (by ``if comptime``, or with its whole probe).
     """
 
     what: str
@@ -44,111 +43,111 @@ class Removed:
 
 @dataclass(slots=True)
 class Slot:
-    """One typed place."""
+    """One slot."""
 
     known: Type = UNKNOWN
     """The type by the last complete pass."""
-    found: Type = UNKNOWN
-    """What this pass put in so far."""
+    inferred: Type = UNKNOWN
+    """The type of the values that this pass has stored so far."""
     fixed: Type | None = None
     """Declared type."""
     locked: Type | None = None
     """Type that ``typeof`` or ``sizeof`` relied on."""
     lock: Span | None = None
     first: Span | None = None
-    """Where this pass put something in first."""
+    """The first assignment in this pass."""
     offered: Type = UNKNOWN
-    """What code that is never reached would put in; counts as far as it goes with the rest."""
+    """The type of values stored by unreachable code; used as far as it is compatible."""
     spare: Type = UNKNOWN
-    """What code that is not there at all would put in; counts when nothing else says what the type is."""
+    """The type of values stored by code removed before inference; used when nothing else gives the type."""
     fallback: Type = UNKNOWN
-    """What a slot of a declared map has in which nothing is ever stored."""
+    """The type for a declared map that is never assigned."""
     changed: int = 0
-    """Number of the last pass that began with another type than the one before it."""
+    """Number of the last pass that started with a different type than the pass before it."""
 
     @property
     def type(self) -> Type:
-        """What the slot has, as far as known."""
+        """The slot's type, as far as known."""
         if self.fixed is not None:
             return self.fixed
-        return self.found if isinstance(self.known, Unknown) else self.known
+        return self.inferred if isinstance(self.known, Unknown) else self.known
 
     def takes(self, kind: Type, place: Span) -> bool:
-        """Put a value of type *kind* in; False when it does not fit."""
+        """Store a value of type *kind*. Returns False when it does not fit."""
         if isinstance(kind, Unknown):
             return True
         if self.fixed is not None:
             return fits(kind, self.fixed)
         kind = _stored(kind)
-        common = unify(self.found, kind)
-        if common is None or not self._keeps(kind) or constant_outside(self.found, kind):
+        common = unify(self.inferred, kind)
+        if common is None or not self._keeps(kind) or constant_outside(self.inferred, kind):
             return False
-        self.found = common
+        self.inferred = common
         if self.first is None:
             self.first = place
         return True
 
-    def offer(self, kind: Type, *, spare: bool) -> None:
-        """Take note of what removed code would put in; what does not go with the former offers is left out."""
-        if contains_unknown(kind):
+    def offer(self, type_: Type, *, spare: bool) -> None:
+        """Record a type that removed code would store; a type that conflicts with earlier offers is ignored."""
+        if contains_unknown(type_):
             return
         if spare:
-            self.spare = unify(self.spare, _stored(kind)) or self.spare
+            self.spare = unify(self.spare, _stored(type_)) or self.spare
         else:
-            self.offered = unify(self.offered, _stored(kind)) or self.offered
+            self.offered = unify(self.offered, _stored(type_)) or self.offered
 
-    def mixes_signs(self, kind: Type) -> bool:
-        """True when *kind* makes the slot an int64 although neither holds the other's values."""
+    def mixes_signs(self, type_: Type) -> bool:
+        """True when *type_* makes the slot an int64 although neither holds the other's values."""
         scalars = Int | Enum | Bool
-        return isinstance(self.found, scalars) and isinstance(kind, scalars) and signs_differ(self.found, kind)
+        return isinstance(self.inferred, scalars) and isinstance(type_, scalars) and signs_differ(self.inferred, type_)
 
-    def other_sign(self, kind: Type) -> bool:
-        """Whether *kind* is an integer type that would do for the fixed type but for its sign."""
+    def other_sign(self, type_: Type) -> bool:
+        """Whether *type_* is an integer type that would fit the fixed type except for its sign."""
         fixed = self.fixed
-        if not isinstance(fixed, Int) or not isinstance(kind, Int):
+        if not isinstance(fixed, Int) or not isinstance(type_, Int):
             return False
-        return fixed.signed is not kind.signed and kind.size <= fixed.size
+        return fixed.signed is not type_.signed and type_.size <= fixed.size
 
     def lock_now(self, place: Span) -> None:
         """Remember that the type was relied on at *place*: what stands after it must not change it."""
         if self.locked is None and not isinstance(self.known, Unknown):
-            so_far = self.known if isinstance(self.found, Unknown) else self.found
+            so_far = self.known if isinstance(self.inferred, Unknown) else self.inferred
             self.locked, self.lock = settle(so_far), place
 
-    def _keeps(self, kind: Type) -> bool:
-        """Whether the type that something relied on holds values of type *kind* too."""
+    def _keeps(self, type_: Type) -> bool:
+        """Whether the type that something relied on holds values of type *type_* too."""
         if self.locked is None:
             return True
-        common = unify(self.locked, kind)
+        common = unify(self.locked, type_)
         return common is not None and settle(common) == self.locked
 
     def begin(self, number: int) -> bool:
         """Start pass *number*; True when the last one changed the type."""
         if number > SETTLE_AFTER:
-            found = unify(self.known, self.found) or self.found
+            found = unify(self.known, self.inferred) or self.inferred
             found = self.fallback if isinstance(found, Unknown) else found
         else:
             found = self._collected()
         changed = found != self.known
         if changed:
             self.changed = number
-        self.known, self.found, self.first = found, UNKNOWN, None
+        self.known, self.inferred, self.first = found, UNKNOWN, None
         self.offered = self.spare = UNKNOWN
         return changed
 
     def _collected(self) -> Type:
         """What the last pass put in, with what removed code offered."""
-        common = unify(self.found, self.offered)
-        if common is None or not self._keeps(self.offered) or constant_outside(self.found, self.offered):
-            common = self.found
+        common = unify(self.inferred, self.offered)
+        if common is None or not self._keeps(self.offered) or constant_outside(self.inferred, self.offered):
+            common = self.inferred
         if isinstance(common, Unknown):
             return self.fallback if isinstance(self.spare, Unknown) else self.spare
         return common
 
 
-def _stored(kind: Type) -> Type:
+def _stored(type_: Type) -> Type:
     """The type that a value has once it is stored: the verifier forgets what a pointer points to."""
-    return Pointer(kind.target, kind.space) if isinstance(kind, Pointer) and kind.trusted else kind
+    return Pointer(type_.target, type_.space) if isinstance(type_, Pointer) and type_.trusted else type_
 
 
 @dataclass(slots=True)
@@ -180,7 +179,7 @@ class MapState:
     value: Slot = field(default_factory=Slot)
     keyed: bool | None = None
     keyed_at: Span | None = None
-    """Where its use with or without key was seen first."""
+    """The first use with or without key."""
     keyed_offered: bool = False
     """Whether only code that is never reached says so."""
     declaration: nodes.MapDecl | None = None
@@ -190,7 +189,7 @@ class MapState:
     """By any code."""
     span: Span | None = None
     removed: tuple[str, Span] | None = None
-    """Why and where something that stores in it was removed."""
+    """The removed code that assigns to it."""
 
     @property
     def incomplete(self) -> bool:
@@ -222,6 +221,6 @@ def new_variable(node: nodes.Variable, span: Span) -> VariableState:
     return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
 
 
-def flexible_string(kind: Type) -> bool:
+def flexible_string(type_: Type) -> bool:
     """True for a declared ``string`` without capacity, which takes its size from the values."""
-    return isinstance(kind, String) and kind.capacity == 0
+    return isinstance(type_, String) and type_.capacity == 0

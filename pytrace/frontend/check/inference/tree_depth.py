@@ -1,4 +1,4 @@
-"""The recursion limit for deep trees: a long ``a + b + c + …`` is a tree as deep as it has terms."""
+"""The recursion limit for deep trees: the depth of a long ``a + b + c + …`` is its number of terms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 60_000
 
 
 def run_deep(run: Callable[[], T], otherwise: T, diagnostics: Diagnostics, span: Span) -> T:
-    """The result of a recursive pass; *otherwise*, and an error, when a tree is too deep even so."""
+    """The result of a recursive pass; *otherwise*, with an error recorded, when a tree is still too deep."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, LIMIT))
     try:

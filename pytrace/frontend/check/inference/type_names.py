@@ -1,4 +1,4 @@
-"""Resolving types that a script names to value types."""
+"""Resolves type expressions to value types."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ NAMED: dict[str, Type] = {
     "lhist_t": LHist(),
     "tseries_t": TSeries(),
 }
-"""Types by the names that the language gives them; strings and buffers are in :func:`_named`."""
+"""Types by their names in the language; strings and buffers are in :func:`_named`."""
 
 C_NAMES: dict[str, Type] = {
     "char": INT8,
@@ -117,13 +117,13 @@ C_NAMES: dict[str, Type] = {
     "ssize_t": INT64,
     "uintptr_t": UINT64,
 }
-"""C names that mean the same everywhere, for kernels without type information."""
+"""C types that are the same everywhere, for kernels without BTF."""
 
 _SIZED: dict[str, Callable[[int], Type]] = {"string": String, "buffer": Buffer, "inet": lambda _size: Inet()}
 
 
 def resolve(checker: Checker, node: nodes.TypeExpr) -> Type:
-    """The value type that *node* names; UNKNOWN after an error.
+    """The value type that *node* denotes; UNKNOWN after an error.
 
     A ``string`` without capacity is ``String(0)``, an array without count ``Array(element, 0)``: the user of the
     type fills them in.
@@ -146,7 +146,7 @@ def _named(checker: Checker, node: nodes.NamedType) -> Type:
 
 
 def _type_hints(name: str) -> tuple[str, ...]:
-    """Types of similar names; that both end in ``_t`` makes no two of them similar."""
+    """Types with similar names; a common suffix ``_t`` does not count."""
     ending = name.endswith("_t")
     known = sorted((*NAMED, *_SIZED, *C_NAMES), key=lambda item: item.endswith("_t") == ending)
     stems = {item.removesuffix("_t"): item for item in known}
@@ -155,7 +155,7 @@ def _type_hints(name: str) -> tuple[str, ...]:
 
 
 def _untagged(checker: Checker, node: nodes.NamedType) -> Type | None:
-    """``task_struct`` without its ``struct``, as scripts for the first versions of bpftrace have it."""
+    """``task_struct`` without ``struct``, as in scripts for early versions of bpftrace."""
     for kind in ("struct", "union"):
         found = checker.definitions.struct(kind, node.name)
         if found is not None:
@@ -168,7 +168,7 @@ def _struct(checker: Checker, node: nodes.StructTypeExpr) -> Type:
     definitions = checker.definitions
     found = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
     if found is None:
-        # Suggestions need all names of the kernel, which take a while to read: only on the way to an error.
+        # Suggestions need all type names of the kernel, which are slow to read: only done for errors.
         names = checker.definitions.names(node.kind)
         hints = did_you_mean(node.name, names) or checker.definitions.skipped("defined in")
         checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=hints)
@@ -218,9 +218,9 @@ def _tuple(checker: Checker, node: nodes.TupleTypeExpr) -> Type:
     return UNKNOWN if any(isinstance(member, Unknown) for member in members) else Tuple(members)
 
 
-def _sized(checker: Checker, kind: Type) -> Type:
-    """A ``string`` inside another type has no value of its own to take a capacity from."""
-    return String(checker.config.max_strlen) if isinstance(kind, String) and not kind.capacity else kind
+def _sized(checker: Checker, type_: Type) -> Type:
+    """Give a ``string`` inside another type a capacity, as it has no value to take it from."""
+    return String(checker.config.max_strlen) if isinstance(type_, String) and not type_.capacity else type_
 
 
 def _typeof(checker: Checker, node: nodes.TypeofExpr) -> Type:
@@ -228,7 +228,7 @@ def _typeof(checker: Checker, node: nodes.TypeofExpr) -> Type:
 
 
 def operand_type(checker: Checker, operand: nodes.Expr | nodes.TypeExpr) -> Type:
-    """The type that ``typeof``, ``sizeof`` and the like are asked about; what they look at must not change later."""
+    """The operand type of ``typeof``, ``sizeof`` and the like; the types that it depends on are locked."""
     if isinstance(operand, nodes.TypeExpr):
         return resolve(checker, operand)
     if isinstance(operand, nodes.Identifier):
@@ -241,7 +241,7 @@ def operand_type(checker: Checker, operand: nodes.Expr | nodes.TypeExpr) -> Type
 
 
 def _key_type(checker: Checker, operand: nodes.MapRef) -> Type:
-    """A map with keys stands for its key here; whether it has keys may be seen further below only."""
+    """A keyed map stands for its key here; whether it is keyed may be known only later in the script."""
     state = checker.map(operand)
     if state.keyed is None:
         return checker.unevaluated(operand) if checker.final else UNKNOWN
@@ -250,7 +250,7 @@ def _key_type(checker: Checker, operand: nodes.MapRef) -> Type:
 
 
 def _bare(checker: Checker, name: str) -> Type | None:
-    """The C type that a bare name means in ``sizeof(pid_t)``, unless it is the name of a value."""
+    """The C type that a bare name denotes in ``sizeof(pid_t)``, unless it is the name of a value."""
     if bare_builtin(name) or checker.definitions.enumerator(name) is not None:
         return None
     return checker.definitions.typedef(name) or C_NAMES.get(name)

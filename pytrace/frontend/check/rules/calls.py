@@ -1,4 +1,4 @@
-"""Calls: what every builtin has in common (number of arguments, safety, probes), and calls of the script's
+"""Typing rules of calls: checks common to all builtins (number of arguments, safety, probes), and calls of the script's
 functions.
 """
 
@@ -119,11 +119,11 @@ KEEPS_SILENT = frozenset({"skboutput", "signal", "signal_thread", "write_user", 
 """Functions with a result that a statement may ignore."""
 
 
-def warn_discarded(checker: Checker, node: nodes.Expr, kind: Type) -> None:
-    """Warn when a statement throws away what a call gives."""
+def warn_discarded(checker: Checker, node: nodes.Expr, type_: Type) -> None:
+    """Warn when a statement discards the result of a call."""
     row = checker.program.calls.get(node)
     name = row.name if isinstance(row, Builtin) else ""
     if name == "delete":
         checker.program.discarded.add(node)
-    elif kind != VOID and kind is not UNKNOWN and name not in KEEPS_SILENT:
+    elif type_ != VOID and type_ is not UNKNOWN and name not in KEEPS_SILENT:
         checker.warn("the value of this is not used", node.span, hints=["write _ = … to discard it explicitly"])

@@ -56,7 +56,7 @@ def cast(checker: Checker, node: nodes.Cast) -> Type:
 def _warn_same(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> None:
     operand = node.operand
     read = isinstance(operand, nodes.MapRef | nodes.MapIndex)
-    # Types of literals, and of results where BTF or DWARF tells them, are no news that their writer could know.
+    # Types of literals, and types that come from BTF or DWARF, are not known to the author of the script.
     result = isinstance(operand, nodes.Identifier | nodes.Call) and operand.name == "retval"
     unknown = isinstance(given, Flexible) or result
     if given != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
@@ -122,7 +122,7 @@ def _to_pointer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -
 
 
 def _space(checker: Checker, node: nodes.Expr) -> AddressSpace | None:
-    """Where an array lies whose address is asked for; None when it has no place of its own."""
+    """The address space of an array whose address is taken; None when it has no address."""
     while isinstance(node, nodes.FieldAccess | nodes.Index):
         base = checker.program.types.get(node.base)
         if isinstance(base, Pointer):
@@ -164,7 +164,7 @@ def _integer_to_array(checker: Checker, node: nodes.Cast, target: Array, given: 
     if target.size == size:
         return target
     if isinstance(value, int) and isinstance(given, Flexible) and target.size in (1, 2, 4, 8):
-        # A literal has no width of its own: it takes that of the array when it fits.
+        # A literal has no width of its own: it takes the array's when it fits.
         carrier = Int(target.size, signed=value < 0)
         if carrier.low <= value <= carrier.high:
             checker.program.types[node.operand] = carrier

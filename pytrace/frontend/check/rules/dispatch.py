@@ -1,4 +1,4 @@
-"""Which rule types which class of expression."""
+"""The dispatch table of typing rules, by class of expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typing rules of expressions: literals, names, variables, maps, conditionals, tuples, and questions about types."""
+"""Typing rules of expressions: literals, names, variables, maps, conditionals, tuples, and ``comptime``."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def string(checker: Checker, node: nodes.StringLiteral) -> Type:
 
 
 def constant_text(checker: Checker, node: nodes.Expr, value: bytes) -> Type:
-    """A text that is known now."""
+    """A string constant."""
     size = len(value) + 1
-    # A literal may always be as long as a default string: a small max_strlen is about str(), not about literals.
+    # A literal may always be as long as a default string: a small max_strlen limits str(), not literals.
     limit = max(checker.config.max_strlen, 1024)
     if size > limit:
         hint = f"raise max_strlen in the config block to {size} or more"
@@ -81,7 +81,7 @@ def constant_text(checker: Checker, node: nodes.Expr, value: bytes) -> Type:
 
 
 def parameter(checker: Checker, node: nodes.OpenParameter) -> Type:
-    """A parameter that is known only when the compiled file runs."""
+    """A parameter that is known only when the ahead-of-time file runs."""
     parts = (node.name, node.form, node.default, str(node.skip))
     checker.program.loaded[node] = LoadTime("parameter", parts)
     if node.form == "text":
@@ -127,40 +127,40 @@ def variable(checker: Checker, node: nodes.Variable) -> Type:
     checker.bind(node, state)
     if not checker.relies_on(state.slot):
         return UNKNOWN
-    kind = state.slot.type
-    if isinstance(kind, Unknown) and checker.final and not state.assigned and not state.loop:
+    type_ = state.slot.type
+    if isinstance(type_, Unknown) and checker.final and not state.assigned and not state.loop:
         # Declared and never assigned: zero.
         return INT64
-    return kind
+    return type_
 
 
 # ---------------------------------------------------------------------------------------------- maps
 
 
-def read_type(kind: Type) -> Type | None:
-    """What reading a map with values of type *kind* gives; None for aggregates that cannot be read."""
-    if isinstance(kind, Count):
+def read_type(type_: Type) -> Type | None:
+    """What reading a map with values of type *type_* gives; None for aggregates that cannot be read."""
+    if isinstance(type_, Count):
         return INT64
-    if isinstance(kind, Sum | Avg | Min | Max):
-        return INT64 if kind.signed else UINT64
-    if isinstance(kind, Stats):
-        return kind
-    return None if kind.aggregate else kind
+    if isinstance(type_, Sum | Avg | Min | Max):
+        return INT64 if type_.signed else UINT64
+    if isinstance(type_, Stats):
+        return type_
+    return None if type_.aggregate else type_
 
 
 def read_map(checker: Checker, node: nodes.MapRef | nodes.MapIndex, state: MapState) -> Type:
     """Type of a map's value where it is read."""
     if not checker.relies_on(state.value):
         return UNKNOWN
-    kind = state.value.type
-    if isinstance(kind, Unknown):
+    type_ = state.value.type
+    if isinstance(type_, Unknown):
         if checker.final:
             return undefined_map(checker, state, node.span)
         return UNKNOWN
-    found = read_type(kind)
+    found = read_type(type_)
     if found is None:
         return checker.error(
-            f"a value of {kind} cannot be read by the script", node.span, hints=[f"print({state.name}) prints the map"]
+            f"a value of {type_} cannot be read by the script", node.span, hints=[f"print({state.name}) prints the map"]
         )
     return found
 
@@ -197,11 +197,11 @@ def put_key(checker: Checker, state: MapState, keys: tuple[nodes.Expr, ...], nod
         checker.put_map(state.name, state.key, kind, node.span, "key")
 
 
-def _is_context(checker: Checker, kind: Type) -> bool:
+def _is_context(checker: Checker, type_: Type) -> bool:
     context = checker.unit.context.ctx_type if checker.unit is not None else None
-    if not isinstance(kind, Pointer) or not isinstance(context, Pointer):
+    if not isinstance(type_, Pointer) or not isinstance(context, Pointer):
         return False
-    return kind.space is AddressSpace.BPF and kind.target == context.target
+    return type_.space is AddressSpace.BPF and type_.target == context.target
 
 
 def _same_shape(checker: Checker, state: MapState, *, keyed: bool, node: nodes.Expr) -> bool:
@@ -259,14 +259,14 @@ def common_type(
     checker: Checker, node: nodes.Expr, first: tuple[nodes.Node, Type], second: tuple[nodes.Node, Type]
 ) -> Type:
     """One type for the two branches of a conditional."""
-    kind = unify(first[1], second[1])
-    if kind is None:
+    type_ = unify(first[1], second[1])
+    if type_ is None:
         return checker.error(
             f"the branches have different types, {settle(first[1])} and {settle(second[1])}",
             node.span,
             notes=[(f"this is {settle(first[1])}", first[0].span), (f"this is {settle(second[1])}", second[0].span)],
         )
-    return kind
+    return type_
 
 
 def if_value(checker: Checker, node: nodes.If) -> Type:
@@ -286,7 +286,7 @@ def block_value(checker: Checker, node: nodes.BlockExpr) -> Type:
 # ---------------------------------------------------------------------------------------------- tuples and records
 
 MOST_NESTED = 64
-"""Tuples and records inside each other: what the other passes, the manifest and the output have room for."""
+"""Maximum nesting of tuples and records that the other passes, the manifest and the output support."""
 
 
 def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
@@ -294,17 +294,17 @@ def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
     return _shallow(checker, node, Tuple(tuple(_member(checker, member) for member in node.members)))
 
 
-def _shallow(checker: Checker, node: nodes.Expr, kind: Tuple | Record) -> Type:
-    """The type; an error where one value is nested in others too deeply, from where on the type does not grow."""
-    depth = nesting(kind)
+def _shallow(checker: Checker, node: nodes.Expr, type_: Tuple | Record) -> Type:
+    """The type, or an error if values are nested too deeply, so that the type does not grow further."""
+    depth = nesting(type_)
     if depth == MOST_NESTED + 1:
         checker.error(f"values cannot be nested more than {MOST_NESTED} levels deep", node.span)
-    return kind if depth <= MOST_NESTED + 1 else max(kind.members, key=nesting)
+    return type_ if depth <= MOST_NESTED + 1 else max(type_.members, key=nesting)
 
 
 def _member(checker: Checker, node: nodes.Expr) -> Type:
-    kind = checker.value(node)
-    return checker.error(f"{kind} cannot be part of a value", node.span) if kind.aggregate else kind
+    type_ = checker.value(node)
+    return checker.error(f"{type_} cannot be part of a value", node.span) if type_.aggregate else type_
 
 
 def record_literal(checker: Checker, node: nodes.RecordLiteral) -> Type:
@@ -321,12 +321,12 @@ def record_literal(checker: Checker, node: nodes.RecordLiteral) -> Type:
 
 def comptime(checker: Checker, node: nodes.Comptime) -> Type:
     """``comptime e``."""
-    kind = checker.value(node.operand)
+    type_ = checker.value(node.operand)
     value = checker.constant(node.operand)
     if value is None:
-        if isinstance(kind, Unknown):
+        if isinstance(type_, Unknown):
             return UNKNOWN
         hints = checker.constant_hints(node.operand)
         return checker.error("this cannot be computed at compile time", node.operand.span, hints=hints)
     checker.set_constant(node, value)
-    return kind
+    return type_

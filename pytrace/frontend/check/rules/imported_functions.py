@@ -1,4 +1,4 @@
-"""Functions of imported C: which there are, and the types of what goes in and comes out."""
+"""Functions of imported C: their names, parameter types and result types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_PARAMETERS = 5
 
 
 def read(checker: Checker, program: nodes.Program) -> None:
-    """Make the functions of all imported object files known."""
+    """Register the functions of all imported object files."""
     for item in program.objects:
         try:
             functions = checker.kernel.object_functions(item.path, item.data)
@@ -43,12 +43,12 @@ def _imported(checker: Checker, prototype: FunctionPrototype, item: nodes.BpfObj
     return ImportedFunction(prototype.name, parameters, _known(checker, prototype.result), item.span)
 
 
-def _known(checker: Checker, kind: Type) -> Type:
-    """Pointers to structs that script or kernel define lead to those: C may have declared some members only."""
-    if isinstance(kind, Pointer) and isinstance(kind.target, Struct) and kind.target.name:
-        found = checker.definitions.struct(kind.target.kind, kind.target.name)
-        return replace(kind, target=found) if found is not None else kind
-    return kind
+def _known(checker: Checker, type_: Type) -> Type:
+    """Replace pointer targets by the script's or kernel's struct of that name: C may declare only some members."""
+    if isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name:
+        found = checker.definitions.struct(type_.target.kind, type_.target.name)
+        return replace(type_, target=found) if found is not None else type_
+    return type_
 
 
 def call(checker: Checker, node: nodes.Call) -> Type:
@@ -76,7 +76,7 @@ def call(checker: Checker, node: nodes.Call) -> Type:
 
 
 def argument(checker: Checker, arg: nodes.Expr | nodes.TypeExpr) -> Type:
-    """The type of a value that a function gets."""
+    """The type of an argument of an imported function."""
     if isinstance(arg, nodes.TypeExpr):
         return checker.error("a type cannot be an argument here", arg.span)
     return checker.value(arg)
@@ -97,7 +97,7 @@ def _signature(function: ImportedFunction) -> str:
 
 
 def _fits(given: Type, wanted: Type) -> bool:
-    """C converts integers silently, so any goes; a string goes for a pointer to its characters."""
+    """Whether an argument fits a parameter: C converts integers implicitly, and a string decays to a pointer."""
     if isinstance(given, Unknown) or given is UNKNOWN:
         return True
     if not isinstance(wanted, Pointer):

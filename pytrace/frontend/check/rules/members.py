@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 
-def inherit(kind: Type, base: Pointer) -> Type:
-    """A value found behind *base*: its pointers point into the same memory unless they say otherwise."""
-    if not isinstance(kind, Pointer) or kind.space is not AddressSpace.NONE:
-        return kind
+def inherit(type_: Type, base: Pointer) -> Type:
+    """The type of a value reached through *base*: its pointers are in the same address space unless they have one."""
+    if not isinstance(type_, Pointer) or type_.space is not AddressSpace.NONE:
+        return type_
     space = AddressSpace.KERNEL if base.space is AddressSpace.BPF else base.space
-    return Pointer(kind.target, space, base.trusted)
+    return Pointer(type_.target, space, base.trusted)
 
 
-def loaded(kind: Type) -> Type:
+def loaded(type_: Type) -> Type:
     """The type of a value once it is read from memory: character arrays are strings."""
-    if isinstance(kind, Array) and kind.element == INT8 and kind.count > 0:
-        return String(kind.count)
-    return kind
+    if isinstance(type_, Array) and type_.element == INT8 and type_.count > 0:
+        return String(type_.count)
+    return type_
 
 
 # ---------------------------------------------------------------------------------------------- members
@@ -42,20 +42,20 @@ def field_access(checker: Checker, node: nodes.FieldAccess) -> Type:
     base = node.base
     if isinstance(base, nodes.Identifier) and base.name == "args":
         return _argument(checker, node, base)
-    kind = checker.value(base)
-    if isinstance(kind, Unknown):
+    type_ = checker.value(base)
+    if isinstance(type_, Unknown):
         return UNKNOWN
-    if isinstance(kind, Record):
-        return _record_field(checker, node, kind)
-    if isinstance(kind, Pointer) and isinstance(kind.target, Struct):
-        found = _struct_field(checker, node, kind.target, "pointer")
-        return inherit(found, kind)
-    if isinstance(kind, Struct):
-        return _struct_field(checker, node, kind, "memory")
-    if isinstance(kind, Pointer) and isinstance(kind.target, Record):
+    if isinstance(type_, Record):
+        return _record_field(checker, node, type_)
+    if isinstance(type_, Pointer) and isinstance(type_.target, Struct):
+        found = _struct_field(checker, node, type_.target, "pointer")
+        return inherit(found, type_)
+    if isinstance(type_, Struct):
+        return _struct_field(checker, node, type_, "memory")
+    if isinstance(type_, Pointer) and isinstance(type_.target, Record):
         return checker.error("a pointer to a record has no members", node.span)
-    hints = ["cast it to a pointer to a struct first"] if is_integer(kind) or isinstance(kind, Pointer) else []
-    return checker.error(f"{settle(kind)} has no member {node.name!r}", node.span, hints=hints)
+    hints = ["cast it to a pointer to a struct first"] if is_integer(type_) or isinstance(type_, Pointer) else []
+    return checker.error(f"{settle(type_)} has no member {node.name!r}", node.span, hints=hints)
 
 
 def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier) -> Type:
@@ -73,36 +73,37 @@ def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier)
 
 def argument_type(checker: Checker, found: ProbeArgument) -> Type:
     """Type of a member of ``args``; the pointers of system call tracepoints are the caller's."""
-    kind = found.type
+    type_ = found.type
     unit = checker.unit
-    if isinstance(kind, Pointer) and kind.space is AddressSpace.NONE and unit is not None and unit.targets:
+    if isinstance(type_, Pointer) and type_.space is AddressSpace.NONE and unit is not None and unit.targets:
         place = unit.targets[0].place
         if isinstance(place, TracepointTarget) and place.category == "syscalls":
-            return replace(kind, space=AddressSpace.USER)
-    return kind
+            return replace(type_, space=AddressSpace.USER)
+    return type_
 
 
-def _record_field(checker: Checker, node: nodes.FieldAccess, kind: Record) -> Type:
-    if node.name not in kind.names:
-        hints = did_you_mean(node.name, kind.names)
+def _record_field(checker: Checker, node: nodes.FieldAccess, type_: Record) -> Type:
+    if node.name not in type_.names:
+        hints = did_you_mean(node.name, type_.names)
         return checker.error(f"the record has no field {node.name!r}", node.span, hints=hints)
-    index = kind.names.index(node.name)
-    settled = settle(kind)
+    index = type_.names.index(node.name)
+    settled = settle(type_)
     assert isinstance(settled, Record)
-    checker.program.fields[node] = FieldPath("record", settle(kind.members[index]), settled.offsets[index], index=index)
+    member = settle(type_.members[index])
+    checker.program.fields[node] = FieldPath("record", member, settled.offsets[index], index=index)
     description = checker.program.find_fact(node.base, TypeDescription)
     if description is not None:
         checker.set_constant(node, description.values[index])
-    return kind.members[index]
+    return type_.members[index]
 
 
-def _struct_field(checker: Checker, node: nodes.FieldAccess, kind: Struct, how: str) -> Type:
-    found = kind.find(node.name)
+def _struct_field(checker: Checker, node: nodes.FieldAccess, type_: Struct, how: str) -> Type:
+    found = type_.find(node.name)
     if found is None:
-        hints = did_you_mean(node.name, kind.names())
-        if not kind.fields and kind.size == 0:
-            hints = (f"{kind} is an incomplete type here: its members are not known",)
-        return checker.error(f"{kind} has no member {node.name!r}", node.span, hints=hints)
+        hints = did_you_mean(node.name, type_.names())
+        if not type_.fields and type_.size == 0:
+            hints = (f"{type_} is an incomplete type here: its members are not known",)
+        return checker.error(f"{type_} has no member {node.name!r}", node.span, hints=hints)
     checker.program.fields[node] = FieldPath(how, found.type, found.offset, found.bit_offset, found.bit_size)
     return loaded(found.type)
 
@@ -112,52 +113,52 @@ def _struct_field(checker: Checker, node: nodes.FieldAccess, kind: Struct, how: 
 
 def tuple_access(checker: Checker, node: nodes.TupleAccess) -> Type:
     """``base.0``."""
-    kind = checker.value(node.base)
-    if isinstance(kind, Unknown):
+    type_ = checker.value(node.base)
+    if isinstance(type_, Unknown):
         return UNKNOWN
-    if not isinstance(kind, Tuple):
-        return checker.error(f"{settle(kind)} is not a tuple", node.span)
-    return _tuple_member(checker, node, kind, node.index)
+    if not isinstance(type_, Tuple):
+        return checker.error(f"{settle(type_)} is not a tuple", node.span)
+    return _tuple_member(checker, node, type_, node.index)
 
 
-def _tuple_member(checker: Checker, node: nodes.Expr, kind: Tuple, index: int) -> Type:
-    if not 0 <= index < len(kind.members):
-        return checker.error(f"the tuple has {len(kind.members)} fields, so there is no field {index}", node.span)
-    return kind.members[index]
+def _tuple_member(checker: Checker, node: nodes.Expr, type_: Tuple, index: int) -> Type:
+    if not 0 <= index < len(type_.members):
+        return checker.error(f"the tuple has {len(type_.members)} fields, so there is no field {index}", node.span)
+    return type_.members[index]
 
 
 def index(checker: Checker, node: nodes.Index) -> Type:
     """``base[index]``."""
-    kind = checker.value(node.base)
+    type_ = checker.value(node.base)
     at = checker.integer(node.index, "the index")
-    if isinstance(kind, Unknown) or isinstance(at, Unknown):
+    if isinstance(type_, Unknown) or isinstance(at, Unknown):
         return UNKNOWN
     number = checker.constant(node.index)
     fixed = number if isinstance(number, int) else None
-    if isinstance(kind, Tuple):
+    if isinstance(type_, Tuple):
         if fixed is None:
             return checker.error("the index of a tuple must be a constant", node.index.span)
-        return _tuple_member(checker, node, kind, fixed)
-    if isinstance(kind, Pointer):
-        return _pointed(checker, node, kind)
-    if isinstance(kind, Array | String):
-        return _element(checker, node, kind, fixed)
-    return checker.error(f"{settle(kind)} cannot be indexed", node.span)
+        return _tuple_member(checker, node, type_, fixed)
+    if isinstance(type_, Pointer):
+        return _pointed(checker, node, type_)
+    if isinstance(type_, Array | String):
+        return _element(checker, node, type_, fixed)
+    return checker.error(f"{settle(type_)} cannot be indexed", node.span)
 
 
-def _pointed(checker: Checker, node: nodes.Index, kind: Pointer) -> Type:
-    if kind.target.size == 0 and not isinstance(kind.target, Array):
-        return checker.error(f"{kind} cannot be indexed: the size of {kind.target} is not known", node.span)
-    return loaded(inherit(kind.target, kind))
+def _pointed(checker: Checker, node: nodes.Index, type_: Pointer) -> Type:
+    if type_.target.size == 0 and not isinstance(type_.target, Array):
+        return checker.error(f"{type_} cannot be indexed: the size of {type_.target} is not known", node.span)
+    return loaded(inherit(type_.target, type_))
 
 
-def _element(checker: Checker, node: nodes.Index, kind: Array | String, fixed: int | None) -> Type:
-    count = kind.count if isinstance(kind, Array) else kind.capacity
+def _element(checker: Checker, node: nodes.Index, type_: Array | String, fixed: int | None) -> Type:
+    count = type_.count if isinstance(type_, Array) else type_.capacity
     if fixed is not None and (fixed < 0 or (fixed >= count and count > 0)):
-        return checker.error(f"index {fixed} is outside of {kind}, which has {count} elements", node.span)
+        return checker.error(f"index {fixed} is outside of {type_}, which has {count} elements", node.span)
     checker.program.facts[node] = BoundsCheck(fixed is None and count > 0)
-    if isinstance(kind, String):
+    if isinstance(type_, String):
         return UINT8
-    element = loaded(kind.element)
+    element = loaded(type_.element)
     base = checker.program.types.get(node.base)
     return inherit(element, base) if isinstance(base, Pointer) else element

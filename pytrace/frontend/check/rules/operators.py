@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 COUNTING = Flexible(0, INT64_MAX)
-"""Result of arithmetic on constants and counters: 64 bits wide, of the sign that its company has."""
+"""Result of arithmetic on constants and counters: 64 bits wide, with the signedness of the other operand."""
 
 _LOGIC = ("&&", "||")
 _EQUALITY = ("==", "!=")
@@ -103,7 +103,7 @@ def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> T
 
 
 def _free(left: Type, right: Type) -> bool:
-    """Whether both are literals, whose values have no width yet."""
+    """Whether both are literals, which have no width yet."""
     return isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
 
 
@@ -119,10 +119,10 @@ def comparable(left: Type, right: Type, *, ordered: bool) -> bool:
     return unify(left, right) is not None
 
 
-def _text_like(kind: Type) -> bool:
-    if isinstance(kind, String):
+def _text_like(type_: Type) -> bool:
+    if isinstance(type_, String):
         return True
-    return isinstance(kind, Array) and isinstance(kind.element, Int) and kind.element.width == 1
+    return isinstance(type_, Array) and isinstance(type_.element, Int) and type_.element.width == 1
 
 
 def _warn_pointers(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> None:
@@ -143,7 +143,7 @@ def _signed_comparison(left: Type, right: Type) -> bool:
 def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
     kinds = [integer_of(left), integer_of(right)]
     for kind in kinds:
-        # A negative constant makes the operation signed, whatever the other side is.
+        # A negative constant makes the operation signed, whatever the other operand is.
         if isinstance(kind, Flexible) and kind.low < 0:
             return True
     if any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in kinds):
@@ -162,7 +162,7 @@ def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
 
 
 def _text(checker: Checker, node: nodes.Binary) -> Type:
-    """Two constants: a text and another one, which are joined, or how many of its characters are skipped."""
+    """A string constant plus a string (concatenation) or an integer (skips characters)."""
     text, count = checker.constant(node.left), checker.constant(node.right)
     if isinstance(text, bytes) and isinstance(count, bytes):
         return expressions.constant_text(checker, node, text + count)
@@ -191,14 +191,14 @@ def _arithmetic(checker: Checker, node: nodes.Binary, left: Type, right: Type) -
     return _fold(checker, node, left, right, kind)
 
 
-def _is_signed(kind: Type, left: Type, operator: str) -> bool:
-    carrier = integer_of(left if operator in _SHIFTS else kind)
+def _is_signed(type_: Type, left: Type, operator: str) -> bool:
+    carrier = integer_of(left if operator in _SHIFTS else type_)
     return carrier.signed if isinstance(carrier, Int) else carrier.low >= INT64_MAX + 1 or carrier.high <= INT64_MAX
 
 
-def _warn_unsigned(checker: Checker, node: nodes.Expr, kind: Type) -> None:
-    # Differences of times and counters are what scripts are made of: only a cast that has no effect is worth a word.
-    if kind == UINT64 and isinstance(node, nodes.Cast):
+def _warn_unsigned(checker: Checker, node: nodes.Expr, type_: Type) -> None:
+    # Differences of times and counters are common in scripts: warn only about a cast without effect.
+    if type_ == UINT64 and isinstance(node, nodes.Cast):
         checker.warn("the difference is signed: this uint64 counts as int64", _cast_place(node))
 
 
@@ -216,12 +216,12 @@ def cast_span(node: nodes.Cast) -> Span:
     return replace(node.span, end=node.span.start + len(text.rstrip()))
 
 
-def _fold(checker: Checker, node: nodes.Binary, left: Type, right: Type, kind: Type) -> Type:
+def _fold(checker: Checker, node: nodes.Binary, left: Type, right: Type, type_: Type) -> Type:
     a, b = checker.constant(node.left), checker.constant(node.right)
     if not isinstance(a, int) or not isinstance(b, int):
-        return kind
+        return type_
     free = _free(left, right)
-    carrier = None if free else settle(kind)
+    carrier = None if free else settle(type_)
     try:
         value = constant_folding.arithmetic(
             node.operator, int(a), int(b), carrier if isinstance(carrier, Int) else None
@@ -229,7 +229,7 @@ def _fold(checker: Checker, node: nodes.Binary, left: Type, right: Type, kind: T
     except constant_folding.FoldError as problem:
         return checker.error(str(problem), node.span)
     checker.set_constant(node, value)
-    return literal(value) if free else kind
+    return literal(value) if free else type_
 
 
 def arithmetic_type(checker: Checker, operator: str, left: Type, right: Type, span: Span) -> Type:
@@ -319,22 +319,22 @@ def _complement(checker: Checker, node: nodes.Unary) -> Type:
 
 
 def _dereference(checker: Checker, node: nodes.Unary) -> Type:
-    kind = checker.value(node.operand)
-    if isinstance(kind, Unknown):
+    type_ = checker.value(node.operand)
+    if isinstance(type_, Unknown):
         return UNKNOWN
-    known = isinstance(kind, Int | Flexible) and checker.constant(node.operand) is not None
-    if known or (isinstance(kind, Int) and kind.width == 8):
-        # Scripts follow the addresses of kaddr(), reg() and arguments without a cast: they mean 64-bit words.
+    known = isinstance(type_, Int | Flexible) and checker.constant(node.operand) is not None
+    if known or (isinstance(type_, Int) and type_.width == 8):
+        # Scripts dereference the addresses of kaddr(), reg() and arguments without a cast, meaning 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
         return UINT64
-    if _is_marked_number(checker, node.operand) and isinstance(kind, Pointer):
-        checker.retyped[node.operand] = Pointer(UINT64, kind.space)
+    if _is_marked_number(checker, node.operand) and isinstance(type_, Pointer):
+        checker.retyped[node.operand] = Pointer(UINT64, type_.space)
         return UINT64
-    if not isinstance(kind, Pointer):
-        return checker.error(f"{settle(kind)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
-    if isinstance(kind.target, Void):
+    if not isinstance(type_, Pointer):
+        return checker.error(f"{settle(type_)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
+    if isinstance(type_.target, Void):
         return checker.error("a void pointer cannot be dereferenced", node.span, hints=["cast it to another pointer"])
-    return members.loaded(members.inherit(kind.target, kind))
+    return members.loaded(members.inherit(type_.target, type_))
 
 
 def _is_marked_number(checker: Checker, node: nodes.Expr) -> bool:
@@ -350,13 +350,13 @@ def _address(checker: Checker, node: nodes.Unary) -> Type:
         state = checker.scope.find(target.name)
         if state is not None:
             state.assigned = True
-        kind = checker.value(target)
+        type_ = checker.value(target)
     elif isinstance(target, nodes.MapRef | nodes.MapIndex):
-        kind = checker.value(target)
+        type_ = checker.value(target)
     else:
         checker.value(target)
         return checker.error("& needs a variable or a map", node.span)
-    return UNKNOWN if isinstance(kind, Unknown) else Pointer(settle(kind), AddressSpace.BPF)
+    return UNKNOWN if isinstance(type_, Unknown) else Pointer(settle(type_), AddressSpace.BPF)
 
 
 def _step(checker: Checker, node: nodes.Unary) -> Type:

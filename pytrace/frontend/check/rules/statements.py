@@ -83,7 +83,7 @@ def check_statement(checker: Checker, node: nodes.Stmt) -> None:
     STATEMENTS[type(node)](checker, node)
 
 
-# ---------------------------------------------------------------------------------------------- effects
+# ---------------------------------------------------------------------------------------------- expression statements
 
 
 def _expression(checker: Checker, node: nodes.ExprStmt) -> None:
@@ -93,7 +93,7 @@ def _expression(checker: Checker, node: nodes.ExprStmt) -> None:
 
 
 def effect(checker: Checker, node: nodes.Expr) -> None:
-    """An expression that is made for its effect."""
+    """An expression statement."""
     rule = _EFFECTS.get(type(node))
     if rule is not None:
         checker.program.types[node] = VOID
@@ -111,15 +111,15 @@ def _call_effect(checker: Checker, node: nodes.Call) -> None:
     checker.program.types[node] = kind
     row = checker.program.calls.get(node)
     if isinstance(row, Builtin) and row.mode is Mode.COMPILE and kind == VOID:
-        # static_assert() and the like have done their work.
+        # static_assert() and the like have been evaluated.
         checker.program.dead.add(node)
     calls.warn_discarded(checker, node, kind)
 
 
 def _name_effect(checker: Checker, node: nodes.Identifier) -> None:
-    kind = expressions.identifier(checker, node)
-    checker.program.types[node] = kind
-    calls.warn_discarded(checker, node, kind)
+    type_ = expressions.identifier(checker, node)
+    checker.program.types[node] = type_
+    calls.warn_discarded(checker, node, type_)
 
 
 def _ternary_effect(checker: Checker, node: nodes.Ternary) -> None:
@@ -196,26 +196,26 @@ def _branch(checker: Checker, node: nodes.Block | nodes.If, *, wanted: bool) -> 
 
 
 def _let(checker: Checker, node: nodes.Let) -> None:
-    kind = resolve(checker, node.type) if node.type is not None else None
+    type_ = resolve(checker, node.type) if node.type is not None else None
     given = checker.value(node.value) if node.value is not None else None
     state = declare_new(checker, node.variable, _let_head(node), declared=True)
-    if kind is not None and (kind.aggregate or isinstance(kind, Void | Stats)):
-        checker.error(f"a variable cannot be {kind}", node.span)
+    if type_ is not None and (type_.aggregate or isinstance(type_, Void | Stats)):
+        checker.error(f"a variable cannot be {type_}", node.span)
         return
-    if isinstance(kind, Unknown):
+    if isinstance(type_, Unknown):
         state.assigned = True
         return
-    if kind is not None and flexible_string(kind):
+    if type_ is not None and flexible_string(type_):
         # Its capacity comes from what is assigned; until then it is a string, and empty.
         state.slot.takes(String(1), node.span)
-    elif kind is not None:
-        state.slot.fixed = kind
+    elif type_ is not None:
+        state.slot.fixed = type_
     if given is None:
         return
     if given.aggregate or isinstance(given, Stats):
         checker.error(f"{settle(given)} cannot be stored in a variable", node.span)
         return
-    if kind is not None and flexible_string(kind) and not isinstance(given, String | Unknown):
+    if type_ is not None and flexible_string(type_) and not isinstance(given, String | Unknown):
         checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
         return
     checker.put(state, given, node.span, known=_known(checker, node.value))
@@ -305,14 +305,14 @@ def _assign_aggregate(
     state: MapState | None,
 ) -> None:
     around, checker.aggregate = checker.aggregate, call
-    kind = checker.value(node.value)
+    type_ = checker.value(node.value)
     checker.aggregate = around
     if state is None:
         return
     if node.operator != "=":
-        checker.error(f"{settle(kind)} can only be assigned with =", node.span)
+        checker.error(f"{settle(type_)} can only be assigned with =", node.span)
         return
-    checker.put_map(state.name, state.value, kind, node.value.span, "value")
+    checker.put_map(state.name, state.value, type_, node.value.span, "value")
     checker.program.types[target] = state.value.type
 
 
@@ -409,16 +409,17 @@ def _jump(checker: Checker, node: nodes.Break | nodes.Continue) -> None:
 
 
 def _return(checker: Checker, node: nodes.Return) -> None:
-    kind = checker.value(node.value) if node.value is not None else VOID
-    if isinstance(kind, Unknown):
+    type_ = checker.value(node.value) if node.value is not None else VOID
+    if isinstance(type_, Unknown):
         return
     if checker.function is not None:
         wanted = checker.function.result
-        if kind != wanted and not (kind != VOID and wanted != VOID and fits(kind, wanted)):
+        if type_ != wanted and not (type_ != VOID and wanted != VOID and fits(type_, wanted)):
             notes = [("declared here", checker.function.span)]
-            checker.error(f"{checker.function.name}() returns {wanted}, this is {settle(kind)}", node.span, notes=notes)
-    elif kind != VOID and not is_integer(kind) and not isinstance(kind, Bool):
-        checker.error(f"a probe returns an integer, not {settle(kind)}", node.span)
+            message = f"{checker.function.name}() returns {wanted}, this is {settle(type_)}"
+            checker.error(message, node.span, notes=notes)
+    elif type_ != VOID and not is_integer(type_) and not isinstance(type_, Bool):
+        checker.error(f"a probe returns an integer, not {settle(type_)}", node.span)
 
 
 def _discard(checker: Checker, node: nodes.Discard) -> None:
@@ -426,7 +427,7 @@ def _discard(checker: Checker, node: nodes.Discard) -> None:
 
 
 def _import(checker: Checker, node: nodes.Import) -> None:
-    """What it names has been merged already; the statement itself does nothing."""
+    """The imported file has been merged already; nothing is left to do."""
     checker.program.dead.add(node)
 
 

@@ -1,4 +1,4 @@
-"""Questions about types: ``sizeof``, ``offsetof``, ``typeinfo``."""
+"""Typing rules of type queries: ``sizeof``, ``offsetof``, ``typeinfo``."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ if TYPE_CHECKING:
 
 def size_of(checker: Checker, node: nodes.Sizeof) -> Type:
     """``sizeof(T or expression)``."""
-    kind = operand_type(checker, node.operand)
-    if isinstance(kind, Unknown):
+    type_ = operand_type(checker, node.operand)
+    if isinstance(type_, Unknown):
         return UINT64
     if checker.options.ahead:
-        if _of_kernel(kind, checker):
-            checker.set_fact(node, kind.size, "size", kind.kind, kind.name)
+        if _of_kernel(type_, checker):
+            checker.set_fact(node, type_.size, "size", type_.kind, type_.name)
             return UINT64
-        checker.program.facts[node] = LayoutReliance(kind)
-    checker.set_constant(node, kind.size)
-    return literal(kind.size)
+        checker.program.facts[node] = LayoutReliance(type_)
+    checker.set_constant(node, type_.size)
+    return literal(type_.size)
 
 
-def _of_kernel(kind: Type, checker: Checker) -> TypeGuard[Struct]:
-    return isinstance(kind, Struct) and bool(kind.name) and checker.kernel.struct(kind.kind, kind.name) == kind
+def _of_kernel(type_: Type, checker: Checker) -> TypeGuard[Struct]:
+    return isinstance(type_, Struct) and bool(type_.name) and checker.kernel.struct(type_.kind, type_.name) == type_
 
 
 def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
     """``offsetof(T or expression, a.b[2].c)``."""
-    kind = operand_type(checker, node.operand)
-    if isinstance(kind, Unknown):
+    type_ = operand_type(checker, node.operand)
+    if isinstance(type_, Unknown):
         return UINT64
-    if isinstance(kind, Pointer) and isinstance(node.operand, nodes.Expr):
-        kind = kind.target
+    if isinstance(type_, Pointer) and isinstance(node.operand, nodes.Expr):
+        type_ = type_.target
     offset = 0
     relied: list[tuple[Struct, Field]] = []
     for step in node.path:
         if step.isdigit():
-            if not isinstance(kind, Array | String):
-                return checker.error(f"{kind} cannot be indexed by {step}", node.span)
+            if not isinstance(type_, Array | String):
+                return checker.error(f"{type_} cannot be indexed by {step}", node.span)
             # Arrays of characters are strings.
-            kind = kind.element if isinstance(kind, Array) else INT8
-            offset += int(step) * kind.size
+            type_ = type_.element if isinstance(type_, Array) else INT8
+            offset += int(step) * type_.size
             continue
-        if not isinstance(kind, Struct):
-            return checker.error(f"{kind} has no member {step!r}", node.span)
-        found = kind.find(step)
+        if not isinstance(type_, Struct):
+            return checker.error(f"{type_} has no member {step!r}", node.span)
+        found = type_.find(step)
         if found is None:
-            hints = did_you_mean(step, kind.names())
-            return checker.error(f"{kind} has no member {step!r}", node.span, hints=hints)
+            hints = did_you_mean(step, type_.names())
+            return checker.error(f"{type_} has no member {step!r}", node.span, hints=hints)
         if found.bit_size:
             return checker.error(f"{step!r} is a bitfield, which has no byte offset", node.span)
-        relied.append((kind, found))
-        offset, kind = offset + found.offset, found.type
+        relied.append((type_, found))
+        offset, type_ = offset + found.offset, found.type
     if checker.options.ahead:
         if len(node.path) == len(relied) == 1 and _of_kernel(relied[0][0], checker):
             struct, member = relied[0]
             checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))
             return UINT64
-        checker.program.facts[node] = LayoutReliance(kind, tuple(relied))
+        checker.program.facts[node] = LayoutReliance(type_, tuple(relied))
     checker.set_constant(node, offset)
     return literal(offset)
 
@@ -75,11 +75,11 @@ def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
     """``typeinfo(x)``: a record of constants, described by a :class:`TypeDescription`."""
     if not unstable(checker, "typeinfo", node):
         return UNKNOWN
-    kind = operand_type(checker, node.operand)
-    if isinstance(kind, Unknown):
+    type_ = operand_type(checker, node.operand)
+    if isinstance(type_, Unknown):
         return UNKNOWN
-    base, full = type_names(kind)
-    values = (_btf_id(checker, kind), base.encode(), full.encode())
+    base, full = type_names(type_)
+    values = (_btf_id(checker, type_), base.encode(), full.encode())
     members = (
         nodes.IntLiteral(node.span, values[0]),
         nodes.StringLiteral(node.span, values[1]),
@@ -91,15 +91,15 @@ def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
     return found
 
 
-def _btf_id(checker: Checker, kind: Type) -> int:
+def _btf_id(checker: Checker, type_: Type) -> int:
     """Id of a type in the kernel's BTF; 0 for one that the kernel proper does not define."""
-    if isinstance(kind, Struct) and kind.name and kind.origin == "vmlinux":
-        return checker.kernel.type_id(kind.kind, kind.name)
-    if isinstance(kind, Enum) and kind == checker.kernel.enum(kind.name):
-        return checker.kernel.type_id("enum", kind.name)
+    if isinstance(type_, Struct) and type_.name and type_.origin == "vmlinux":
+        return checker.kernel.type_id(type_.kind, type_.name)
+    if isinstance(type_, Enum) and type_ == checker.kernel.enum(type_.name):
+        return checker.kernel.type_id("enum", type_.name)
     return 0
 
 
-def type_names(kind: Type) -> tuple[str, str]:
+def type_names(type_: Type) -> tuple[str, str]:
     """The kind of a type in one word, and its full name."""
-    return kind.tag, str(kind)
+    return type_.tag, str(type_)

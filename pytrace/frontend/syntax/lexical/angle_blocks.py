@@ -1,8 +1,8 @@
-"""Where ``< … >`` is a block and where ``<`` and ``>`` compare: the rule of docs/language.md.
+"""Disambiguation of ``< … >`` blocks and the comparisons ``<`` and ``>``; docs/language.md has the rule.
 
-``<`` opens a block where a block is due or where no operand stands in front of it.  ``>`` closes the innermost
-block only when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no
-operand in front of it, or what follows cannot be its right operand.
+``<`` opens a block where a block is expected or where no operand precedes it.  ``>`` closes the innermost block only
+when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no operand
+precedes it, or what follows cannot be its right operand.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NO_OPERAND = frozenset(
     {"else", "for", "while", "unroll", "let", "return", "break", "continue", "macro", "fn", "import", "config",
      "struct", "union", "enum"}
 )  # fmt: skip
-"""Words that can only stand behind a finished block."""
+"""Words that can only follow a finished block."""
 _OPERAND_WORDS = frozenset({"true", "false", "sizeof", "offsetof", "typeinfo", "comptime"})
 _BARE_PROBES = frozenset(kind.name for kind in PROBE_KINDS if kind.target is NoTarget)
-"""Probes without a colon: they attach to no place."""
+"""Probes without a colon, which have no target."""
 
 
 class Place(Enum):
-    """What surrounds the block that ``>`` may close."""
+    """The context of the block that ``>`` may close."""
 
     ITEM = "item"
     """It is the body of a probe, macro or function: another root item may follow."""
@@ -44,10 +44,10 @@ class Place(Enum):
 
 
 def may_close(text: str, after: int, place: Place, *, ternary: bool, effect: bool) -> bool:
-    """Whether ``>`` closes its block, given that an operand stands in front of it.
+    """Whether ``>`` closes its block, given that an operand precedes it.
 
-    *after* is the offset behind ``>``. *ternary*: a ``?`` of the same statement waits for its ``:``. *effect*: the
-    statement so far is nothing but a call or ``++``/``--``, which nobody compares.
+    *after* is the offset after ``>``. *ternary*: a ``?`` of the same statement has no ``:`` yet. *effect*: the
+    statement so far is only a call or ``++``/``--``, which is not compared.
     """
     at = skip_layout(text, after)
     if at >= len(text):
@@ -84,10 +84,10 @@ def _word_closes(text: str, match: re.Match[str], place: Place, *, ternary: bool
 
 
 def starts_probe(text: str, at: int, *, ternary: bool = False, statement: bool = False) -> bool:
-    """Whether the head of a probe begins at the word at *at*, where an operand could stand as well.
+    """Whether the head of a probe starts at the word at offset *at*, where an operand is possible as well.
 
-    *ternary*: a colon may belong to a ``?``. *statement*: a statement could begin there as well, so that ``name=`` and
-    ``end /`` are no beginnings.
+    *ternary*: a colon may belong to a ``?``. *statement*: a statement may start there as well, so ``name=`` and
+    ``end /`` do not start a probe.
     """
     word = _WORD.match(text, at)
     if word is None:
@@ -120,9 +120,9 @@ def starts_assignment(text: str, at: int) -> bool:
 
 
 def compares_condition(text: str, after: int) -> bool:
-    """Whether the ``<`` behind the condition of an ``if`` so far compares: an operand and then a ``{`` follow.
+    """Whether the ``<`` after the condition of an ``if`` is a comparison: an operand and then a ``{`` follow.
 
-    *after* is the offset behind ``<``.
+    *after* is the offset after ``<``.
     """
     at = after
     while True:
@@ -137,7 +137,7 @@ def compares_condition(text: str, after: int) -> bool:
 
 
 def _balanced(text: str, at: int) -> int:
-    """The offset behind the bracket that closes the one at *at*, or the end of the text."""
+    """The offset after the bracket that closes the one at *at*, or the end of the text."""
     depth = 0
     for match in _BRACKETS.finditer(text, at):
         piece = match.group()

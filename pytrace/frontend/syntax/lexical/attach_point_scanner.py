@@ -1,7 +1,7 @@
-"""An attach point while it is read, and which slash is which in it.
+"""State of scanning an attach point; distinguishes slashes of paths from the slash of a predicate.
 
-An attach point is read as text, since its shape depends on the provider; :mod:`pytrace.frontend.attach.points.parts`
-takes it apart.
+An attach point is scanned as text, since its syntax depends on the provider;
+:mod:`pytrace.frontend.attach.points.parts` splits it.
 It ends at white space, ``,``, ``{``, ``<``, ``;`` or ``}`` outside quotes, or at a ``/`` that starts a predicate:
 
 - after white space, ``/`` starts the predicate;
@@ -35,7 +35,7 @@ class AttachPointScan:
         self.provider = ""
 
     def next_part(self, text: str, colon: int) -> None:
-        """Note the colon at offset *colon*."""
+        """Record the colon at offset *colon*."""
         if self.part == 1:
             self.provider = text[self.begin : colon]
         self.part += 1
@@ -45,7 +45,7 @@ class AttachPointScan:
         """Whether the slash at offset *slash* belongs to a path of the attach point."""
         if self.part == 1:
             return False
-        from pytrace.core.probes.kinds import Context, probe_kind  # not needed by most scripts, and not quick to import
+        from pytrace.core.probes.kinds import Context, probe_kind  # slow to import, and not needed by most scripts
 
         kind = probe_kind(self.provider)
         if kind is not None and kind.context is Context.ITERATOR:

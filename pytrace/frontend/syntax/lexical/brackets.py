@@ -1,4 +1,4 @@
-"""Pairing and repair of brackets: a missing or wrong one is reported once, where it is missed, and put in."""
+"""Pairing and repair of brackets: a missing or wrong one is reported once, and inserted where it is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})
 
 
 class Brackets:
-    """The tokens of one root item so far, and which brackets are open."""
+    """The tokens of one root item so far, and its open brackets."""
 
     def __init__(self, lexer: Lexer) -> None:
         self.lexer = lexer
@@ -25,7 +25,7 @@ class Brackets:
         self.starts: set[int] = set()
         """Indices of the tokens that start a statement."""
         self.unended: set[int] = set()
-        """Those of them whose predecessor has no semicolon; known once the tokens were parsed."""
+        """Those whose predecessor has no semicolon; known after parsing."""
         self.roles: dict[int, str] = {}
         """Roles of the blocks, by the index of the opening token."""
         self.stack: list[Frame] = []
@@ -94,7 +94,7 @@ class Brackets:
             self._done = True
 
     def _pop(self, token: Token) -> None:
-        """The frame on top is closed by *token*."""
+        """Close the innermost frame with *token*."""
         frame = self.stack.pop()
         if frame.block:
             self._blocks -= 1
@@ -119,7 +119,7 @@ class Brackets:
         self._done = True
 
     def _close_top(self, token: Token, *, report: bool) -> None:
-        """Put in the closing bracket of the frame on top in front of *token*."""
+        """Insert the closing bracket of the innermost frame before *token*."""
         frame = self.stack[-1]
         place = before(token)
         if frame.kind == "predicate":
@@ -139,7 +139,7 @@ class Brackets:
         self._pop(Token(kind, "", place))
 
     def _close_brackets(self, token: Token) -> None:
-        """Close parentheses and brackets down to the block around them, with one message."""
+        """Close parentheses and brackets down to the enclosing block, with one message."""
         report = True
         while self.stack[-1].kind in ("(", "["):
             self._close_top(token, report=report)
@@ -153,5 +153,5 @@ class Brackets:
 
 
 def before(token: Token) -> Span:
-    """The empty span in front of *token*."""
+    """The empty span before *token*."""
     return Span(token.span.source, token.span.start, token.span.start)

@@ -1,4 +1,4 @@
-"""The C part of a script: where definitions start and end. The C front end gets their text as it is."""
+"""The C preamble of a script: where definitions start and end. Their text is passed to the C front end unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def directive_end(text: str, start: int) -> int:
 
 
 class CDefinition:
-    """A definition while it is read: where it starts, whether it is a ``typedef``, and how many braces are open."""
+    """State while a definition is read: its start, whether it is a ``typedef``, and the number of open braces."""
 
     __slots__ = ("depth", "start", "typedef")
 
@@ -49,6 +49,6 @@ def declaration_end(text: str, word: str, after: int) -> int | None:
 
 
 def trailer_end(text: str, after: int) -> int:
-    """The end of the attributes and the semicolon that may follow the closing brace in front of *after*."""
+    """The end of the attributes and the semicolon that may follow the closing brace before *after*."""
     match = _TRAILER.match(text, after)
     return match.end() if match else after

@@ -1,4 +1,4 @@
-"""White space and comments between tokens, for what looks ahead in the text."""
+"""White space and comments between tokens, for code that looks ahead in the text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _LAYOUT = late(LAYOUT)
 
 
 def skip_layout(text: str, position: int) -> int:
-    """The offset of what follows white space and comments at *position*."""
+    """The offset after white space and comments at *position*."""
     match = _LAYOUT.match(text, position)
     return match.end() if match else position

@@ -1,7 +1,7 @@
 """Tokens of a text, one at a time: PLY's lexer with the rules of :mod:`pytrace.frontend.syntax.lexical.token_rules`.
 
-What depends on more than a token's own text and state (which ``<`` is a block, where a type stands) is the business of
-:mod:`pytrace.frontend.syntax.lexical.structure`, the filter between this lexer and the grammar.
+What depends on more than a token's own text and state (whether ``<`` opens a block, where a type is written) is
+decided by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between this lexer and the grammar.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pytrace.frontend.syntax.lexical.scan import Scan
 from pytrace.frontend.syntax.lexical.tokens import Token
 
 ROOT = "INITIAL"
-"""The state in front of a root item."""
+"""The state before a root item."""
 SCRIPT = "script"
 """The state of code."""
 
 
 class PlyLexer(Protocol):
-    """PLY's lexer (``ply.lex.Lexer``); *scan* is what our rules keep in it."""
+    """PLY's lexer (``ply.lex.Lexer``); *scan* is the state of our rules."""
 
     lexpos: int
     lexstatestack: list[str]
@@ -35,7 +35,7 @@ class PlyLexer(Protocol):
 
 
 class Lexer:
-    """Gives the tokens of one source, first those of *state*."""
+    """Tokenises one source, starting in *state*."""
 
     def __init__(self, source: Source, diagnostics: Diagnostics, *, state: str = SCRIPT, in_c: bool = False) -> None:
         self.source = source
@@ -52,40 +52,40 @@ class Lexer:
         self._ply.begin(state)
 
     def token(self) -> Token:
-        """The next token; of kind EOF, again and again, at the end of the text."""
+        """The next token; at the end of the text, a token of kind EOF at each call."""
         if self._ahead:
             return self._ahead.popleft()
         return self._ply.token()
 
     def peek(self, index: int = 0) -> Token:
-        """The token that comes next, or the one *index* tokens later, without consuming it."""
+        """The next token, or the one *index* tokens later, without consuming it."""
         ahead = self._ahead
         while len(ahead) <= index:
             ahead.append(self._ply.token())
         return ahead[index]
 
     def push(self, token: Token) -> None:
-        """Put *token* back, so that it comes next."""
+        """Put *token* back, so that it is the next one."""
         self._ahead.appendleft(token)
 
     def here(self) -> int:
-        """Where the next token starts."""
+        """The offset where the next token starts."""
         return self.peek().span.start
 
     def seek(self, position: int, state: str = ROOT) -> None:
-        """Go on at another place of the text; tokens that were looked at or put back are forgotten."""
+        """Continue at another offset; tokens that were peeked at or put back are dropped."""
         self._ahead.clear()
         self._ply.lexpos = position
         self._ply.begin(state)
 
     def root(self) -> None:
-        """Go on with the next root item; tokens that were looked at or put back are read again as a part of it."""
+        """Continue with the next root item; tokens that were peeked at or put back are lexed again as part of it."""
         self.seek(self._ahead[0].span.start if self._ahead else self._ply.lexpos)
 
 
 @cache
 def _ply_lexer() -> PlyLexer:
-    """PLY's lexer from the shipped tables, made at the first use."""
+    """PLY's lexer from the shipped tables, created on first use."""
     from ply import lex
 
     from pytrace.frontend.syntax.lexical import lexer_tables, token_rules

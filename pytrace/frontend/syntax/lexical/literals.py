@@ -34,9 +34,9 @@ class _Wrong(Exception):  # noqa: N818 - control flow
 
 
 def decode_integer(text: str, span: Span, diagnostics: Diagnostics, *, in_c: bool = False) -> int:
-    """The value of an integer literal; 0 when it is wrong, which is then recorded.
+    """The value of an integer literal; 0 after an error, which is recorded.
 
-    *in_c*: it stands in a C macro, where suffixes may be in any order and hexadecimal numbers have them too.
+    *in_c*: it is in a C macro, where suffixes may be in any order and hexadecimal numbers have them too.
     """
     try:
         return _integer(_C_SUFFIX.sub("", text) if in_c else text)
@@ -53,7 +53,7 @@ def _integer(text: str) -> int:
     if match:
         return _hexadecimal(text, match)
     match = _DECIMAL.fullmatch(text)
-    if match is None:  # the lexer only hands in texts that start with a digit
+    if match is None:  # the lexer only passes texts that start with a digit
         raise _Wrong(f"'{text}' is not a number", 0, len(text))
     digits, exponent, suffix = match.group(1), match.group(2), match.group(3)
     _check_separator(digits, 0)
@@ -134,7 +134,7 @@ _MAX_PARAMETER = (1 << 31) - 1
 
 
 def decode_parameter(text: str, span: Span, diagnostics: Diagnostics) -> int:
-    """The number of a positional parameter such as ``$1``; when there is no such parameter, that is recorded."""
+    """The number of a positional parameter such as ``$1``; an invalid number is recorded as an error."""
     number = int(text[1:]) if len(text) < 12 else _MAX_PARAMETER + 1
     if not 1 <= number <= _MAX_PARAMETER:
         diagnostics.error(f"syntax: '{text}' is not a parameter: they count from $1", span)
@@ -146,7 +146,7 @@ _SIMPLE = {"n": b"\n", "t": b"\t", "r": b"\r", '"': b'"', "\\": b"\\"}
 
 
 def decode_string(body: str, span: Span, start: int, diagnostics: Diagnostics) -> bytes:
-    """The bytes of a string literal; *body* is what stands between the quotes, *start* its offset in the source."""
+    """The bytes of a string literal; *body* is the text between the quotes, *start* its offset in the source."""
     if "\\" not in body:
         return encode(body)
     parts: list[bytes] = []
@@ -185,7 +185,7 @@ def _escape(match: re.Match[str], place: Span, diagnostics: Diagnostics) -> byte
 
 
 def encode(text: str) -> bytes:
-    """UTF-8; bytes that were no UTF-8 when the script was read come back as they were."""
+    """Encode as UTF-8; bytes of the script that were not valid UTF-8 are restored."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

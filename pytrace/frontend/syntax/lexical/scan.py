@@ -1,4 +1,4 @@
-"""What token rules work on: one run of PLY's lexer over a text, and its lexemes."""
+"""The state of one run of PLY's lexer over a text, and its lexemes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytrace.frontend.syntax.lexical.c_preamble import CDefinition
 
 
 class Scan:
-    """The text that is read, and what the rules keep from one token to the next."""
+    """The source text, and the state of the rules between tokens."""
 
     __slots__ = ("comment_start", "comments", "definition", "diagnostics", "in_c", "point", "source")
 
@@ -24,7 +24,7 @@ class Scan:
         self.comments: dict[int, int] = {}
         """Start and end offsets of the comments so far."""
         self.comment_start = 0
-        """In state ``comment``: where it was opened."""
+        """In state ``comment``: the offset of its start."""
         self.point = AttachPointScan(0, 0, None)
         """In state ``point``: the attach point so far."""
         self.definition = CDefinition(0, typedef=False)
@@ -42,21 +42,21 @@ class PlyLexer(Protocol):
     lexdata: str
     """The whole text."""
     lexpos: int
-    """Where the next token is looked for; a rule may move it."""
+    """Offset of the next token; rules may change it."""
     lexstate: str
 
     def begin(self, state: str) -> None:
-        """Go on in another state."""
+        """Switch to another state."""
 
     def push_state(self, state: str) -> None:
-        """Go on in another state, from which :meth:`pop_state` returns."""
+        """Switch to another state, from which :meth:`pop_state` returns."""
 
     def pop_state(self) -> None:
         """Return to the state before :meth:`push_state`."""
 
 
 class Lexeme(Protocol):
-    """What PLY hands to a token rule: the text that its expression matched."""
+    """The argument of a token rule: the text that its expression matched."""
 
     value: str
     lexpos: int
@@ -68,7 +68,7 @@ _Rule = TypeVar("_Rule", bound=Callable[[Lexeme], object])
 
 
 def matches(expression: str) -> Callable[[_Rule], _Rule]:
-    """Give a token rule its regular expression, where PLY looks for it: what PLY's ``TOKEN`` does, with types."""
+    """Attach a regular expression to a token rule; a typed form of PLY's ``TOKEN``."""
 
     def give(rule: _Rule) -> _Rule:
         vars(rule)["regex"] = expression

@@ -1,4 +1,4 @@
-"""Open brackets of script code, with what is known about the statement in them."""
+"""Open brackets of script code, with the state of the statement inside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytrace.frontend.syntax.lexical.tokens import Token
 
 
 class Frame:
-    """One open bracket, or the part of an item that is in none."""
+    """One open bracket, or the part of an item that is outside all brackets."""
 
     __slots__ = ("call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
 
@@ -24,13 +24,13 @@ class Frame:
         self.first = 0
         """Index of the current statement's first token."""
         self.header = ""
-        """Kind of the header (``IF`` …) that waits for its block."""
+        """Kind of the header (``IF`` …) whose block has not started yet."""
         self.ternary = 0
-        """How many ``?`` wait for their ``:``."""
+        """Number of ``?`` without their ``:`` so far."""
         self.call = False
-        """Of a parenthesis: it holds arguments."""
+        """Of a parenthesis: it contains arguments."""
 
     @property
     def block(self) -> bool:
-        """Whether statements stand in it."""
+        """Whether it contains statements."""
         return self.kind in ("{", "<")

@@ -1,14 +1,14 @@
-"""Structure of script code: which bracket belongs to which, and what the grammar cannot see by itself.
+"""The token filter between lexer and grammar: pairs brackets, and marks tokens whose meaning depends on context.
 
-Between the lexer and the grammar, item by item, this module
+For each item, this module
 
-- pairs brackets and repairs them: a missing or wrong closing bracket is reported once, where it is missed, and put in;
-- turns ``<`` and ``>`` into the braces of a block where they are one
+- pairs brackets and repairs them: a missing or wrong closing bracket is reported once and inserted;
+- turns ``<`` and ``>`` into the braces of a block where they delimit one
 (:mod:`pytrace.frontend.syntax.lexical.angle_blocks`);
-- marks what depends on the place: ``if`` and ``{`` at the start of a statement, ``comptime`` behind ``if``, types where
-  an expression could stand (casts, operands of sizeof, arguments), the two slashes of a predicate.
+- marks tokens by context: ``if`` and ``{`` at the start of a statement, ``comptime`` after ``if``, types where an
+  expression is possible (casts, operands of sizeof, arguments), the two slashes of a predicate.
 
-So the grammar has no conflict, and a mistake inside an item cannot damage the items behind it.
+So the grammar has no conflicts, and an error inside an item does not affect the items after it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Structure(Brackets):
     # ------------------------------------------------------------------------------------------ items
 
     def item(self, first: Token, role: str = "item") -> list[Token]:
-        """The tokens of an item behind *first*, which the caller made: up to the end of its body or a semicolon.
+        """The tokens of an item after *first*, which the caller created: up to the end of its body or a semicolon.
 
-        *role* is ``item``, ``config`` or ``map`` (a declaration, which ends behind its parenthesis).
+        *role* is ``item``, ``config`` or ``map`` (a declaration, which ends after its parenthesis).
         """
         self._put(first)
         self._last = ""
@@ -42,7 +42,7 @@ class Structure(Brackets):
         return self._run()
 
     def probe(self, first: Token) -> list[Token]:
-        """The tokens of a probe: the lexer stands at its predicate or body."""
+        """The tokens of a probe; the lexer is at its predicate or body."""
         self._put(first)
         self._last = ""
         self.stack.append(Frame("head", first, "item"))
@@ -53,7 +53,7 @@ class Structure(Brackets):
         return self._run()
 
     def statement(self, first: Token) -> list[Token]:
-        """The tokens of an item that is *first*, one token and a semicolon."""
+        """The tokens of an item of *first*, one more token and a semicolon."""
         self._put(first)
         for _ in range(2):
             if self.lexer.peek().type not in ("STRING", "SEMI"):
@@ -109,7 +109,7 @@ class Structure(Brackets):
         self.starts.add(frame.first)
 
     def _is_probe_head(self, text: str, token: Token) -> bool:
-        """Whether a statement cannot start here but a probe can: an end was forgotten."""
+        """Whether a probe but no statement can start here: a closing brace is missing."""
         start = token.span.start
         line = text.rfind("\n", 0, start) + 1
         if text[line:start].strip():
@@ -176,7 +176,7 @@ class Structure(Brackets):
         if frame.call:
             self._mark(is_type_argument(self.lexer), token.span.end)
 
-    # ------------------------------------------------------------------------------------------ places
+    # ------------------------------------------------------------------------------------------ context
 
     def _semicolon(self, frame: Frame, token: Token) -> None:
         if frame.kind in ("(", "["):
@@ -223,7 +223,7 @@ class Structure(Brackets):
         self._put(token)
 
     def _without_body(self, token: Token) -> Frame:
-        """A predicate is followed by statements without a brace: put its end and the brace in."""
+        """Insert the end of the predicate and the opening brace where statements follow a predicate without a brace."""
         self.lexer.error("expected a block after the predicate, found ';'", token.span, "write /condition/ { … }")
         self.stack.pop()
         place = before(token)
@@ -267,7 +267,7 @@ class Structure(Brackets):
         )
 
     def _has_effect_only(self, frame: Frame) -> bool:
-        """Whether the statement so far is one call, or ends in ``++`` or ``--``."""
+        """Whether the statement so far is a single call, or ends in ``++`` or ``--``."""
         if self._last in ("INCREMENT", "DECREMENT"):
             return True
         if self._last != "RPAREN" or frame.statement not in ("IDENT", "CONFIG"):

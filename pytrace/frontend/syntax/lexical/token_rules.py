@@ -1,16 +1,16 @@
 """The token rules for PLY: one function for each, with its regular expression, by state.
 
 =============  ======================================================================================
-``INITIAL``    in front of a root item: C parts, words that start an item, or an attach point
+``INITIAL``    before a root item: C parts, words that start an item, or an attach point
 ``point``      in an attach point
 ``after``      after an attach point: a comma, a predicate or a body
-``points``     after that comma: another attach point, or a body after all
-``script``     code: predicates and bodies, and the heads of all items that are no probes
+``points``     after that comma: another attach point or a body
+``script``     code: predicates and bodies, and the heads of all items other than probes
 ``definition`` in a C definition, until its last brace or semicolon
 ``comment``    in a ``/* … */``
 =============  ======================================================================================
 
-The rules change the state up to the start of code; :mod:`pytrace.frontend.syntax.lexical.structure` knows where an item
+The rules change the state up to the start of code; :mod:`pytrace.frontend.syntax.lexical.structure` finds where an item
 ends.  The name of a rule is ``t_``, its states, and a name of its own; PLY tries the functions of a state in the order
 in which they stand here, then the strings.  ``scripts/generate-tables`` generates
 :mod:`pytrace.frontend.syntax.lexical.lexer_tables` from this module.

@@ -1,4 +1,4 @@
-"""Tokens of the language: kinds, keywords, and the names that messages give them."""
+"""Tokens of the language: kinds, keywords, and their names in messages."""
 
 from __future__ import annotations
 
@@ -73,25 +73,25 @@ LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 ROOT_KINDS = (
     "C_PART",
     "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM",
-    "STRAY",  # what no attach point starts with, and what is no sign of the language between probes
+    "STRAY",  # characters that start no attach point, and unknown characters between probes
     "ATTACH_POINT",
     "BODY",  # where the predicate or body of a probe starts
-    "OTHER",  # what cannot stand between root items, or between an attach point and the body
+    "OTHER",  # unexpected text between root items, or between an attach point and the body
 )  # fmt: skip
-"""Kinds of tokens that stand outside of code. The lexer gives them to the parser, not to the grammar."""
+"""Kinds of tokens outside of code. They go to the parser, not to the grammar."""
 
 MARKERS = (
-    "TYPE_MARK",  # before a type where an expression could stand
+    "TYPE_MARK",  # before a type where an expression is allowed as well
     "IF_STATEMENT",  # `if` at the start of a statement
-    "IF_COMPTIME",  # `comptime` right behind `if`
+    "IF_COMPTIME",  # `comptime` directly after `if`
     "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
-    "RESYNC",  # where a statement that was wrong is over
+    "RESYNC",  # the end of a statement with an error
     "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM",
     "PREDICATE_OPEN", "PREDICATE_CLOSE",
 )  # fmt: skip
 
 OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
-"""Tokens behind which an operand is complete, so that what follows is an operator or the end."""
+"""Tokens that end an operand, so that an operator or the end follows."""
 
 BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 """Tokens that open a block."""
@@ -136,7 +136,7 @@ TYPE_NAMES = (
         ]
     )
 )
-"""Names that are types wherever a type may stand (``username`` is left out: it is also a value)."""
+"""Names that are types wherever a type is allowed (except ``username``, which is also a value)."""
 
 _NAMES = {
     "IDENT": "a name", "INT": "a number", "STRING": "a string", "VARIABLE": "a variable", "MAP": "a map",
@@ -147,12 +147,12 @@ _SPELLING = {kind: text for text, kind in reversed(OPERATORS.items())} | {kind: 
 
 
 def kind_name(kind: str) -> str:
-    """What messages call a kind of token that they expected."""
+    """The name of an expected kind of token, for messages."""
     return _NAMES.get(kind) or f"'{_SPELLING.get(kind, kind)}'"
 
 
 def found_name(token: Token) -> str:
-    """What messages call a token that they found."""
+    """The name of an actual token, for messages."""
     if not token.text:
         return "the end of the text" if token.type == "EOF" else kind_name(token.type)
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."

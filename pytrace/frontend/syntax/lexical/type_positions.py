@@ -1,6 +1,6 @@
-"""Where a type stands although an expression could: casts, operands of ``sizeof`` and its kin, arguments of calls.
+"""Recognises types where expressions are possible: casts, operands of ``sizeof`` and the like, arguments of calls.
 
-The functions look at the tokens to come, of which nothing is consumed.
+The functions look ahead and consume no token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _EXPRESSION_STARTS = frozenset(
 
 
 class _TypeAhead:
-    """What looks like a type: a name or ``struct X``, followed by any ``*`` and ``[…]``."""
+    """A possible type: a name or ``struct X``, followed by any number of ``*`` and ``[…]``."""
 
     __slots__ = ("end", "open_ended", "suffixed", "word")
 
@@ -29,7 +29,7 @@ class _TypeAhead:
 
     @property
     def certain(self) -> bool:
-        """Whether it can be nothing else by its first word."""
+        """Whether its first word makes it a type in any case."""
         return self.word in STRUCT_KEYWORDS or self.word in TYPE_NAMES
 
 
@@ -69,9 +69,9 @@ def _is_typeof(lexer: Lexer) -> bool:
 
 
 def is_cast(lexer: Lexer) -> bool:
-    """Whether the parenthesis that was just opened starts a cast.
+    """Whether the parenthesis just opened starts a cast.
 
-    ``(name)`` in front of an expression is one unless the name is a builtin value, so that ``(pid) * 2`` is a product.
+    ``(name)`` before an expression is a cast unless the name is a builtin value, so that ``(pid) * 2`` is a product.
     """
     if _is_typeof(lexer):
         return True
@@ -94,7 +94,7 @@ def _starts_expression(lexer: Lexer, index: int) -> bool:
 
 
 def is_type_operand(lexer: Lexer) -> bool:
-    """Whether the operand of ``sizeof(`` and its kin is written as a type."""
+    """Whether the operand of ``sizeof(`` or the like is a type."""
     if _is_typeof(lexer):
         return True
     ahead = _whole_type(lexer)
@@ -102,7 +102,7 @@ def is_type_operand(lexer: Lexer) -> bool:
 
 
 def is_type_argument(lexer: Lexer) -> bool:
-    """Whether an argument of a call is written as a type."""
+    """Whether an argument of a call is a type."""
     if _is_typeof(lexer):
         return True
     ahead = _whole_type(lexer)

@@ -1,4 +1,4 @@
-"""Builtins that answer when the script is compiled."""
+"""Builtins that are evaluated at compile time."""
 # ruff: noqa: E501 - one script a line
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types that come from code which no program has, and what is said when they cannot be found."""
+"""Type inference from removed code, and errors when a type cannot be inferred."""
 
 from __future__ import annotations
 

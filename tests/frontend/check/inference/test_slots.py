@@ -1,4 +1,4 @@
-"""Typed places while types are inferred: what they take, keep and remember."""
+"""Slots during type inference: accepted types, locks, first assignments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_declared_type_stays() -> None:
 def test_a_pass_collects_anew() -> None:
     found = slot(INT32)
     assert found.begin(2)
-    assert (found.known, found.found, found.changed) == (INT32, UNKNOWN, 2)
+    assert (found.known, found.inferred, found.changed) == (INT32, UNKNOWN, 2)
     found.takes(INT32, HERE)
     assert not found.begin(3)
     found.takes(INT8, HERE)

@@ -1,4 +1,4 @@
-"""Types by the names that scripts give them."""
+"""Resolution of type names."""
 
 
 from __future__ import annotations

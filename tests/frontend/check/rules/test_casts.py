@@ -1,4 +1,4 @@
-"""Casts: from what to what, and what they make of constants."""
+"""Casts: allowed conversions, and casts of constants."""
 # ruff: noqa: E501 - one script a line
 
 from __future__ import annotations

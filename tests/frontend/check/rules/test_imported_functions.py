@@ -1,4 +1,4 @@
-"""Calls of imported C functions: what goes in, what comes out, and what is refused."""
+"""Calls of imported C functions: parameters, results, errors."""
 
 from __future__ import annotations
 
