@@ -6,6 +6,7 @@ Field numbers are those of ``proto/profile.proto`` in https://github.com/google/
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -57,13 +58,32 @@ class _Mapping:
     inlined: bool = True
 
 
+_Module = tuple[str, str]
+"""File and build id."""
+
+
+def _modules(found: Iterable[Profile]) -> list[_Module]:
+    """All binaries, first the program that most stacks are of: readers take the first one for what was profiled."""
+    stacks: dict[_Module, int] = {}
+    for profile in found:
+        for sample in profile.samples:
+            for module in {(frame.module, frame.build_id) for frame in sample.frames if frame.module or frame.build_id}:
+                stacks[module] = stacks.get(module, 0) + abs(sample.values[0])
+
+    def rank(module: _Module) -> tuple[bool, bool, int, _Module]:
+        file = os.path.basename(module[0])
+        return not file.startswith("[") and not file.endswith(".ko"), ".so" not in file, stacks[module], module
+
+    return sorted(stacks, key=rank, reverse=True)
+
+
 class _Writer:
     """A profile that is being written."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Iterable[_Module]) -> None:
         self.profile = Message()
         self._texts: dict[str, int] = {"": 0}
-        self._mappings: dict[tuple[str, str], tuple[int, _Mapping]] = {}
+        self._mappings = {module: (number, _Mapping(*module)) for number, module in enumerate(modules, 1)}
         self._locations = _Numbered()
         self._functions = _Numbered()
 
@@ -121,10 +141,7 @@ class _Writer:
         last = frames[-1]
         if not last.module and not last.build_id:
             return 0
-        key = last.module, last.build_id
-        if key not in self._mappings:
-            self._mappings[key] = len(self._mappings) + 1, _Mapping(*key)
-        number, mapping = self._mappings[key]
+        number, mapping = self._mappings[last.module, last.build_id]
         mapping.functions &= bool(last.function)
         mapping.files &= bool(last.file)
         mapping.lines &= bool(last.line)
@@ -167,7 +184,7 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     """
     period = _period(options.settings.get("hz"))
     found = profiles(snapshot.maps.values(), Printers().portable_text)
-    writer = _Writer()
+    writer = _Writer(_modules(found))
     kinds = [_sample_types(profile, period) for profile in found]
     for name, unit in (one for kind in kinds for one in kind):
         writer.value_type(1, name, unit)
