@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import BinaryIO
 
 from pytrace.base.fast_dataclass import dataclass, field
@@ -185,8 +186,8 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     period = _period(options.settings.get("hz"))
     found = profiles(snapshot.maps.values(), Printers().portable_text)
     writer = _Writer(_modules(found))
-    kinds = [_sample_types(profile, period) for profile in found]
-    for name, unit in (one for kind in kinds for one in kind):
+    kinds = _sample_types(found, period)
+    for name, unit in chain.from_iterable(kinds):
         writer.value_type(1, name, unit)
     width = sum(map(len, kinds))
     start = 0
@@ -208,13 +209,23 @@ def _period(text: str | None) -> int:
     return 1_000_000_000 // int(text)
 
 
-def _sample_types(profile: Profile, period: int) -> list[tuple[str, str]]:
-    """Names and units of a map's numbers, those of averages and stats with the count first, as ``-mean`` wants it."""
-    name = profile.name.removeprefix("@")
-    found = [(_type_name(name, measure), _UNITS.get(measure.unit, measure.unit)) for measure in profile.measures]
-    if period and _counts(profile.measures):
-        found.append((f"{name}_cpu" if name else "cpu", "nanoseconds"))
-    return found
+def _sample_types(found: Iterable[Profile], period: int) -> list[list[tuple[str, str]]]:
+    """Names and units of each map's numbers, those of averages and stats with the count first, as ``-mean`` wants it."""
+    used: set[str] = set()
+
+    def distinct(name: str, map_name: str) -> str:
+        name = f"{map_name} {name}" if name in used else name
+        used.add(name)
+        return name
+
+    kinds = []
+    for profile in found:
+        stem = profile.name.removeprefix("@")
+        names = [(_type_name(stem, one), _UNITS.get(one.unit, one.unit)) for one in profile.measures]
+        if period and _counts(profile.measures):
+            names.append((f"{stem}_cpu" if stem else "cpu", "nanoseconds"))
+        kinds.append([(distinct(name, profile.name), unit) for name, unit in names])
+    return kinds
 
 
 def _type_name(map_name: str, measure: Measure) -> str:
