@@ -210,7 +210,7 @@ def _period(text: str | None) -> int:
 
 
 def _sample_types(found: Iterable[Profile], period: int) -> list[list[tuple[str, str]]]:
-    """Names and units of each map's numbers, those of averages and stats with the count first, as ``-mean`` wants it."""
+    """Names and units of each map's numbers; of averages and stats the count comes first, as ``-mean`` wants it."""
     used: set[str] = set()
 
     def distinct(name: str, map_name: str) -> str:
