@@ -5,15 +5,15 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData
-from pytrace.results.values import Frame, Portable, StackTrace
+from pytrace.results.values import Frame, Portable, StackTrace, Value
 
-Text = Callable[[Any], bytes]
+Text = Callable[[Value], bytes]
 """The text of a portable value."""
 
 
@@ -90,21 +90,23 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     return Profile(data.name, measures, samples, join, texts)
 
 
-def _members(kind: types.Type, value: Any) -> Iterator[Portable]:
+def _members(kind: types.Type, value: Portable) -> Iterator[Portable]:
     """The values of the columns of a key."""
     if not isinstance(kind, types.Record | types.Tuple) or not kind.members:
         yield value
         return
+    assert isinstance(value, tuple)
     for member, item in zip(kind.members, value, strict=True):
         yield from _members(member, item)
 
 
-def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[Any], Label]:
+def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[Portable], Label]:
     form = text(column.type)
     numeric = isinstance(column.type, types.Int | types.Bool)
 
-    def label(value: Any) -> Label:
-        return Label(column.name, form(value).decode("utf-8", "backslashreplace"), int(value) if numeric else None)
+    def label(value: Portable) -> Label:
+        number = int(value) if numeric and isinstance(value, int) else None
+        return Label(column.name, form(value).decode("utf-8", "backslashreplace"), number)
 
     return label
 
@@ -144,7 +146,18 @@ def _measures(data: MapData) -> tuple[Measure, ...]:
     return (Measure("", "count" if isinstance(data.value, types.Count) else unit),)
 
 
-def _numbers(kind: types.Type) -> Callable[[Any], tuple[int, ...]]:
-    if isinstance(kind, types.Avg | types.Stats):
-        return lambda value: (value[1], value[0])
-    return lambda value: (int(value),)
+def _numbers(kind: types.Type) -> Callable[[Value], tuple[int, ...]]:
+    return _pair if isinstance(kind, types.Avg | types.Stats) else _single
+
+
+def _pair(value: Value) -> tuple[int, int]:
+    assert isinstance(value, tuple)
+    total, count = value
+    assert isinstance(total, int)
+    assert isinstance(count, int)
+    return count, total
+
+
+def _single(value: Value) -> tuple[int]:
+    assert isinstance(value, int)
+    return (int(value),)

@@ -10,6 +10,7 @@ import pytest
 from pytrace.cli import request
 from pytrace.cli.options import read
 from pytrace.core.diagnostics import TraceError
+from pytrace.results import formats
 from pytrace.results.formats import table
 
 
@@ -85,6 +86,7 @@ def test_the_format_is_that_of_f_or_of_the_file(argv: list[str], form: str) -> N
 @pytest.mark.parametrize("argv", [[], ["-o", "x.log"], ["-o", "x.json"], ["-f", "csv", "-o", "x"], ["-f", "json"]])
 def test_ordinary_runs_do_without_the_table(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytrace.results.formats.table", None)
+    monkeypatch.delattr(formats, "table")
     request.run_options(read(argv))
     with pytest.raises(ImportError):
         request.run_options(read(["-o", "x.folded"]))
