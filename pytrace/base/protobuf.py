@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 _VARINT, _LENGTH = 0, 2
 """Wire types."""
 _WORD = (1 << 64) - 1
 
 
+@lru_cache(maxsize=1 << 16)
 def varint(number: int) -> bytes:
     """A number of 64 bits, negative ones as two's complement (``int64``)."""
     number &= _WORD

@@ -42,6 +42,8 @@ class Sample(NamedTuple):
 
     frames: tuple[Frame, ...]
     """Outermost first: those of the user, then those of the kernel. Never empty."""
+    names: tuple[str, ...]
+    """What they are called (:func:`frame_name`)."""
     kernel: int
     """How many of them, at the end, are those of the kernel."""
     labels: tuple[Label, ...]
@@ -78,13 +80,15 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     measures = _measures(data)
     numbers = _numbers(data.value)
     samples = []
+    names = FrameNames()
     for key, value in data.entries.items():
         members = list(_members(data.key, key))
         labels = tuple([make(item) for make, item in zip(labelled, members, strict=True) if make is not None])
         stacks = [item for item in members if isinstance(item, StackTrace)]
         kernel = sum(len(stack.frames) for stack in stacks if not stack.user)
-        samples.append(Sample(tuple(joined_frames(stacks)), kernel, labels, numbers(value)))
-    samples.sort(key=lambda sample: (sample.labels, [frame_name(frame) for frame in sample.frames]))
+        frames = tuple(joined_frames(stacks))
+        samples.append(Sample(frames, names.of(frames), kernel, labels, numbers(value)))
+    samples.sort(key=lambda sample: (sample.labels, sample.names))
     join = _JOINS.get(type(data.value), operator.add)
     texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
     return Profile(data.name, measures, samples, join, texts)
@@ -132,6 +136,25 @@ def frame_name(frame: Frame) -> str:
         base = os.path.basename(frame.module)
         return base if base.startswith("[") else f"[{base}]"
     return f"{frame.build_id}+0x{frame.address:x}" if frame.build_id else f"0x{frame.address:x}"
+
+
+class FrameNames:
+    """Names of many frames, of which most are the same object many times: hashing these would take most of the time."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._frames: list[Frame] = []
+        """What the names are of, so that no other object has the same identity."""
+
+    def of(self, frames: Iterable[Frame]) -> tuple[str, ...]:
+        """The names of *frames*."""
+        known = self._names.get
+        return tuple([known(id(frame)) or self._add(frame) for frame in frames])
+
+    def _add(self, frame: Frame) -> str:
+        self._frames.append(frame)
+        name = self._names[id(frame)] = frame_name(frame)
+        return name
 
 
 # ---------------------------------------------------------------------------------------------- numbers

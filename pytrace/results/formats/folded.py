@@ -10,10 +10,18 @@ from pytrace.results.difference import average
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers, encoded
 from pytrace.results.snapshot import SnapshotData
-from pytrace.results.stack_samples import Label, Profile, Sample, frame_name, profiles
+from pytrace.results.stack_samples import Label, Profile, Sample, profiles
 
 VALUES = ("total", "count", "average")
 """What is shown of averages and stats."""
+
+class _Escaped(dict[str, str]):
+    """Names without what has a meaning in a line; each is looked through once."""
+
+    def __missing__(self, name: str) -> str:
+        self[name] = escaped = name.translate(_TABLE)
+        return escaped
+
 
 _ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
 _TABLE = str.maketrans(_ESCAPES)
@@ -57,10 +65,10 @@ def _joined(profile: Profile, root: list[str], options: WriteOptions) -> dict[st
     """Numbers by stack: those that differ only in what is not shown are one."""
     labels = _shown_labels(profile, options)
     names = _annotated if options.flag("annotate") else _names
-    join = profile.join
+    join, escaped = profile.join, _Escaped()
     joined: dict[str, tuple[int, ...]] = {}
     for sample in profile.samples:
-        stack = _line([*root, *labels(sample), *names(sample)])
+        stack = _line(escaped, [*root, *labels(sample), *names(sample)])
         known = joined.get(stack)
         joined[stack] = sample.values if known is None else tuple(map(join, known, sample.values))
     return joined
@@ -85,22 +93,22 @@ def _named(labels: Sequence[Label], name: str) -> str:
     return next(label.text for label in labels if label.name == name)
 
 
-def _names(sample: Sample) -> list[str]:
-    return [frame_name(frame) for frame in sample.frames]
+def _names(sample: Sample) -> Sequence[str]:
+    return sample.names
 
 
-def _annotated(sample: Sample) -> list[str]:
+def _annotated(sample: Sample) -> Sequence[str]:
     """Frames with the marks that palettes of FlameGraph go by."""
     kernel = len(sample.frames) - sample.kernel
     return [
-        frame_name(frame) + ("_[i]" if frame.inlined else "_[k]" if at >= kernel else "")
-        for at, frame in enumerate(sample.frames)
+        name + ("_[i]" if frame.inlined else "_[k]" if at >= kernel else "")
+        for at, (name, frame) in enumerate(zip(sample.names, sample.frames, strict=True))
     ]
 
 
-def _line(names: list[str]) -> str:
+def _line(escaped: _Escaped, names: list[str]) -> str:
     """A stack without its number; a last word that is a number would be read as that."""
-    line = ";".join([name.translate(_TABLE) for name in names])
+    line = ";".join(map(escaped.__getitem__, names))
     start, space, end = line.rpartition(" ")
     return f"{start}_{end}" if space and end.replace(".", "", 1).isdigit() else line
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import BinaryIO
 
@@ -64,18 +64,26 @@ _Module = tuple[str, str]
 
 
 def _modules(found: Iterable[Profile]) -> list[_Module]:
-    """All binaries, first the program that most stacks are of: readers take the first one for what was profiled."""
-    stacks: dict[_Module, int] = {}
+    """All binaries, first the program that most frames are of: readers take the first one for what was profiled."""
+    weights: dict[int, int] = {}
+    frames: dict[int, Frame] = {}
     for profile in found:
         for sample in profile.samples:
-            for module in {(frame.module, frame.build_id) for frame in sample.frames if frame.module or frame.build_id}:
-                stacks[module] = stacks.get(module, 0) + abs(sample.values[0])
+            weight = abs(sample.values[0])
+            for frame in sample.frames:
+                weights[id(frame)] = weights.get(id(frame), 0) + weight
+                frames[id(frame)] = frame
+    modules: dict[_Module, int] = {}
+    for identity, frame in frames.items():
+        if frame.module or frame.build_id:
+            module = frame.module, frame.build_id
+            modules[module] = modules.get(module, 0) + weights[identity]
 
     def rank(module: _Module) -> tuple[bool, bool, int, _Module]:
         file = os.path.basename(module[0])
-        return not file.startswith("[") and not file.endswith(".ko"), ".so" not in file, stacks[module], module
+        return not file.startswith("[") and not file.endswith(".ko"), ".so" not in file, modules[module], module
 
-    return sorted(stacks, key=rank, reverse=True)
+    return sorted(modules, key=rank, reverse=True)
 
 
 class _Writer:
@@ -87,6 +95,8 @@ class _Writer:
         self._mappings = {module: (number, _Mapping(*module)) for number, module in enumerate(modules, 1)}
         self._locations = _Numbered()
         self._functions = _Numbered()
+        self._known: dict[int, int] = {}
+        """Locations by the identity of frames, which live as long as the samples: most are one object many times."""
 
     def text(self, text: str) -> int:
         """The number of a text in the table of strings."""
@@ -100,11 +110,29 @@ class _Writer:
 
     def sample(self, sample: Sample, values: Iterable[int]) -> None:
         message = Message()
-        message.packed(1, [self._location(frames) for frames in _places(sample.frames)])
+        message.packed(1, self._places(sample.frames))
         message.packed(2, values)
         for label in sample.labels:
             message.message(3, self._label(label))
         self.profile.message(2, message)
+
+    def _places(self, frames: Sequence[Frame]) -> list[int]:
+        """The locations of *frames*, outermost first, from the innermost on; one for inlined functions and theirs."""
+        known = self._known
+        numbers: list[int] = []
+        inlined: list[Frame] = []
+        for frame in reversed(frames):
+            if frame.inlined:
+                inlined.append(frame)
+            elif inlined:
+                numbers.append(self._location((*inlined, frame)))
+                inlined = []
+            else:
+                number = known.get(id(frame))
+                if number is None:
+                    number = known[id(frame)] = self._location((frame,))
+                numbers.append(number)
+        return [*numbers, self._location(tuple(inlined))] if inlined else numbers
 
     def _label(self, label: Label) -> Message:
         message = Message()
@@ -261,15 +289,3 @@ def _describe(writer: _Writer, snapshot: SnapshotData, period: int, default: str
     ]
     profile.packed(13, map(writer.text, comments))
     profile.number(14, writer.text(default))
-
-
-def _places(frames: Sequence[Frame]) -> Iterator[tuple[Frame, ...]]:
-    """The frames of each place, the innermost place and function first, from *frames*, outermost first."""
-    place: list[Frame] = []
-    for frame in reversed(frames):
-        place.append(frame)
-        if not frame.inlined:
-            yield tuple(place)
-            place = []
-    if place:
-        yield tuple(place)

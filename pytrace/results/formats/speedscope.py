@@ -6,7 +6,7 @@ The form is that of ``file-format-schema.json`` in speedscope's package.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from pytrace.base.fast_dataclass import dataclass, field
@@ -34,12 +34,19 @@ class _Frames:
     """The frames that all profiles share, by their number."""
 
     numbers: dict[_FrameKey, int] = field(default_factory=dict)
+    known: dict[int, int] = field(default_factory=dict)
+    """By the identity of frames, which live as long as the samples: most are the same object many times."""
 
     def number(self, name: str, file: str) -> int:
         return self.numbers.setdefault((name, file), len(self.numbers))
 
-    def of(self, frame: Frame) -> int:
-        return self.number(frame_name(frame), frame.file or frame.module)
+    def of(self, frames: Iterable[Frame]) -> list[int]:
+        known = self.known
+        return [known[id(frame)] if id(frame) in known else self._add(frame) for frame in frames]
+
+    def _add(self, frame: Frame) -> int:
+        number = self.known[id(frame)] = self.number(frame_name(frame), frame.file or frame.module)
+        return number
 
     def shown(self) -> list[dict[str, str]]:
         return [
@@ -108,7 +115,7 @@ def _shown(
         if value < 0:
             text = f"format speedscope has no negative numbers, and {profile.name} has {value}"
             raise TraceError(text, hints=("format pprof has",))
-        stack = (*(frames.number(text, "") for text in root), *map(frames.of, sample.frames))
+        stack = (*(frames.number(text, "") for text in root), *frames.of(sample.frames))
         known = weights.get(stack)
         weights[stack] = value if known is None else profile.join(known, value)
     return {
