@@ -292,6 +292,27 @@ newest_headers_package() {
     apt-cache pkgnames "linux-headers-$1." 2>/dev/null | grep -E -- '-amd64$' | grep -vE 'rt-|cloud-' | sort -V | tail -n 1
 }
 
+# ---------------------------------------------------------------- readers of formats
+
+# ensure_readers: installs the npm packages of scripts/readers into $cache/readers: programs of others that open what pytrace writes.
+ensure_readers() {
+    readers=$cache/readers
+    readers_wanted=$(cat "$root/scripts/readers/package-lock.json" | cksum)
+    if [ -r "$readers/stamp" ] && [ "$(cat "$readers/stamp")" = "$readers_wanted" ]; then return 0; fi
+    command -v node >/dev/null && command -v npm >/dev/null || need "what reads profiles" nodejs npm || return 1
+    mkdir -p "$cache" || return 1
+    (
+        if command -v flock >/dev/null; then flock 8; fi
+        if [ -r "$readers/stamp" ] && [ "$(cat "$readers/stamp")" = "$readers_wanted" ]; then exit 0; fi
+        say "fetching what reads profiles (once)"
+        rm -rf "$readers" && mkdir -p "$readers" && cp "$root"/scripts/readers/package*.json "$readers" &&
+            cd "$readers" && npm ci --ignore-scripts --no-audit --no-fund >"$log_file" 2>&1 ||
+            { tail -n 5 "$log_file" >&2; exit 1; }
+        rm -f "$log_file"
+        printf '%s\n' "$readers_wanted" >"$readers/stamp"
+    ) 8>"$cache/setup.lock" || { say "npm could not install the packages of scripts/readers"; return 1; }
+}
+
 log_file=${TMPDIR:-/tmp}/pytrace-setup.$$.log
 trap 'rm -f "$log_file"' EXIT
 

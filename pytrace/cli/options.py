@@ -42,7 +42,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",
            "raise USDT semaphores in all processes that map the file", "process"),
-    Option("format", "f", "", "FORMAT", "output format: text, json or csv", "output"),
+    Option("format", "f", "", "FORMAT", "output format: text, json, csv, folded, speedscope, pprof ...", "output"),
     Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
     Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
     Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",

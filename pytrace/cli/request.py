@@ -10,8 +10,8 @@ from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.cli.options import CommandLine
 from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES
-from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import RunOptions
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.run_options import STREAMED, RunOptions
 from pytrace.core.source import Source
 
 PID_MAX = 0x400000
@@ -40,9 +40,7 @@ def run_options(line: CommandLine) -> RunOptions:
     Raises:
         TraceError: a value is not among those that the option takes, or two options exclude each other.
     """
-    form = _choice(line, "format", "-f", ("text", "json", "csv"), "text")
-    if form == "csv" and mode(line) in ("test", "bench"):
-        raise TraceError("-f csv is for rows and maps", hints=("--test and --bench report as text or json",))
+    form = _format(line)
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
     command, pid = line.text("command"), line.text("pid")
     if command is not None and pid is not None:
@@ -80,6 +78,52 @@ def run_options(line: CommandLine) -> RunOptions:
         save=_save(line),
         save_every=_save_every(line),
     )
+
+
+_BY_SUFFIX = {
+    ".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".log": "text", ".out": "text", "": "text",
+}  # fmt: skip
+"""Formats of files with common names; what others stand for, the table of formats knows."""
+
+
+def _format(line: CommandLine) -> str:
+    """The format of ``-f``, else that which the name of the output file stands for, else text."""
+    wanted = line.text("format")
+    running = mode(line) == "run"
+    if wanted is None:
+        path = line.text("output")
+        return _of_file(path) if path is not None and running else "text"
+    if wanted not in STREAMED:
+        _check_format(wanted)
+    if wanted not in ("text", "json") and mode(line) in ("test", "bench"):
+        raise TraceError(f"-f {wanted} is for rows and maps", hints=("--test and --bench report as text or json",))
+    return wanted
+
+
+def _of_file(path: str) -> str:
+    stem, suffix = os.path.splitext(path.lower())
+    known = _BY_SUFFIX.get(suffix)
+    # Others may end alike: .speedscope.json
+    if known is not None and not os.path.splitext(stem)[1]:
+        return known
+    from pytrace.results.formats import table  # few runs write such files
+
+    row = table.by_suffix(path)
+    return known or "text" if row is None else row.name
+
+
+def _check_format(wanted: str) -> None:
+    """Refuse what is no format or has no such options."""
+    from pytrace.results.formats import table  # few runs want another format
+
+    name = wanted.partition(":")[0]
+    names = list(dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
+    if name not in names:
+        hints = (*did_you_mean(name, names), "it takes " + ", ".join(names))
+        raise TraceError(f"-f does not accept {wanted!r}", hints=hints)
+    if name in STREAMED:
+        raise TraceError(f"format {name} has no option {wanted.partition(':')[2]!r}", hints=("it has none",))
+    table.chosen(wanted, None)
 
 
 def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOptions:

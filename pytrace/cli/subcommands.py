@@ -119,6 +119,13 @@ def _diff(given: Namespace) -> int:
     if given.map:
         _check_maps(given.map, before, after)
     found = difference(before, after, (given.before, given.after))
+    if row.name == "folded":
+        from pytrace.results.formats import folded
+
+        data = folded.differential(*_stacks_of(row, before, after), options)
+        with _output(given.output, binary=False) as file:
+            file.write(data)
+        return 0
     form = _differences().get(row.name)
     if form is None:
         # Formats that know nothing of differences show signed numbers.
@@ -128,6 +135,14 @@ def _diff(given: Namespace) -> int:
     with _output(given.output, binary=False) as file:
         file.write(form(found))
     return 0
+
+
+def _stacks_of(row: Format, before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, SnapshotData]:
+    """What *row* can show of two snapshots; what it cannot is told once."""
+    chosen = [select(side, row) for side in (before, after)]
+    sentences = dict.fromkeys(sentence for part in chosen for sentence in part.left_out)
+    sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in sentences))
+    return chosen[0].snapshot, chosen[1].snapshot
 
 
 def _differences() -> dict[str, Callable[[Difference], bytes]]:

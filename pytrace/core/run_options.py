@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
 
+STREAMED = ("text", "json", "csv")
+"""Formats of output that are written while a script runs; all others show a snapshot, at its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -13,6 +16,7 @@ class RunOptions:
     command: str | None = None
     follow: bool = False
     format: str = "text"
+    """One of :data:`STREAMED`, or the name of a format of snapshots with its options (``folded:process``)."""
     output: str | None = None
     buffering: str = "line"
     quiet: bool = False
@@ -38,3 +42,8 @@ class RunOptions:
     """Path of the snapshot that is saved at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
+
+    @property
+    def exports(self) -> bool:
+        """Whether the output is a snapshot in some format, written at the end of the run."""
+        return self.format not in STREAMED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,18 @@ import pytest
 from pytrace.cli import request
 from pytrace.cli.options import read
 from pytrace.core.diagnostics import TraceError
+from pytrace.results import formats
+from pytrace.results.formats import table
 
 
 @pytest.mark.parametrize(
     ("argv", "part"),
     [
         (["-f", "xml"], "-f does not accept 'xml'"),
+        (["-f", "json:x"], "format json has no option 'x'"),
+        (["-f", "folded:x"], "format folded has no option 'x'"),
+        (["-f", "folded", "--test"], "-f folded is for rows and maps"),
+        (["-f", "csv", "--bench"], "-f csv is for rows and maps"),
         (["-B", "some"], "-B does not accept 'some'"),
         (["-p", "x1"], "needs a process id"),
         (["-p", "0"], "out of range"),
@@ -42,6 +49,53 @@ from pytrace.core.diagnostics import TraceError
 def test_refused_options(argv: list[str], part: str) -> None:
     with pytest.raises(TraceError, match=part):
         request.run_options(read(argv))
+
+
+def test_formats_are_named_where_there_is_no_such(tmp_path: Path) -> None:
+    with pytest.raises(TraceError) as found:
+        request.run_options(read(["-f", "foldd"]))
+    assert found.value.hints[0] == "did you mean 'folded'?"
+    assert {"text", "json", "csv", *(row.name for row in table.FORMATS)} <= set(
+        found.value.hints[1].removeprefix("it takes ").split(", ")
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "form"),
+    [
+        ([], "text"),
+        (["-o", "x"], "text"),
+        (["-o", "-"], "text"),
+        (["-o", "x.bt.log"], "text"),
+        (["-o", "x.unknown"], "text"),
+        (["-o", "x.json"], "json"),
+        (["-o", "x.2026.JSON"], "json"),
+        (["-o", "x.y/z.csv"], "csv"),
+        (["-o", "x.speedscope.json"], "speedscope"),
+        (["-o", "x.pb.gz"], "pprof"),
+        (["-o", "x.folded", "-f", "json"], "json"),
+        (["-o", "x.json", "-f", "folded:process"], "folded:process"),
+        (["-o", "x.json", "--fmt"], "text"),
+        (["-o", "x.pb.gz", "--bench"], "text"),
+    ],
+)
+def test_the_format_is_that_of_f_or_of_the_file(argv: list[str], form: str) -> None:
+    assert request.run_options(read(argv)).format == form
+
+
+@pytest.mark.parametrize("argv", [[], ["-o", "x.log"], ["-o", "x.json"], ["-f", "csv", "-o", "x"], ["-f", "json"]])
+def test_ordinary_runs_do_without_the_table(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytrace.results.formats.table", None)
+    monkeypatch.delattr(formats, "table")
+    request.run_options(read(argv))
+    with pytest.raises(ImportError):
+        request.run_options(read(["-o", "x.folded"]))
+
+
+def test_common_suffixes_stand_for_what_the_table_says() -> None:
+    for suffix, name in request._BY_SUFFIX.items():
+        row = table.by_suffix(f"x{suffix}")
+        assert row is None or row.name == name
 
 
 def test_stages_have_two_sets_of_names() -> None:

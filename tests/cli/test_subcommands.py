@@ -109,6 +109,16 @@ def test_other_formats_get_signed_numbers(typed: Any, monkeypatch: pytest.Monkey
     assert "WARNING: format bare cannot show @c (numbers)\n" in error
 
 
+def test_folded_stacks_have_both_numbers(typed: Any) -> None:
+    assert typed("diff a.pts b.pts -f folded -m s") == (0, "main;f 7 10\n", "")
+    status, out, error = typed("diff a.pts b.pts -f folded:stacks")
+    assert (status, out) == (0, "main;f 7 10\n")
+    assert error.splitlines() == [
+        "WARNING: format folded cannot show @c (numbers)", "WARNING: format folded cannot show @h (histograms)"
+    ]  # fmt: skip
+    assert "format folded cannot show @h" in typed("diff a.pts b.pts -f folded -m h")[2]
+
+
 @pytest.mark.parametrize("name", subcommands._COMMANDS)
 def test_without_arguments_a_command_describes_itself(typed: Any, name: str) -> None:
     status, out, error = typed(name)

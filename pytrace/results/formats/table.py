@@ -7,7 +7,7 @@ it, and a row.
 from __future__ import annotations
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.results.formats.format_row import Content, Format, WriteOptions, Writer
+from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, Writer
 
 _ALL = frozenset(Content)
 
@@ -24,9 +24,46 @@ def _json() -> Writer:
     return json.write
 
 
+def _folded() -> Writer:
+    from pytrace.results.formats import folded
+
+    return folded.write
+
+
+def _speedscope() -> Writer:
+    from pytrace.results.formats import speedscope
+
+    return speedscope.write
+
+
+def _pprof() -> Writer:
+    from pytrace.results.formats import pprof
+
+    return pprof.write
+
+
+_STACKS = frozenset({Content.STACKS})
+
 FORMATS: tuple[Format, ...] = (
     Format("text", "what the end of a run prints", (".txt",), _ALL, _text),
     Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, _json),
+    Format(
+        "folded", "a line for each stack, for FlameGraph", (".folded",), _STACKS, _folded,
+        options=(
+            FormatOption("process", "of the keys beside stacks only the first string is shown, as root frame"),
+            FormatOption("stacks", "keys beside stacks are not shown"),
+            FormatOption("annotate", "kernel functions end with _[k], inlined ones with _[i]"),
+            FormatOption("value", "what is shown of avg and stats: total, count or average", "NAME"),
+        ),
+    ),
+    Format(
+        "speedscope", "profiles for speedscope.app", (".speedscope.json", ".speedscope"), _STACKS, _speedscope,
+        options=(FormatOption("together", "keys beside stacks are root frames, not profiles of their own"),),
+    ),
+    Format(
+        "pprof", "a profile for go tool pprof", (".pb.gz", ".pprof"), _STACKS, _pprof, binary=True,
+        options=(FormatOption("hz", "the frequency of the samples that were counted: CPU time is shown too", "N"),),
+    ),
 )
 
 

@@ -62,8 +62,12 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
 
 
 def output(options: RunOptions, stack: ExitStack) -> Output:
-    """Standard output, or the file of ``-o``."""
+    """Standard output, or the file of ``-o``; standard error where that is for a snapshot."""
     flush = Flush(options.buffering)
+    if options.exports:
+        beside = Output(2, flush=flush, colour=colour())
+        stack.callback(beside.close)
+        return beside
     json, csv = options.format == "json", options.format == "csv"
     if options.output is None:
         opened = Output(1, flush=flush, json=json, csv=csv, colour=colour())
@@ -78,17 +82,23 @@ def child(command: str, stack: ExitStack, namespace: int | None) -> Child:
     from pytrace.runtime.session import child as process  # most runs have none
 
     return process.start(command, stack, namespace)
-def saving(options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]) -> Saving | None:
-    """What saves snapshots; None when none are to be saved.
+def saving(
+    manifest: Manifest, options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]
+) -> Saving | None:
+    """What saves snapshots and writes the last one in the format of ``-f``; None when neither is wanted.
 
     Raises:
-        TraceError: they cannot be saved where they are to be.
+        TraceError: they cannot be written where they are to be, or in that format.
     """
-    if options.save is None and options.save_every is None:
+    if options.save is None and options.save_every is None and not options.exports:
         return None
     from pytrace.runtime.session.saving import Saving
 
-    return Saving(options, take, warn)
+    if not options.exports:
+        return Saving(options, take, warn)
+    from pytrace.runtime.session.exporting import Export
+
+    return Saving(options, take, warn, Export(manifest, options))
 
 
 def rows() -> RowKeeper:
@@ -223,7 +233,8 @@ def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Lazy
 def reading_ahead(loaded: LoadedScript, options: RunOptions, lazy: LazySymbols) -> ReadingAhead | None:
     """What reads the source lines of stacks in maps before these print; None when none will be shown."""
     config = loaded.manifest.config
-    shown = config.show_debug_info and (config.print_maps_on_exit or options.save or options.save_every)
+    taken = options.save or options.save_every or options.exports
+    shown = config.show_debug_info and (config.print_maps_on_exit or taken)
     specs = [spec for spec in loaded.manifest.maps if has_user_stacks(spec)] if shown else []
     if not specs:
         return None

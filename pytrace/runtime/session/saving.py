@@ -1,4 +1,4 @@
-"""``--save`` and ``--save-every``: snapshots of a run in files."""
+"""What is written of a run's snapshots: ``--save``, ``--save-every``, formats of ``-f`` that show one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,39 @@ import time
 from collections.abc import Callable
 
 from pytrace.base import whole_files
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 
+if TYPE_CHECKING:
+    from pytrace.runtime.session.exporting import Export
+
 
 class Saving:
     """Saves what *take* gives; *warn* tells what could not be saved while the run goes on.
+
+    *export* writes the last snapshot as the output of the run.
 
     Raises:
         TraceError: a file or the directory cannot be written; nothing has been traced by then.
     """
 
-    def __init__(self, options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        take: Callable[[], SnapshotData],
+        warn: Callable[[str], None],
+        export: Export | None = None,
+    ) -> None:
         self._path = options.save
         self._interval, self._folder = options.save_every or (float("inf"), "")
         self._take = take
         self._warn = warn
+        self._export = export
+        self.exported = False
+        """Whether the maps have been written, in place of being printed."""
         self._next = time.monotonic() + self._interval
         self._failure = ""
         """Why the last one could not be saved; it is told once."""
@@ -62,8 +77,13 @@ class Saving:
         paths = [self._dated()] if self._folder else []
         paths += [self._path] if self._path is not None else []
         failures = [(path, _save(snapshot, path)) for path in paths]
+        sentences = [_unsaved(path, failure) for path, failure in failures if failure]
+        if self._export is not None:
+            sentence = self._export.write(snapshot, self._warn)
+            self.exported = not sentence
+            sentences += [sentence] if sentence else []
         self.finished = True
-        return "; ".join(_unsaved(path, failure) for path, failure in failures if failure)
+        return "; ".join(sentences)
 
     def _dated(self) -> str:
         """A name in the directory that sorts by time (UTC)."""

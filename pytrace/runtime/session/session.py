@@ -84,7 +84,7 @@ class Session:
         self._signals: EndRequests = embedding.requests if embedding is not None else stack.enter_context(Signals())
         self._namespace = opening.namespace(options, stack)
         self.output = opening.output(options, stack) if embedding is None else embedding.output
-        self._saving = opening.saving(options, self.snapshot, self._warn)
+        self._saving = opening.saving(manifest, options, self.snapshot, self._warn)
         command = options.command
         self._child = None if command is None else opening.child(command, stack, self._namespace)
         unwound = opening.unwound(manifest, options, self._child)
@@ -485,7 +485,8 @@ class Session:
         if self._ahead is not None and (shown or self._saving is not None):
             self._ahead.finish()
         unsaved = "" if self._saving is None else self._saving.finish()
-        if shown:
+        # What could not be written in another format is not lost.
+        if shown and (self._saving is None or not self._saving.exported):
             self.renderer.print_maps()
             if self.output.gave_up and self.loaded.manifest.maps:
                 self._warn(_NO_MAPS)

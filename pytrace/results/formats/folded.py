@@ -1,0 +1,126 @@
+"""Format ``folded``: one line for each stack, root first, as FlameGraph's programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.results.difference import average
+from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.formats.portable_forms import Printers, encoded
+from pytrace.results.snapshot import SnapshotData
+from pytrace.results.stack_samples import Label, Profile, Sample, profiles
+
+VALUES = ("total", "count", "average")
+"""What is shown of averages and stats."""
+
+class _Escaped(dict[str, str]):
+    """Names without what has a meaning in a line; each is looked through once."""
+
+    def __missing__(self, name: str) -> str:
+        self[name] = escaped = name.translate(_TABLE)
+        return escaped
+
+
+_ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
+_TABLE = str.maketrans(_ESCAPES)
+
+
+def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
+    """Write the lines of all maps in the order of their texts.
+
+    Raises:
+        TraceError: a number is negative, or an option does not fit the maps.
+    """
+    lines = _lines(snapshot, options, named=len(snapshot.maps) > 1)
+    file.writelines(encoded(f"{stack} {number}\n") for stack, number in sorted(lines.items()))
+
+
+def differential(before: SnapshotData, after: SnapshotData, options: WriteOptions) -> bytes:
+    """Lines with two numbers, before and after, of which ``flamegraph.pl`` makes a differential flame graph.
+
+    Raises:
+        TraceError: as :func:`write`.
+    """
+    named = len({*before.maps, *after.maps}) > 1
+    old, new = (_lines(snapshot, options, named=named) for snapshot in (before, after))
+    stacks = sorted({*old, *new})
+    return b"".join([encoded(f"{stack} {old.get(stack, 0)} {new.get(stack, 0)}\n") for stack in stacks])
+
+
+def _lines(snapshot: SnapshotData, options: WriteOptions, *, named: bool) -> dict[str, int]:
+    """Numbers by stack; with *named* the map is the first frame."""
+    wanted = options.settings.get("value", VALUES[0])
+    if wanted not in VALUES:
+        raise TraceError(f"option value of format folded is one of {', '.join(VALUES)}, not {wanted!r}")
+    return {
+        stack: _number(profile, values, wanted)
+        for profile in profiles(snapshot.maps.values(), Printers().portable_text)
+        for stack, values in _joined(profile, [profile.name] if named else [], options).items()
+    }
+
+
+def _joined(profile: Profile, root: list[str], options: WriteOptions) -> dict[str, tuple[int, ...]]:
+    """Numbers by stack: those that differ only in what is not shown are one."""
+    labels = _shown_labels(profile, options)
+    names = _annotated if options.flag("annotate") else _names
+    join, escaped = profile.join, _Escaped()
+    joined: dict[str, tuple[int, ...]] = {}
+    for sample in profile.samples:
+        stack = _line(escaped, [*root, *labels(sample), *names(sample)])
+        known = joined.get(stack)
+        joined[stack] = sample.values if known is None else tuple(map(join, known, sample.values))
+    return joined
+
+
+def _shown_labels(profile: Profile, options: WriteOptions) -> Callable[[Sample], list[str]]:
+    """Which members of the key become frames at the root."""
+    if options.flag("stacks"):
+        return lambda _sample: []
+    if not options.flag("process"):
+        return lambda sample: [label.text for label in sample.labels]
+    if not profile.text_labels:
+        hint = f"{profile.name}[comm, ustack] has the name of the process"
+        raise TraceError(
+            f"format folded:process needs a string in the key of {profile.name}, the process's name", hints=(hint,)
+        )
+    name = profile.text_labels[0]
+    return lambda sample: [_named(sample.labels, name)]
+
+
+def _named(labels: Sequence[Label], name: str) -> str:
+    return next(label.text for label in labels if label.name == name)
+
+
+def _names(sample: Sample) -> Sequence[str]:
+    return sample.names
+
+
+def _annotated(sample: Sample) -> Sequence[str]:
+    """Frames with the marks that palettes of FlameGraph go by."""
+    kernel = len(sample.frames) - sample.kernel
+    return [
+        name + ("_[i]" if frame.inlined else "_[k]" if at >= kernel else "")
+        for at, (name, frame) in enumerate(zip(sample.names, sample.frames, strict=True))
+    ]
+
+
+def _line(escaped: _Escaped, names: list[str]) -> str:
+    """A stack without its number; a last word that is a number would be read as that."""
+    line = ";".join(map(escaped.__getitem__, names))
+    start, space, end = line.rpartition(" ")
+    return f"{start}_{end}" if space and end.replace(".", "", 1).isdigit() else line
+
+
+def _number(profile: Profile, values: tuple[int, ...], wanted: str) -> int:
+    number = values[-1]
+    if len(values) > 1 and wanted != "total":
+        count = values[0]
+        number = count if wanted == "count" else average((number, count))
+    if number < 0:
+        raise TraceError(
+            f"format folded has no negative numbers, and {profile.name} has {number}",
+            hints=("format pprof has",),
+        )
+    return number

@@ -1,0 +1,186 @@
+"""Maps with stacks in their keys as what the formats of profilers hold: stacks from the root, labels, numbers."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import types
+from pytrace.core.types.tables import Column, key_columns
+from pytrace.results.snapshot import MapData
+from pytrace.results.values import Frame, Portable, StackTrace, Value
+
+Text = Callable[[Value], bytes]
+"""The text of a portable value."""
+
+
+class Label(NamedTuple):
+    """A member of a key that is no stack."""
+
+    name: str
+    """As the column of a table: ``key1``, ``key2`` …, or the name in the record."""
+    text: str
+    """As it prints; bytes that are no UTF-8 as ``\\xff``."""
+    number: int | None
+    """Of integers and truth values."""
+
+
+class Measure(NamedTuple):
+    """One number of each value."""
+
+    part: str
+    """``count`` and ``total`` of averages and stats, else empty."""
+    unit: str
+    """``count``, or one of the values of :data:`pytrace.core.types.tables.UNITS`; empty when unknown."""
+
+
+class Sample(NamedTuple):
+    """An entry of a map."""
+
+    frames: tuple[Frame, ...]
+    """Outermost first: those of the user, then those of the kernel. Never empty."""
+    names: tuple[str, ...]
+    """What they are called (:func:`frame_name`)."""
+    kernel: int
+    """How many of them, at the end, are those of the kernel."""
+    labels: tuple[Label, ...]
+    values: tuple[int, ...]
+    """One for each measure."""
+
+
+Join = Callable[[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A map."""
+
+    name: str
+    measures: tuple[Measure, ...]
+    samples: list[Sample]
+    """By labels, then by functions from the root."""
+    join: Join
+    """Joins two numbers where the stacks or labels that told them apart are not shown."""
+    text_labels: tuple[str, ...]
+    """Names of labels that are strings."""
+
+
+def profiles(maps: Iterable[MapData], text: Callable[[types.Type], Text]) -> list[Profile]:
+    """Maps with stacks in their keys and numbers as values, by name; *text* makes the text form of a type's values."""
+    return [_profile(data, text) for data in sorted(maps, key=lambda data: data.name)]
+
+
+def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
+    assert data.key is not None
+    columns = key_columns(data.key)
+    labelled = [None if isinstance(column.type, types.Stack) else _labelling(column, text) for column in columns]
+    measures = _measures(data)
+    numbers = _numbers(data.value)
+    samples = []
+    names = FrameNames()
+    for key, value in data.entries.items():
+        members = list(_members(data.key, key))
+        labels = tuple([make(item) for make, item in zip(labelled, members, strict=True) if make is not None])
+        stacks = [item for item in members if isinstance(item, StackTrace)]
+        kernel = sum(len(stack.frames) for stack in stacks if not stack.user)
+        frames = tuple(joined_frames(stacks))
+        samples.append(Sample(frames, names.of(frames), kernel, labels, numbers(value)))
+    samples.sort(key=lambda sample: (sample.labels, sample.names))
+    join = _JOINS.get(type(data.value), operator.add)
+    texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
+    return Profile(data.name, measures, samples, join, texts)
+
+
+def _members(kind: types.Type, value: Portable) -> Iterator[Portable]:
+    """The values of the columns of a key."""
+    if not isinstance(kind, types.Record | types.Tuple) or not kind.members:
+        yield value
+        return
+    assert isinstance(value, tuple)
+    for member, item in zip(kind.members, value, strict=True):
+        yield from _members(member, item)
+
+
+def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[Portable], Label]:
+    form = text(column.type)
+    numeric = isinstance(column.type, types.Int | types.Bool)
+
+    def label(value: Portable) -> Label:
+        number = int(value) if numeric and isinstance(value, int) else None
+        return Label(column.name, form(value).decode("utf-8", "backslashreplace"), number)
+
+    return label
+
+
+# ---------------------------------------------------------------------------------------------- frames
+
+
+def joined_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
+    """One stack of all, outermost first: the kernel was entered from what the user stack ends with."""
+    frames: list[Frame] = []
+    for stack in sorted(stacks, key=lambda stack: not stack.user):
+        if stack.error:
+            frames.append(Frame(f"[no {'user' if stack.user else 'kernel'} stack: {stack.error}]"))
+        frames += reversed(stack.frames)
+    return frames or [Frame("[no stack]")]
+
+
+def frame_name(frame: Frame) -> str:
+    """What a frame is called; without a function the module in brackets, without that the address."""
+    if frame.function:
+        return frame.function
+    if frame.module:
+        base = os.path.basename(frame.module)
+        return base if base.startswith("[") else f"[{base}]"
+    return f"{frame.build_id}+0x{frame.address:x}" if frame.build_id else f"0x{frame.address:x}"
+
+
+class FrameNames:
+    """Names of many frames, of which most are the same object many times: hashing these would take most of the time."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._frames: list[Frame] = []
+        """What the names are of, so that no other object has the same identity."""
+
+    def of(self, frames: Iterable[Frame]) -> tuple[str, ...]:
+        """The names of *frames*."""
+        known = self._names.get
+        return tuple([known(id(frame)) or self._add(frame) for frame in frames])
+
+    def _add(self, frame: Frame) -> str:
+        self._frames.append(frame)
+        name = self._names[id(frame)] = frame_name(frame)
+        return name
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+_JOINS: dict[type[types.Type], Join] = {types.Min: min, types.Max: max}
+
+
+def _measures(data: MapData) -> tuple[Measure, ...]:
+    unit = Column.of(data.name, types.INT64).unit
+    if isinstance(data.value, types.Avg | types.Stats):
+        return Measure("count", "count"), Measure("total", unit)
+    return (Measure("", "count" if isinstance(data.value, types.Count) else unit),)
+
+
+def _numbers(kind: types.Type) -> Callable[[Value], tuple[int, ...]]:
+    return _pair if isinstance(kind, types.Avg | types.Stats) else _single
+
+
+def _pair(value: Value) -> tuple[int, int]:
+    assert isinstance(value, tuple)
+    total, count = value
+    assert isinstance(total, int)
+    assert isinstance(count, int)
+    return count, total
+
+
+def _single(value: Value) -> tuple[int]:
+    assert isinstance(value, int)
+    return (int(value),)
