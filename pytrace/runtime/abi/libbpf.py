@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from _thread import RLock
 from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -175,8 +176,13 @@ def open_memory(elf: bytes, btf_path: str = "") -> int:
     return handle
 
 
+_PRINTING = RLock()
+
+
 class Messages:
-    """Takes what libbpf would print to the terminal; a context manager, at most one at a time.
+    """Takes what libbpf would print to the terminal; a context manager, one at a time in a process.
+
+    libbpf has one function for this, so that other threads wait here until it is theirs.
 
     Args:
         echo: called with each line as it comes (``-d libbpf``), or None to only keep them.
@@ -189,11 +195,13 @@ class Messages:
         self._before: int | None = None
 
     def __enter__(self) -> Messages:
+        _PRINTING.acquire()
         self._before = library().libbpf_set_print(self._callback)
         return self
 
     def __exit__(self, *_: object) -> None:
         library().libbpf_set_print(_PRINT(self._before) if self._before else _PRINT())
+        _PRINTING.release()
 
     def _take(self, level: int, form: bytes, arguments: int) -> int:
         # Debug text is formatted only when somebody looks at it: libbpf says a lot.

@@ -86,7 +86,7 @@ class Session:
         self.output = opening.output(options, stack) if embedding is None else embedding.output
         self._saving = opening.saving(options, self.snapshot, self._warn)
         command = options.command
-        self._child = None if command is None else opening.child(command, stack, self._namespace)
+        self._child = None if command is None else opening.child(command, stack, self._namespace, embedding is None)
         unwound = opening.unwound(manifest, options, self._child)
         self.loaded = opening.programs(script, options, unwound, stack)
         opening.fill_session_data(self.loaded, options, self._child)
@@ -450,7 +450,7 @@ class Session:
 
             notify.systemd("STOPPING=1")
         before = self._detach()
-        self._symbols.hurry(self.output.message if os.isatty(2) else None)
+        self._symbols.hurry(self.output.message if self._embedding is None and os.isatty(2) else None)
         if self.options.dry_run:
             self._ring.discard()
         else:
