@@ -86,6 +86,12 @@ class Snapshot:
         """
         return merge([self, *others])
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: tables of maps and rows, histograms as bars, stacks as a tree of functions."""
+        from pytrace.interface import html
+
+        return html.snapshot(self.data)
+
     def __repr__(self) -> str:
         return f"<Snapshot of {len(self.runs)} runs: maps {', '.join(self.data.maps) or 'none'}>"
 
