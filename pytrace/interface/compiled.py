@@ -231,6 +231,11 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
     )
     source, data = read(script)
     if data is not None:
+        fixed = {
+            "unsafe": unsafe, "include_directories": include_directories, "includes": includes,
+            "probe_filter": probe_filter,
+        }  # fmt: skip
+        refuse(fixed, "the file is compiled already; give {} when it is compiled")
         return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
     with _COMPILING:
         return CompiledScript(build(source, options, cached), source, options)
@@ -306,11 +311,24 @@ def folders(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def refuse(given: Mapping[str, object], text: str) -> None:
+    """Refuse what cannot have an effect any more: *text* says why, with the name of the argument.
+
+    Raises:
+        TraceError: one of the arguments *given* is set.
+    """
+    for name, value in given.items():
+        if value:
+            raise TraceError(text.format(name))
+
+
 def _parameters(given: Parameters) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
     if isinstance(given, Mapping):
-        return (), tuple((name, _text(value)) for name, value in given.items())
+        return (), tuple((str(name), _text(value)) for name, value in given.items())
     if isinstance(given, str):
         raise TypeError("parameters must be a sequence or a mapping, not a string")
+    if any(item is None for item in given):
+        raise TypeError("a positional parameter must be a text or a number, not None")
     return tuple(str(item) for item in given), ()
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.run_options import RunOptions
-from pytrace.interface.compiled import CompiledScript, Parameters, Script, folders
+from pytrace.interface.compiled import CompiledScript, Parameters, Script, folders, refuse
 from pytrace.interface.compiled import compile as compile_script
 from pytrace.interface.errors import TraceWarning, warn
 from pytrace.interface.events import Event
@@ -66,7 +66,13 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     words = _checked(pid, command, follow, no_features)
     for text in privileges.check():
         warn(text, TraceWarning)
-    if not isinstance(script, CompiledScript):
+    if isinstance(script, CompiledScript):
+        fixed = {
+            "parameters": parameters, "unsafe": unsafe, "include_directories": include_directories,
+            "includes": includes, "probe_filter": probe_filter, "follow": follow and not script.options.follow,
+        }  # fmt: skip
+        refuse(fixed, "the script is compiled already; give {} to compile()")
+    else:
         script = compile_script(
             script,
             parameters=parameters,
@@ -99,12 +105,12 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
 
 
 def _checked(
-    pid: int | None, command: Command | None, follow: bool, no_features: Sequence[str]
+    pid: object, command: Command | None, follow: bool, no_features: Sequence[str]
 ) -> str | None:
     """The command as a text that is split again, and nothing that makes no sense."""
     if pid is not None and command is not None:
         raise TraceError("pid and command cannot be used together")
-    if pid is not None and not isinstance(pid, int):
+    if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool)):
         raise TypeError(f"pid must be an int, not {type(pid).__name__}")
     if follow and pid is None and command is None:
         raise TraceError("follow needs pid or command")

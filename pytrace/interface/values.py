@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
@@ -48,7 +48,7 @@ class Bucket:
     count: int
 
 
-class Histogram(Sequence[Bucket]):
+class Histogram:
     """The value of ``hist()`` or ``lhist()``: buckets from the first to the last that is not empty."""
 
     def __init__(self, kind: types.Hist | types.LHist, counts: Counts) -> None:
@@ -69,7 +69,7 @@ class Histogram(Sequence[Bucket]):
         return [Bucket(item.low, item.high, item.count) for item in histogram.used(self._shape, self._all())]
 
     @property
-    def count(self) -> int:  # type: ignore[override]  # not Sequence's, which nobody needs of buckets
+    def count(self) -> int:
         """How many values there were."""
         return sum(self.counts.values())
 
@@ -81,7 +81,7 @@ class Histogram(Sequence[Bucket]):
         found = list(histogram.quantiles(self._shape, self._all(), [f"{100 * fraction:g}"])) if self.counts else []
         return found[0].value if found else None
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> Bucket:
         return self.buckets[index]
 
     def __len__(self) -> int:
