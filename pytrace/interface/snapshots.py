@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, Self
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 
@@ -52,7 +53,10 @@ class Snapshot:
         """
         from pytrace.results import file_form
 
-        file_form.write(self.data, os.fspath(path))
+        try:
+            file_form.write(self.data, os.fspath(path))
+        except OSError as error:
+            raise TraceError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
