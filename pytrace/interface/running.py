@@ -190,12 +190,11 @@ def _watch(
             if on_event is not None:
                 on_event(event)
             if until is not None and not trace.ended and until(trace):
-                trace.stop()
+                trace.request_end()
 
     while not trace.ended:
-        left = LONGEST if end is None else end - time.monotonic()
-        if left <= 0 or (until is not None and until(trace)):
-            trace.stop()
-            break
+        left = LONGEST if end is None else max(0.0, end - time.monotonic())
+        if not left or (until is not None and until(trace)):
+            trace.request_end()
         handle(trace.batch(min(left, LONGEST)))
     handle(trace.events())

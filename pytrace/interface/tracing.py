@@ -106,7 +106,10 @@ class Trace:
         self._stepping = True
         try:
             if self._over or not self._session.step(longest):
-                self._finish()
+                self._over = True
+                # What still waits is given out turn by turn, so that who iterates gets all of it.
+                if not self._session.run_dry():
+                    self._finish()
         finally:
             self._stepping = False
         self._tell()
@@ -188,13 +191,20 @@ class Trace:
     def stop(self) -> None:
         """End the run as ``exit()`` does: probes are detached, end probes run; maps and events are still there.
 
+        Of more events than :meth:`wait` keeps the oldest are dropped.
+
         May be called from any thread, while another one iterates, too: its iteration ends after the last event. From a
         handler of signals it asks for the end and returns.
         """
+        self.request_end()
+        with self._lock:
+            while not self._finished and not self._stepping:
+                self._step(0)
+
+    def request_end(self) -> None:
+        """Have the run end in the next steps."""
         self._over = True
         self._wake.wake()
-        with self._lock:
-            self._step(0)
 
     def _finish(self) -> None:
         self._over = self._finished = True

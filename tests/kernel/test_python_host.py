@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import pytrace
+from pytrace.interface.collector import Collector
 from tests.support.patience import patience
 
 OPENS = 'tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm] = count(); printf("%s\\n", comm); }'
@@ -292,3 +293,30 @@ def test_moments_pass_while_waiting() -> None:
         begun = time.monotonic()
         assert not trace.wait(0.05)
         assert time.monotonic() - begun >= 0.05
+
+
+def test_who_iterates_gets_all_events(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that still wait when the command has ended come in turns, and not all at once."""
+    monkeypatch.setattr(Collector.__init__, "__defaults__", (20_000, 256 << 20))
+    script = "t:syscalls:sys_enter_getppid /pid == cpid/ { print(1); } end { print(2); }"
+    with pytrace.open(script, command=[programs / "flood", "100000", "1"]) as trace:
+        time.sleep(0.3)
+        found = [event.values[0] for event in trace]
+        assert len(found) + trace.lost == 100_001
+        assert found[-1] == 2
+        assert "unread" not in trace.losses
+
+
+def test_control_c_while_opening() -> None:
+    """Wherever it comes, also in a callback of libbpf, it is raised, and nothing is left."""
+    for delay in range(12):
+        timer = threading.Timer(0.005 * delay, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(timer)
+        timer.join()
+
+
+def interrupted(timer: threading.Timer) -> None:
+    timer.start()
+    with pytrace.open(OPENS, command="sleep 100") as trace:
+        trace.wait()

@@ -171,6 +171,11 @@ class Session:
         """How the command ended, as :meth:`Child.poll` tells it; None while it runs."""
         return None if self._child is None else self._child.poll()
 
+    def run_dry(self) -> bool:
+        """Detach, and handle some of what was sent before; whether there is more. :meth:`finish` handles the rest."""
+        self._detach()
+        return not self.options.dry_run and self._consumer.turn() > 0 and self._ring.pending
+
     def losses(self) -> dict[str, dict[str, int]]:
         """What was lost or failed so far: kind, then its subject, and how often."""
         from pytrace.runtime.output import messages

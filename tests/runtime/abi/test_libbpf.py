@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -178,3 +179,19 @@ def test_messages_of_several_threads_do_not_mix() -> None:
     thread.join(30)
     assert inside == [0]
     assert order == ["waits", "inside"]
+
+
+def test_an_interrupt_within_a_message_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is raised in whatever Python code runs next, which may be what C code calls."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    hook = sys.unraisablehook
+    libbpf.library()
+    monkeypatch.setattr(ctypes, "create_string_buffer", interrupted)
+    with pytest.raises(KeyboardInterrupt), Messages():
+        libbpf.open_memory(b"no ELF file")
+    assert sys.unraisablehook is hook
+    with Messages():  # It is given back all the same.
+        pass
