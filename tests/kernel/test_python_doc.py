@@ -25,7 +25,7 @@ EXPECTED = {
     "pytrace.open(SCRIPT, command": "tracepoint:syscalls:sys_enter_openat ls /",
     "profile:hz:99": "@[",
     "both.save": '"type": "hist"',
-    "script.save": "{'tracepoint:syscalls:sys_enter_close': ",
+    "script.save": "'tracepoint:syscalls:sys_enter_close': ",
     "except pytrace.ScriptError": "{'map_full': {'@few': 3}}\n[<class 'pytrace.interface.errors.LossWarning'>",
     "asyncio.run": "\n",
     "pytrace.features()": "tracepoint:sched:sched_process_exit tracepoint [(",
