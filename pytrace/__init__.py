@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pytrace.interface.listing import Probe as Probe
     from pytrace.interface.listing import features as features
     from pytrace.interface.listing import probes as probes
+    from pytrace.interface.running import open as open  # noqa: A004
+    from pytrace.interface.running import run as run
     from pytrace.interface.snapshots import Snapshot as Snapshot
     from pytrace.interface.snapshots import merge as merge
     from pytrace.interface.tracing import Trace as Trace
-    from pytrace.interface.tracing import open as open  # noqa: A004
-    from pytrace.interface.tracing import run as run
 
 __version__ = "0.1.0"
 
@@ -38,9 +38,9 @@ _PUBLIC = {
     "compile": "compiled",
     "features": "listing",
     "merge": "snapshots",
-    "open": "tracing",
+    "open": "running",
     "probes": "listing",
-    "run": "tracing",
+    "run": "running",
 }
 """Public names and the modules of ``pytrace.interface`` that have them."""
 

@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.types import Record, Stack, Type, parts
+from pytrace.core.types import Record, Type, parts
 from pytrace.interface.events import Event, Place
 from pytrace.interface.values import as_python
 from pytrace.results.values import Portable
@@ -31,27 +32,43 @@ PRINTED = {"print_value": "print", "print_map": "map"}
 FOLLOWED_BY_TEXT = ("time", "join", "cat", "system", "quantiles")
 """Kinds whose handler writes one text for each event."""
 
+WITH_LINE_END = ("join", "system")
+"""Those of them whose text gets a line end that is no part of what it shows."""
+
+DURABLE = (
+    types.Void, types.Bool, types.Int, types.Enum, types.Pointer, types.String, types.Buffer, types.Array, types.Tuple,
+    types.Record, types.Struct, types.Mac, types.Inet, types.Timestamp,
+)  # fmt: skip
+"""Types whose values say the same at any later time; others are decoded when they come: processes end, names change."""
+
 MOST_EVENTS = 100_000
-"""Events that wait to be taken; when more come, the oldest are dropped and counted."""
+MOST_BYTES = 256 << 20
+"""Events that wait to be taken, and bytes of them; when more come, the oldest are dropped and counted."""
+
+OVERHEAD = 256
+"""Bytes that an event takes beside its record and text, about."""
 
 
 class Collector(Output):
     """Keeps what a session prints: events in :attr:`events`, its messages in :attr:`messages`."""
 
-    def __init__(self, programs: tuple[ProgramSpec, ...], most: int = MOST_EVENTS) -> None:
+    def __init__(
+        self, programs: tuple[ProgramSpec, ...], most: int = MOST_EVENTS, most_bytes: int = MOST_BYTES
+    ) -> None:
         super().__init__(-1, messages=-1)
         self.events: deque[Event] = deque()
         self.messages: list[str] = []
         """Warnings of the session, each ending its line, that nobody has taken yet."""
         self.dropped = 0
         """Events that were dropped because nobody took them."""
-        self.most = most
+        self._most, self._most_bytes, self._bytes = most, most_bytes, 0
         self._programs = programs
         self.symbols: Symbols | None = None
         """The session's symboliser, once there is a session."""
         self._taken = 0
         self._current: tuple[Place, bytes] | None = None
-        self._iterator = Place("iter", programs[0].location, (), bytes, lambda _record: (), lambda _record: "iter")
+        location = programs[0].location
+        self._iterator = Place("iter", location, (), bytes, lambda _record: (), lambda _record: "iter", True)
 
     # ---- what a session calls
 
@@ -68,7 +85,9 @@ class Collector(Output):
     def write(self, data: bytes) -> None:
         """Keep a text that a handler, or an iterator, writes."""
         place, record = self._current or (self._iterator, b"")
-        self.add(Event(place, record, data, (data.decode("utf-8", "surrogateescape"),)))
+        text = data.decode("utf-8", "surrogateescape")
+        value = text.removesuffix("\n") if place.kind in WITH_LINE_END else text
+        self.add(Event(place, record, data, (value,)))
 
     def extend(self, parts: Iterable[bytes]) -> None:
         """Keep texts."""
@@ -77,17 +96,18 @@ class Collector(Output):
 
     def add(self, event: Event) -> None:
         """Keep an event."""
-        events = self.events
-        if len(events) >= self.most:
-            events.popleft()
-            self._taken += 1
+        self.events.append(event)
+        self._bytes += event.size + OVERHEAD
+        while len(self.events) > self._most or (self._bytes > self._most_bytes and len(self.events) > 1):
+            self.take()
             self.dropped += 1
-        events.append(event)
 
     def take(self) -> Event:
         """The oldest event that waits."""
         self._taken += 1
-        return self.events.popleft()
+        event = self.events.popleft()
+        self._bytes -= event.size + OVERHEAD
+        return event
 
     def end_batch(self) -> None:
         """Nothing is written."""
@@ -121,19 +141,19 @@ class Collector(Output):
         """The place that *spec* describes."""
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
         read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
-        lasting = any(isinstance(inner, Stack) for inner in parts(layout.args))
+        durable = all(isinstance(inner, DURABLE) for inner in parts(layout.args))
         made: list[PortableForms] = []
 
         def values(record: bytes) -> tuple[Portable, ...]:
             # Stacks are remembered by their addresses, which may be other functions later.
-            if lasting or not made:
+            if not durable or not made:
                 made[:] = [self.forms(context)]
             found = zip(layout.args, read(record, 0), strict=True)
             return tuple(made[0].form(kind)(value) for kind, value in found)
 
         kind = PRINTED.get(spec.kind, spec.kind)
         names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
-        return Place(kind, spec.location, names, text, values, self._probe(spec))
+        return Place(kind, spec.location, names, text, values, self._probe(spec), durable)
 
     def forms(self, context: Context) -> PortableForms:
         """What makes plain values of decoded ones."""
@@ -183,7 +203,10 @@ def table(collector: Collector) -> Mapping[str, Make]:
 def _keep(collector: Collector, place: Place) -> RunHandler:
     def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
         for at in range(offset, offset + stride * count, stride):
-            collector.add(Event(place, data[at : at + length]))
+            event = Event(place, data[at : at + length])
+            if not place.durable:
+                event.decode()
+            collector.add(event)
 
     return run
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -11,22 +13,27 @@ from pytrace.base import whole_files
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core import manifest
 from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
 from pytrace.core.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
-from pytrace.interface.errors import placed
+from pytrace.interface.errors import TraceWarning, placed, warn
 from pytrace.runtime.host import fingerprints
 
 Script: TypeAlias = "str | os.PathLike[str]"
-"""The text of a script, or the path of a file; a string without ``{`` and ``<`` is a path."""
+"""The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
 
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
 """Positional parameters (``$1`` …), or named ones (``getopt``); a named one that is None is a flag."""
 
 AHEAD_CPUS = 64
 """Saved scripts have room for so many CPUs, or more where they were compiled on a larger machine."""
+
+_COMPILING = threading.RLock()
+"""Parser, LLVM and what is known of this machine are one for all threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class MapDescription:
@@ -113,7 +120,8 @@ class CompiledScript:
         """
         ahead = self._script
         if ahead.manifest.ahead is None:
-            ahead = build(self._source, replace(self._options, ahead=True, provenance=True), RunOptions())
+            with _COMPILING:
+                ahead = build(self._source, replace(self._options, ahead=True))
         try:
             whole_files.write(os.fspath(path), ahead.to_bytes(executable=True), executable=True)
         except OSError as error:
@@ -127,7 +135,18 @@ class CompiledScript:
         from pytrace.runtime.live_kernel import LiveKernel
 
         given = prepare.Given(self._options.positional, self._options.named)
-        return prepare.prepare(self._script, given, options, LiveKernel(disabled=options.disabled)).script
+        kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo)
+        with _COMPILING:
+            prepared = prepare.prepare(self._script, given, options, kernel)
+        for text in prepared.warnings:
+            warn(text, TraceWarning)
+        return prepared.script
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters, as a command line has them."""
+        named = (f"--{name}" if value is None else f"--{name}={value}" for name, value in self._options.named)
+        return (*self._options.positional, *named)
 
     @property
     def source(self) -> Source:
@@ -155,7 +174,7 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
     *,
     parameters: Parameters = (),
     pid: int | None = None,
-    command: str | Sequence[str] | None = None,
+    command: str | Sequence[str | os.PathLike[str]] | None = None,
     follow: bool = False,
     unsafe: bool = False,
     include_directories: Sequence[str] = (),
@@ -186,35 +205,43 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
         TraceError: the file cannot be read, or this machine cannot compile it.
     """
     positional, named = _parameters(parameters)
+    for name, value in (("include_directories", include_directories), ("includes", includes)):
+        if isinstance(value, str):
+            raise TypeError(f"{name} must be a sequence of names, not a string")
+    words = command if command is None or isinstance(command, str) else shlex.join(os.fspath(word) for word in command)
     options = CompileOptions(
         positional=positional,
         named=named,
         unsafe=unsafe,
         pid=pid,
-        child=command is not None,
+        child=words is not None,
+        child_command=words or "",
         include_directories=tuple(include_directories),
         includes=tuple(includes),
         disabled=frozenset(no_features),
-        debuginfo=tuple(debuginfo),
+        debuginfo=folders(debuginfo),
         probe_filter=probe_filter,
         follow=follow,
         provenance=True,
         environment={
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("PYTRACE_", "BPFTRACE_")) or name in ENVIRONMENT
+            if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
         },
     )
     source, data = read(script)
     if data is not None:
+        fixed = {
+            "unsafe": unsafe, "include_directories": include_directories, "includes": includes,
+            "probe_filter": probe_filter,
+        }  # fmt: skip
+        refuse(fixed, "the file is compiled already; give {} when it is compiled")
         return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
-    built = build(source, options, RunOptions(pid=pid, disabled=options.disabled), cached)
-    return CompiledScript(built, source, options)
+    with _COMPILING:
+        return CompiledScript(build(source, options, cached), source, options)
 
 
-def build(
-    source: Source, options: CompileOptions, run: RunOptions, cached: bool = False
-) -> manifest.CompiledScript:
+def build(source: Source, options: CompileOptions, cached: bool = False) -> manifest.CompiledScript:
     """Compile *source*, or take what an earlier run kept.
 
     Raises:
@@ -231,7 +258,7 @@ def build(
     diagnostics = Diagnostics()
     with placed(diagnostics):
         kernel = LiveKernel(
-            disabled=run.disabled, debuginfo=options.debuginfo, least_cpus=AHEAD_CPUS if options.ahead else 0
+            disabled=options.disabled, debuginfo=options.debuginfo, least_cpus=AHEAD_CPUS if options.ahead else 0
         )
         script = pipeline.compile_script(source, options, kernel, diagnostics)
     if cached:
@@ -248,22 +275,60 @@ def read(script: Script) -> tuple[Source, bytes | None]:
     if isinstance(script, str) and any(mark in script for mark in "{<\n"):
         return Source("script", script), None
     path = os.fspath(script)
+    if not isinstance(path, str):
+        raise TypeError("a script is a str (its text, or a path) or a path object, not bytes")
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        raise TraceError(f"cannot read script {path!r}: {error.strerror}") from error
+        hints = () if os.path.exists(path) else ("the text of a script has braces: begin { … }",)
+        raise TraceError(f"cannot read script {path!r}: {error.strerror}", hints=hints) from error
+    except ValueError as error:
+        raise TraceError(f"cannot read script {path!r}: {error}") from error
     if manifest.is_compiled(data):
         return Source(path, "", path), data
+    if b"\0" in data[:_LOOKED_AT]:
+        raise TraceError(f"{path!r} is not a script: there are zero bytes in it")
     # Editors of other systems put a byte order mark in front.
     return Source(path, data.decode("utf-8", "surrogateescape").removeprefix("\ufeff"), os.path.abspath(path)), None
 
 
+_LOOKED_AT = 8192
+"""How many bytes of a file tell whether it is a text."""
+
+
+def folders(given: Sequence[str]) -> tuple[str, ...]:
+    """Folders with debug information, wherever the working directory is later; a leading ``+`` stays in front.
+
+    A relative name is that of a folder beside a binary, too.
+    """
+    if isinstance(given, str):
+        raise TypeError("debuginfo must be a sequence of folders, not a string")
+    found: list[str] = []
+    for item in given:
+        mark, folder = ("+", item[1:]) if item.startswith("+") else ("", item)
+        found += (item,) if os.path.isabs(folder) else (item, mark + os.path.abspath(folder))
+    return tuple(found)
+
+
+def refuse(given: Mapping[str, object], text: str) -> None:
+    """Refuse what cannot have an effect any more: *text* says why, with the name of the argument.
+
+    Raises:
+        TraceError: one of the arguments *given* is set.
+    """
+    for name, value in given.items():
+        if value:
+            raise TraceError(text.format(name))
+
+
 def _parameters(given: Parameters) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
     if isinstance(given, Mapping):
-        return (), tuple((name, _text(value)) for name, value in given.items())
+        return (), tuple((str(name), _text(value)) for name, value in given.items())
     if isinstance(given, str):
         raise TypeError("parameters must be a sequence or a mapping, not a string")
+    if any(item is None for item in given):
+        raise TypeError("a positional parameter must be a text or a number, not None")
     return tuple(str(item) for item in given), ()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +31,17 @@ class ScriptError(Exception):
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__(render_all(diagnostics).rstrip("\n"))
         self.diagnostics = diagnostics
+
+
+_HERE = os.path.dirname(__file__) + os.sep
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn at the line of the program that called this package."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
 
 
 @contextmanager

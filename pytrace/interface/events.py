@@ -23,6 +23,8 @@ class Place:
     """The arguments of the event in a record."""
     probe: Callable[[bytes], str]
     """The probe that sent the event in a record."""
+    durable: bool
+    """Whether a record says the same whenever it is decoded."""
 
 
 class Event:
@@ -31,7 +33,7 @@ class Event:
     The parts of an event are decoded when they are first asked for.
     """
 
-    __slots__ = ("_place", "_record", "_text", "_values")
+    __slots__ = ("_place", "_record", "_text", "_values", "size")
 
     def __init__(
         self, place: Place, record: bytes, text: bytes | None = None, values: tuple[Result, ...] | None = None
@@ -40,6 +42,13 @@ class Event:
         self._record = record
         self._text = text
         self._values = values
+        self.size = len(record) + len(text or b"")
+        """Bytes that came, and bytes of text that was made of them at once."""
+
+    def decode(self) -> None:
+        """Decode now what would be decoded when it is asked for."""
+        self._text = self._place.text(self._record)
+        self._values = self._place.values(self._record)
 
     @property
     def kind(self) -> str:

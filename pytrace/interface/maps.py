@@ -35,6 +35,11 @@ class ResultMap(Mapping[Result, Result]):
         return self.data.value
 
     @property
+    def help(self) -> str:
+        """The comment above the first use of the map in the script."""
+        return self.data.help
+
+    @property
     def value(self) -> Result:
         """The value of a map without keys; None when nothing was stored in it.
 
@@ -70,8 +75,15 @@ class ResultMap(Mapping[Result, Result]):
         form = as_python(data.value)
         return {key: form(value) for key, value in data.entries.items()}
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from pytrace.interface import html
+
+        return html.result_map(self.data)
+
     def __repr__(self) -> str:
-        return f"<map {self.name}: {len(self)} keys>"
+        # Not its size: that would read it from the kernel, which a closed trace cannot.
+        return f"<map {self.name}>"
 
 
 class Maps(Mapping[str, ResultMap]):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Self
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.values import Result
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
@@ -53,7 +54,10 @@ class Snapshot:
         """
         from pytrace.results import file_form
 
-        file_form.write(self.data, os.fspath(path))
+        try:
+            file_form.write(self.data, os.fspath(path))
+        except OSError as error:
+            raise TraceError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -86,6 +90,12 @@ class Snapshot:
             TraceError: the maps do not fit, or two snapshots are of one run.
         """
         return merge([self, *others])
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: tables of maps and rows, histograms as bars, stacks as a tree of functions."""
+        from pytrace.interface import html
+
+        return html.snapshot(self.data)
 
     def __repr__(self) -> str:
         return f"<Snapshot of {len(self.runs)} runs: maps {', '.join(self.data.maps) or 'none'}>"

@@ -1,14 +1,15 @@
-"""Running scripts from Python: a trace gives its events as they come, and its maps when they are asked for."""
+"""A script that runs: it gives its events as they come, and its maps when they are asked for."""
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -16,14 +17,13 @@ from typing import TYPE_CHECKING, Self
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.run_options import RunOptions
 from pytrace.interface.collector import Collector, table
-from pytrace.interface.compiled import CompiledScript, Parameters, Script
-from pytrace.interface.compiled import compile as compile_script
-from pytrace.interface.errors import LossWarning, TraceWarning
+from pytrace.interface.compiled import CompiledScript
+from pytrace.interface.errors import LossWarning, TraceWarning, warn
 from pytrace.interface.events import Event
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot
 from pytrace.results.snapshot import MapData
-from pytrace.runtime.abi import privileges
+from pytrace.runtime.output.messages import FAILURES
 from pytrace.runtime.session.embedding import Embedding, WakeUp
 from pytrace.runtime.session.session import Session
 
@@ -34,43 +34,49 @@ LONGEST = 1.0
 """Seconds of one wait of a session; between two of them signals of Python programs are handled."""
 QUIET, BUSY = 0.2, 0.002
 """Seconds between two looks of an asynchronous iteration, when nothing comes and when much does."""
+TOGETHER = 256
+"""Events that an asynchronous iteration gives one after another before it lets other tasks run."""
+MOST_WARNINGS = 1000
+"""Warnings that :attr:`Trace.warnings` remembers: the newest."""
 
 
 class Trace:
     """A script that runs: :func:`open` starts it, and leaving the ``with`` block ends it.
 
     Events are taken out of the kernel while the trace is iterated over, or in :meth:`wait`; what a script does beside
-    printing (``exit()``, ``clear()``) happens then, too. Methods may be called from any thread.
+    printing (``exit()``, ``clear()``) happens then, too. Methods may be called from any thread. A trace is closed when
+    the last reference to it goes, too (with a ``ResourceWarning``).
     """
 
     def __init__(self, script: CompiledScript, options: RunOptions) -> None:
         self._lock = threading.RLock()
         self._stack = ExitStack()
-        # What the stack holds knows nothing of this object, so that garbage collection ends a forgotten trace.
-        self._finalizer = weakref.finalize(self, _forgotten, self._stack, script.name)
+        self._process = os.getpid()
+        # What the stack holds knows nothing of this object, so that a trace that nobody holds any more is closed.
+        self._finalizer = weakref.finalize(self, _forgotten, self._stack, script.name, self._process)
         self._wake = WakeUp()
         self._stack.callback(self._wake.close)
-        prepared = script.prepared(options)
         self.script = script
         """The script that runs."""
-        self._collector = Collector(prepared.manifest.programs)
-        self._over = self._finished = False
+        self._over = self._finished = self._closed = self._stepping = False
         self._exit_code = 0
-        self._warned: dict[str, None] = {}
+        self._warned: deque[str] = deque(maxlen=MOST_WARNINGS)
+        self._told_dropped = False
         self._losses: dict[str, dict[str, int]] = {}
-        self.maps: Maps
-        """The script's maps, read from the kernel whenever they are asked for something."""
         try:
+            prepared = script.prepared(options)
+            self._collector = Collector(prepared.manifest.programs)
             embedding = Embedding(self._collector, table(self._collector), self._wake)
             self._session = Session(prepared, options, self._stack, embedding)
             self._collector.symbols = self._session.symbols
-            self.maps = Maps({spec.name: self._map(spec.name) for spec in prepared.manifest.maps})
+            self._names = tuple(spec.name for spec in prepared.manifest.maps)
             self._session.start()
+            self._tell()
         except BaseException:
+            self._closed = True
+            _close(self._stack)
             self._finalizer.detach()
-            self._stack.close()
             raise
-        self._tell()
 
     # ---- events
 
@@ -92,21 +98,45 @@ class Trace:
 
     def _step(self, longest: float) -> None:
         """Wait at most *longest* seconds for something, and handle it; ends the run when it is over."""
-        if self._finished:
+        if self._closed:
+            self._finished = True
+        # A handler of signals may call stop() while this very thread is within the session.
+        if self._finished or self._stepping:
             return
-        if self._over or not self._session.step(longest):
-            self._finish()
+        self._stepping = True
+        try:
+            if self._over or not self._session.step(longest):
+                self._over = True
+                # What still waits is given out turn by turn, so that who iterates gets all of it.
+                if not self._session.run_dry():
+                    self._finish()
+        finally:
+            self._stepping = False
         self._tell()
+
+    def batch(self, longest: float) -> list[Event]:
+        """The events that wait; when there are none, those that one wait of at most *longest* seconds brings."""
+        with self._lock:
+            if not self._collector.events:
+                self._step(longest)
+            return self._take_all()
+
+    def _take_all(self) -> list[Event]:
+        return [self._collector.take() for _ in range(len(self._collector.events))]
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Events, as they come, for ``async for``."""
         import asyncio
 
         loop = asyncio.get_running_loop()
+        given = 0
         while True:
             event = self._next(0)
             if event is not None:
                 yield event
+                given += 1
+                if given % TOGETHER == 0:
+                    await asyncio.sleep(0)
             elif self._finished:
                 return
             else:
@@ -126,43 +156,55 @@ class Trace:
             loop.remove_reader(self.fileno())
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when there is something to handle (an epoll(7) instance)."""
+        """A descriptor that becomes readable when there is something to handle (an epoll(7) instance).
+
+        Raises:
+            TraceError: the trace is closed.
+        """
+        self._check_open()
         return self._session.fileno()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Handle what happens for some time, or until the run ends; whether it has ended.
 
-        Events wait to be iterated over; of more than 100,000 the oldest are dropped, which :attr:`losses` tells.
+        Events wait to be iterated over; of more than 100,000 (or 256 MiB) the oldest are dropped, which
+        :attr:`losses` tells.
         """
         end = None if seconds is None else time.monotonic() + seconds
-        while not self._finished:
-            left = LONGEST if end is None else end - time.monotonic()
-            if left <= 0:
-                break
+        while True:
+            left = LONGEST if end is None else max(0.0, end - time.monotonic())
             with self._lock:
                 self._step(min(left, LONGEST))
-        return self._finished
+            if self._finished or not left:
+                return self._finished
 
     def events(self) -> list[Event]:
-        """The events that wait, without waiting for others."""
+        """The events that were sent so far and not taken yet, without waiting for others."""
         with self._lock:
             self._step(0)
-            return [self._collector.take() for _ in range(len(self._collector.events))]
+            if not self._finished and not self._stepping:
+                self._session.drain()
+            return self._take_all()
 
     # ---- the end
 
     def stop(self) -> None:
         """End the run as ``exit()`` does: probes are detached, end probes run; maps and events are still there.
 
-        From another thread it returns at once, and the iteration that goes on ends.
+        Of more events than :meth:`wait` keeps the oldest are dropped.
+
+        May be called from any thread, while another one iterates, too: its iteration ends after the last event. From a
+        handler of signals it asks for the end and returns.
         """
+        self.request_end()
+        with self._lock:
+            while not self._finished and not self._stepping:
+                self._step(0)
+
+    def request_end(self) -> None:
+        """Have the run end in the next steps."""
         self._over = True
         self._wake.wake()
-        if self._lock.acquire(blocking=False):
-            try:
-                self._step(0)
-            finally:
-                self._lock.release()
 
     def _finish(self) -> None:
         self._over = self._finished = True
@@ -197,7 +239,7 @@ class Trace:
         Empty when everything went well.
         """
         with self._lock:
-            found = self._losses if self.closed else self._session.losses()
+            found = self._losses if self._closed else self._session.losses()
         if self._collector.dropped:
             found = {**found, "unread": {"events": self._collector.dropped}}
         return {kind: {name: count for name, count in names.items() if count} for kind, names in found.items()}
@@ -209,8 +251,17 @@ class Trace:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings of the run so far, as the command prints them; each was also given to :mod:`warnings`."""
+        """Warnings of the run so far (the newest 1000), as the command prints them.
+
+        Each was also given to :mod:`warnings`.
+        """
         return tuple(self._warned)
+
+    @property
+    def maps(self) -> Maps:
+        """The script's maps by name, read from the kernel whenever they are asked for something."""
+        # Made anew each time: a trace that held them would hold itself, and wait for the garbage collector.
+        return Maps({name: self._map(name) for name in self._names})
 
     def snapshot(self) -> Snapshot:
         """All that the run has at this moment.
@@ -231,19 +282,21 @@ class Trace:
         return ResultMap(name, read)
 
     def _check_open(self) -> None:
-        if self.closed:
+        if self._closed:
             raise TraceError("the trace is closed", hints=("take a snapshot() before",))
 
     def _tell(self) -> None:
         """Hand over the session's warnings."""
         collector = self._collector
         while collector.messages:
-            text = collector.messages.pop(0).rstrip("\n")
-            if text.startswith(("Attached ", "HINT: ")):
-                continue
-            self._warned[text] = None
-            lost = text.startswith("Lost ") or "lost" in text
-            warnings.warn(text.removeprefix("WARNING: "), LossWarning if lost else TraceWarning, stacklevel=3)
+            text = collector.messages.pop(0).rstrip("\n").removeprefix("WARNING: ")
+            self._warned.append(text)
+            warn(text, LossWarning if _is_loss(text) else TraceWarning)
+        if collector.dropped and not self._told_dropped:
+            self._told_dropped = True
+            text = "events are dropped because the program does not take them"
+            self._warned.append(text)
+            warn(text, LossWarning)
 
     # ---- opening and closing
 
@@ -268,132 +321,48 @@ class Trace:
     def close(self) -> None:
         """Detach all probes, end the command if it still runs, and give everything back to the kernel.
 
-        End probes run only before, in :meth:`stop` or when the run ends by itself.
+        End probes run only before, in :meth:`stop` or when the run ends by itself. In a process that was forked from
+        the one that opened the trace nothing is ended.
         """
+        was_closed, self._closed = self._closed, True
+        self._wake.wake()
         with self._lock:
-            if self._finalizer.detach() is not None:
-                self._finished = self._over = True
-                self._losses = self._session.losses()
-                self._stack.close()
+            self._finished = self._over = True
+            try:
+                if not was_closed:
+                    self._losses = self._session.losses()
+            finally:
+                if os.getpid() == self._process:
+                    _close(self._stack)
+                self._finalizer.detach()
 
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return not self._finalizer.alive
+        return self._closed
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "ended" if self._finished else "running"
+        return f"<Trace of {self.script.name!r}: {state}>"
 
 
-def _forgotten(stack: ExitStack, name: str) -> None:
-    stack.close()
+def _is_loss(text: str) -> bool:
+    """Whether a warning says that results are not complete."""
+    rows = FAILURES.values()
+    return text.startswith("Lost ") or " is full" in text or any(row.one in text or row.many in text for row in rows)
+
+
+def _close(stack: ExitStack) -> None:
+    """Close all; a Ctrl-C between two of its parts leaves the others for the second round."""
+    try:
+        stack.close()
+    finally:
+        stack.close()
+
+
+def _forgotten(stack: ExitStack, name: str, process: int) -> None:
+    if os.getpid() != process:
+        return  # The process that opened it has it still.
+    _close(stack)
     if not sys.is_finalizing():
         warnings.warn(f"the trace of {name} was not closed", ResourceWarning, stacklevel=2)
-
-
-def open(  # noqa: A001  (as io.open, tarfile.open and others)
-    script: Script | CompiledScript,
-    *,
-    pid: int | None = None,
-    command: str | Sequence[str] | None = None,
-    parameters: Parameters = (),
-    follow: bool = False,
-    unsafe: bool = False,
-    include_directories: Sequence[str] = (),
-    includes: Sequence[str] = (),
-    probe_filter: str | None = None,
-    debuginfo: Sequence[str] = (),
-    no_features: Sequence[str] = (),
-    netns: str | None = None,
-    cached: bool = True,
-) -> Trace:
-    """Compile and load a script, attach its probes, and start the command.
-
-    Args:
-        script: the text of a script, the path of a file, or what :func:`compile` gave (which has its own parameters
-            and options of compilation).
-        pid: trace only this process; the run ends when it does.
-        command: run this (a list of words, or a text that is split as a shell would); the run ends when it does.
-        parameters: positional parameters (a sequence), or named ones (a mapping).
-        follow: trace processes that *pid* or *command* starts, too.
-        unsafe: allow functions that change the system (``system``, ``signal`` …).
-        include_directories: folders of C headers.
-        includes: C headers that come before those of the script.
-        probe_filter: a regular expression; probes whose name does not match it are left out.
-        debuginfo: folders with debug information.
-        no_features: features of the kernel that are not to be used.
-        netns: network namespace of the command and of interface names: name or path.
-        cached: use what an earlier compilation gave, and keep this one.
-
-    Raises:
-        ScriptError: the script has errors; its ``diagnostics`` tell where.
-        TraceError: this process may not trace, the kernel refuses the script, or the command cannot be run.
-    """
-    if pid is not None and command is not None:
-        raise TraceError("pid and command cannot be used together")
-    for text in privileges.check():
-        warnings.warn(text, TraceWarning, stacklevel=2)
-    if not isinstance(script, CompiledScript):
-        script = compile_script(
-            script,
-            parameters=parameters,
-            pid=pid,
-            command=command,
-            follow=follow,
-            unsafe=unsafe,
-            include_directories=include_directories,
-            includes=includes,
-            probe_filter=probe_filter,
-            debuginfo=debuginfo,
-            no_features=no_features,
-            cached=cached,
-        )
-    for text in script.warnings:
-        warnings.warn(text.rstrip("\n"), TraceWarning, stacklevel=2)
-    options = RunOptions(
-        pid=pid,
-        command=command if command is None or isinstance(command, str) else shlex.join(command),
-        follow=follow,
-        quiet=True,
-        disabled=frozenset(no_features),
-        debuginfo=tuple(debuginfo),
-        netns=netns,
-        script=script.name,
-        text=script.source.text,
-        parameters=script.options.positional,
-    )
-    return Trace(script, options)
-
-
-def run(
-    script: Script | CompiledScript,
-    *,
-    duration: float | None = None,
-    until: Callable[[Trace], bool] | None = None,
-    on_event: Callable[[Event], object] | None = None,
-    **options: object,
-) -> Snapshot:
-    """Run a script to its end and give all that it has then.
-
-    Args:
-        script: as for :func:`open`, and so are *options*.
-        duration: end the run after so many seconds.
-        until: called about once a second and after each event; the run ends when it gives a true value.
-        on_event: called with each event; without it events are dropped.
-
-    Raises:
-        ScriptError, TraceError: as for :func:`open`.
-    """
-    end = None if duration is None else time.monotonic() + duration
-    # The same names and types as there.
-    with open(script, **options) as trace:  # type: ignore[arg-type]
-        while not trace.ended:
-            left = LONGEST if end is None else end - time.monotonic()
-            if left <= 0 or (until is not None and until(trace)):
-                trace.stop()
-                break
-            trace.wait(min(left, 0.1 if until is not None else LONGEST))
-            for event in trace.events():
-                if on_event is not None:
-                    on_event(event)
-        for event in trace.events():
-            if on_event is not None:
-                on_event(event)
-        return trace.snapshot()

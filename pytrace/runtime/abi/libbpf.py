@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
+from _thread import RLock
 from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -26,6 +28,7 @@ WARN, INFO, DEBUG = 0, 1, 2
 _PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
 
 if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
     class _Function(Protocol):
         """A function of the library, in messages."""
@@ -175,8 +178,13 @@ def open_memory(elf: bytes, btf_path: str = "") -> int:
     return handle
 
 
+_PRINTING = RLock()
+
+
 class Messages:
-    """Takes what libbpf would print to the terminal; a context manager, at most one at a time.
+    """Takes what libbpf would print to the terminal; a context manager, one at a time in a process.
+
+    libbpf has one function for this, so that other threads wait here until it is theirs.
 
     Args:
         echo: called with each line as it comes (``-d libbpf``), or None to only keep them.
@@ -187,13 +195,28 @@ class Messages:
         self._echo = echo
         self._callback = _PRINT(self._take)
         self._before: int | None = None
+        self._unraisable = sys.unraisablehook
+        self._raised: BaseException | None = None
+        """What a handler of signals raised while libbpf called :meth:`_take`: C code cannot pass it on."""
 
     def __enter__(self) -> Messages:
+        _PRINTING.acquire()
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._unraised
         self._before = library().libbpf_set_print(self._callback)
         return self
 
     def __exit__(self, *_: object) -> None:
         library().libbpf_set_print(_PRINT(self._before) if self._before else _PRINT())
+        sys.unraisablehook = self._unraisable
+        _PRINTING.release()
+        if self._raised is not None:
+            raise self._raised
+
+    def _unraised(self, unraisable: UnraisableHookArgs, /) -> None:
+        if unraisable.object == self._take and isinstance(unraisable.exc_value, KeyboardInterrupt):
+            self._raised = unraisable.exc_value
+        else:
+            self._unraisable(unraisable)
 
     def _take(self, level: int, form: bytes, arguments: int) -> int:
         # Debug text is formatted only when somebody looks at it: libbpf says a lot.

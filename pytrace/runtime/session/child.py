@@ -14,8 +14,8 @@ import errno
 import os
 import select
 import struct
-import sys
 import time
+from _thread import allocate_lock, get_native_id
 from contextlib import ExitStack, suppress
 
 from pytrace.base.fast_typing import NoReturn
@@ -34,6 +34,9 @@ _BREAKPOINT = b"\xcc"
 _AT_ENTRY = 9
 _NOT_ENTERED = "namespace "
 """What comes before the error number when the child could not enter its network namespace."""
+_UNKNOWN = 0
+"""The status of a process that somebody else has waited for: what ``subprocess`` says then."""
+_FORKING = allocate_lock()
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
 _MOST_PATIENCE = 60.0
@@ -133,7 +136,12 @@ class Child:
     def poll(self) -> int | None:
         """None while the program runs; then its exit status, or minus the number of the signal that ended it."""
         if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # A program that embeds the tracer ignores SIGCHLD, or waited for all its children itself.
+                self._status = _UNKNOWN
+                return self._status
             if pid and not os.WIFSTOPPED(status):
                 self._status = os.waitstatus_to_exitcode(status)
         return self._status
@@ -191,15 +199,17 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
     """
     words = _words(command)
     path = _program(words[0])
-    gate_read, gate = os.pipe()
-    report, report_write = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        _become(path, words, gate_read, report_write, [gate, report], namespace)
-    os.close(gate_read)
-    os.close(report_write)
+    # Where several threads do this at once, no child may hold the ends of another's pipes that tell of its own end.
+    with _FORKING:
+        gate_read, gate = os.pipe()
+        report, report_write = os.pipe()
+        # The signal comes when the *thread* that forked ends; only the first one lives as long as the process.
+        bound = get_native_id() == os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _become(path, words, gate_read, report_write, [gate, report], namespace, bound)
+        os.close(gate_read)
+        os.close(report_write)
     child = Child(pid, gate, report, words)
     stack.callback(child.close)
     return child
@@ -232,14 +242,17 @@ def _program(name: str) -> str:
 
 
 def _become(
-    path: str, words: list[str], gate: int, report: int, others: list[int], namespace: int | None
+    path: str, words: list[str], gate: int, report: int, others: list[int], namespace: int | None, bound: bool
 ) -> NoReturn:
-    """The child's side: wait for the word, then become the program."""
+    """The child's side: wait for the word, then become the program. *bound*: the tracer's end is the child's, too."""
     try:
+        # A signal must not be told to the event loop of the program that was forked, which has the same pipe.
+        signal.set_wakeup_fd(-1)
         for descriptor in others:
             os.close(descriptor)
         # A tracer that is killed outright cannot send the signal itself.
-        syscalls.die_with_parent(signal.SIGTERM)
+        if bound:
+            syscalls.die_with_parent(signal.SIGTERM)
         # Handlers of Python would run in here; and what it ignores would stay ignored in the program.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from _thread import RLock
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -19,6 +20,9 @@ class WakeUp:
         self.ending = False
         self.requests = 0
         self.instead: Callable[[], bool] = bool
+        # Another thread must not write to a descriptor that is somebody else's by then; a handler of signals may call
+        # while this thread holds the lock.
+        self._lock = RLock()
         self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def begin(self) -> None:
@@ -36,14 +40,16 @@ class WakeUp:
 
     def wake(self) -> None:
         """Have a wait that is going on, or the next one, return at once."""
-        if self._descriptor >= 0:
-            os.eventfd_write(self._descriptor, 1)
+        with self._lock:
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
 
     def close(self) -> None:
         """Close the descriptor."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,16 @@ def output(options: RunOptions, stack: ExitStack) -> Output:
     return opened
 
 
-def child(command: str, stack: ExitStack, namespace: int | None) -> Child:
-    """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`)."""
+def child(command: str, stack: ExitStack, namespace: int | None, flush: bool) -> Child:
+    """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`).
+
+    *flush*: write first what waits in Python's standard streams, so that it comes before the command's output.
+    """
     from pytrace.runtime.session import child as process  # most runs have none
 
+    if flush:
+        sys.stdout.flush()
+        sys.stderr.flush()
     return process.start(command, stack, namespace)
 def saving(
     manifest: Manifest, options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]

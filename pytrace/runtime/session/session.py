@@ -86,7 +86,7 @@ class Session:
         self.output = opening.output(options, stack) if embedding is None else embedding.output
         self._saving = opening.saving(manifest, options, self.snapshot, self._warn)
         command = options.command
-        self._child = None if command is None else opening.child(command, stack, self._namespace)
+        self._child = None if command is None else opening.child(command, stack, self._namespace, embedding is None)
         unwound = opening.unwound(manifest, options, self._child)
         self.loaded = opening.programs(script, options, unwound, stack)
         opening.fill_session_data(self.loaded, options, self._child)
@@ -170,6 +170,11 @@ class Session:
     def child_status(self) -> int | None:
         """The command's exit status, as of :meth:`Child.poll`; None while it runs."""
         return None if self._child is None else self._child.poll()
+
+    def run_dry(self) -> bool:
+        """Detach, and handle some of what was sent before; whether there is more. :meth:`finish` handles the rest."""
+        self._detach()
+        return not self.options.dry_run and self._consumer.turn() > 0 and self._ring.pending
 
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures so far: counts by kind and subject."""
@@ -450,7 +455,7 @@ class Session:
 
             notify.systemd("STOPPING=1")
         before = self._detach()
-        self._symbols.hurry(self.output.message if os.isatty(2) else None)
+        self._symbols.hurry(self.output.message if self._embedding is None and os.isatty(2) else None)
         if self.options.dry_run:
             self._ring.discard()
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -156,3 +158,40 @@ def test_type_information_by_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert libbpf.open_memory(b"data") == libbpf.open_memory(b"data", "/tmp/\udcff") == 7
     size = ctypes.sizeof(libbpf.OpenOptions)
     assert given == [(b"data", None, size), (b"data", os.fsencode("/tmp/\udcff"), size)]
+
+
+def test_messages_of_several_threads_do_not_mix() -> None:
+    """libbpf has one function that prints: a second thread that takes it over waits."""
+    inside: list[int] = []
+    order: list[str] = []
+
+    def work() -> None:
+        order.append("waits")
+        with Messages():
+            order.append("inside")
+            inside.append(len(inside))
+
+    thread = threading.Thread(target=work)
+    with Messages(), Messages():
+        thread.start()
+        thread.join(0.1)
+        assert not inside
+    thread.join(30)
+    assert inside == [0]
+    assert order == ["waits", "inside"]
+
+
+def test_an_interrupt_within_a_message_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is raised in whatever Python code runs next, which may be what C code calls."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    hook = sys.unraisablehook
+    libbpf.library()
+    monkeypatch.setattr(ctypes, "create_string_buffer", interrupted)
+    with pytest.raises(KeyboardInterrupt), Messages():
+        libbpf.open_memory(b"no ELF file")
+    assert sys.unraisablehook is hook
+    with Messages():  # It is given back all the same.
+        pass

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -166,5 +167,40 @@ def test_runs_to_entry_only_when_stopped() -> None:
     with ExitStack() as stack:
         process = child.start("true", stack)
         assert not process.run_to_entry()
+        process.release()
+        assert wait(process) == 0
+
+
+def test_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    """The signal of ``PR_SET_PDEATHSIG`` comes when a *thread* ends."""
+    made = tmp_path / "made"
+    with ExitStack() as stack:
+        started: list[child.Child] = []
+
+        def work() -> None:
+            started.append(child.start(f"sh -c 'sleep 0.2; touch {made}'", stack))
+            started[0].release()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join(30)
+        assert wait(started[0]) == 0
+    assert made.exists()
+
+
+def test_status_that_somebody_else_took() -> None:
+    with ExitStack() as stack:
+        process = child.start("sh -c 'exit 3'", stack)
+        process.release()
+        os.waitpid(process.pid, 0)
+        assert process.poll() == 0
+        assert process.poll() == 0
+
+
+def test_standard_streams_of_a_program_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    with ExitStack() as stack:
+        process = child.start("true", stack)
         process.release()
         assert wait(process) == 0

@@ -1,0 +1,248 @@
+"""Snapshots and maps as HTML, which notebooks show in place of a text.
+
+All text is escaped, and the size is bounded: the largest entries of each map, the newest rows of each table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.core import types
+from pytrace.interface.values import Histogram, Result, Stats, as_python
+from pytrace.results.formats import about
+from pytrace.results.formats.portable_forms import PortableForm, Printers
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.results.values import Frame, StackTrace, Value
+from pytrace.runtime.output.render import histogram
+
+MOST_ROWS = 100
+"""Entries of a map, rows of a table, and buckets of a histogram that are shown."""
+MOST_HISTOGRAMS = 10
+MOST_STACKS = 5000
+"""Stacks of a map whose functions are added up, the largest."""
+MOST_FUNCTIONS = 200
+MOST_PARTS = 50
+"""Maps, and tables, that are shown."""
+MOST_CHARACTERS = 2000
+"""Of one text."""
+
+NUMBERS = (types.Int, types.Count, types.Sum, types.Min, types.Max, types.Avg)
+ADDED = (types.Int, types.Count, types.Sum)
+"""Types whose values add up along a tree of functions."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-align:right"'
+
+
+def snapshot(data: SnapshotData) -> str:
+    """All of a snapshot: its runs and losses, maps by name, tables."""
+    shown = [_map(item) for _, item in sorted(data.maps.items())[:MOST_PARTS]]
+    shown += [_rows(item) for item in data.tables[:MOST_PARTS]]
+    left = max(0, len(data.maps) - MOST_PARTS) + max(0, len(data.tables) - MOST_PARTS)
+    head = f"<pre>{_escaped(about.text(data).strip())}</pre>"
+    return f"<div>{head}{''.join(shown)}{_more(left, 'maps and tables')}</div>"
+
+
+def result_map(data: MapData) -> str:
+    """One map."""
+    return f"<div>{_map(data)}</div>"
+
+
+def _map(data: MapData) -> str:
+    name, count = _escaped(data.name), len(data.entries)
+    keys = "" if data.key is None else f" ({count} key{'' if count == 1 else 's'})"
+    comment = f" <i>{_escaped(data.help)}</i>" if data.help else ""
+    if isinstance(data.value, types.Hist | types.LHist):
+        body = _histograms(data)
+    elif isinstance(data.value, ADDED) and any(isinstance(item, types.Stack) for item in _key_types(data)):
+        body = _tree(data)
+    else:
+        body = _entries(data)
+    return f"<div><b>{name}</b>{keys}{comment}{body}</div>"
+
+
+# ---------------------------------------------------------------------------------------------- entries
+
+
+def _largest(data: MapData, most: int) -> list[tuple[Result, Result]]:
+    """The entries with the largest values, those first; each value as Python programs get it."""
+    form = as_python(data.value)
+    entries = [(key, form(value)) for key, value in data.entries.items()]
+    return sorted(entries, key=lambda entry: _size(entry[1]), reverse=True)[:most]
+
+
+def _size(value: object) -> int:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Stats):
+        return value.total
+    return value.count if isinstance(value, Histogram) else 0
+
+
+def _key_types(data: MapData) -> Sequence[types.Type]:
+    if data.key is None:
+        return ()
+    return data.key.members if isinstance(data.key, types.Tuple | types.Record) else (data.key,)
+
+
+def _key_parts(data: MapData, key: Result) -> Sequence[Result]:
+    return key if isinstance(data.key, types.Tuple | types.Record) else (key,)
+
+
+def _entries(data: MapData) -> str:
+    printers, kinds = Printers(), _key_types(data)
+    forms = [printers.portable_text(kind) for kind in kinds]
+    names = data.key.names if isinstance(data.key, types.Record) else [""] * len(kinds)
+    columns = [*((name, isinstance(kind, NUMBERS)) for name, kind in zip(names, kinds, strict=True))]
+    columns += _value_columns(data.value)
+    rows = []
+    for key, value in _largest(data, MOST_ROWS):
+        cells = [_shown(form, part) for form, part in zip(forms, _key_parts(data, key), strict=bool(kinds))]
+        rows.append([*cells, *_value_cells(data, printers, key, value)])
+    return _table(columns, rows) + _more(len(data.entries) - len(rows), "keys")
+
+
+def _value_columns(kind: types.Type) -> list[tuple[str, bool]]:
+    if isinstance(kind, types.Stats):
+        return [("count", True), ("average", True), ("total", True)]
+    return [("", isinstance(kind, NUMBERS))]
+
+
+def _value_cells(data: MapData, printers: Printers, key: Result, value: Result) -> list[str]:
+    if isinstance(value, Stats):
+        return [str(value.count), str(value.average), str(value.total)]
+    return [_shown(printers.portable_text(data.value), data.entries[key])]
+
+
+def _rows(table: Table) -> str:
+    printers, kinds = Printers(), table.type.members
+    forms = [printers.portable_text(kind) for kind in kinds]
+    found = [row for rows in table.rows.values() for row in rows]
+    rows = [[_shown(form, cell) for form, cell in zip(forms, row, strict=True)] for row in found[-MOST_ROWS:]]
+    columns = [(name, isinstance(kind, NUMBERS)) for name, kind in zip(table.type.names, kinds, strict=True)]
+    return f"<div>{_table(columns, rows)}{_more(len(found) - len(rows) + table.dropped, 'older rows')}</div>"
+
+
+# ---------------------------------------------------------------------------------------------- histograms
+
+
+def _histograms(data: MapData) -> str:
+    assert isinstance(data.value, types.Hist | types.LHist)
+    shape, printers = histogram.shape(data.value), Printers()
+    name = None if data.key is None else printers.portable_text(data.key)
+    parts = []
+    for key, value in _largest(data, MOST_HISTOGRAMS):
+        counts = [value.counts.get(number, 0) for number in range(data.value.buckets)]
+        heading = "" if name is None else f"<div>[{_escaped(_shown(name, key))}]</div>"
+        parts.append(heading + _bars(list(histogram.used(shape, counts))))
+    return "".join(parts) + _more(len(data.entries) - len(parts), "histograms")
+
+
+def _bars(buckets: Sequence[histogram.Bucket]) -> str:
+    most = max((bucket.count for bucket in buckets), default=0) or 1
+    rows = [
+        f"<tr><td{_TEXT}>{_escaped(bucket.label)}</td><td{_NUMBER}>{bucket.count}</td>"
+        f'<td style="width:20em"><div style="background:#4c78a8;height:0.9em;width:{100 * bucket.count / most:.1f}%">'
+        "</div></td></tr>"
+        for bucket in buckets[:MOST_ROWS]
+    ]
+    return f"<table>{''.join(rows)}</table>{_more(len(buckets) - len(rows), 'buckets')}"
+
+
+# ---------------------------------------------------------------------------------------------- stacks
+
+
+@dataclass(slots=True)
+class _Function:
+    """A function of stacks, as it was called: what its calls and those of what it called add up to."""
+
+    total: int = 0
+    called: dict[str, _Function] = field(default_factory=dict)
+
+
+def _tree(data: MapData) -> str:
+    """Functions of stacks as a tree, callers outside, the other keys outermost."""
+    printers = Printers()
+    forms = [(kind, printers.portable_text(kind)) for kind in _key_types(data)]
+    root = _Function()
+    for key, value in _largest(data, MOST_STACKS):
+        here = root
+        here.total += value
+        for name in _path(forms, _key_parts(data, key)):
+            here = here.called.setdefault(name, _Function())
+            here.total += value
+    lines = list(_lines(root))
+    rows = [
+        f"<tr><td{_NUMBER}>{node.total}</td><td{_NUMBER}>{_share(node.total, root.total)}</td>"
+        f'<td style="text-align:left;padding-left:{min(depth, 80)}em">{_escaped(name)}</td></tr>'
+        for depth, name, node in lines[:MOST_FUNCTIONS]
+    ]
+    return f"<table>{''.join(rows)}</table>{_more(len(lines) - len(rows), 'functions')}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}%" if whole else ""
+
+
+def _path(forms: Iterable[tuple[types.Type, PortableForm]], parts: Sequence[Result]) -> list[str]:
+    others: list[str] = []
+    user: list[str] = []
+    kernel: list[str] = []
+    for (kind, form), part in zip(forms, parts, strict=True):
+        if not isinstance(part, StackTrace):
+            others.append(_shown(form, part))
+            continue
+        names = [_name(frame) for frame in reversed(part.frames)] or [f"[{part.error}]"] * bool(part.error)
+        (user if isinstance(kind, types.Stack) and kind.user else kernel).extend(names)
+    return [*others, *user, *kernel]
+
+
+def _name(frame: Frame) -> str:
+    return frame.name or frame.module or f"{frame.address:#x}"
+
+
+def _lines(node: _Function, depth: int = 0) -> Iterator[tuple[int, str, _Function]]:
+    # Without recursion: stacks may be as deep as a program's recursion is.
+    waiting = [(depth, name, inner) for name, inner in _ordered(node)]
+    while waiting:
+        depth, name, inner = waiting.pop()
+        yield depth, name, inner
+        waiting += [(depth + 1, *item) for item in _ordered(inner)]
+
+
+def _ordered(node: _Function) -> list[tuple[str, _Function]]:
+    """What was called, the largest last."""
+    return sorted(node.called.items(), key=lambda item: item[1].total)
+
+
+# ---------------------------------------------------------------------------------------------- HTML
+
+
+def _table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
+    """A table; *columns* are names, and whether they are numbers."""
+    head = "".join(f"<th>{_escaped(name)}</th>" for name, _ in columns) if any(name for name, _ in columns) else ""
+    styles: list[str] = [_NUMBER if number else _TEXT for _, number in columns]
+    body = "".join(
+        f"<tr>{''.join(f'<td{style}>{_escaped(cell)}</td>' for style, cell in zip(styles, row, strict=True))}</tr>"
+        for row in rows
+    )
+    return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
+
+
+def _shown(form: Callable[[Value], bytes], value: Result) -> str:
+    return form(value).decode("utf-8", "replace").strip("\n")
+
+
+def _escaped(text: str) -> str:
+    """Text that HTML and the notebook's file, which is UTF-8, take; a long one is truncated."""
+    plain = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if len(plain) > MOST_CHARACTERS:
+        plain = f"{plain[:MOST_CHARACTERS]}…"
+    return escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", plain))
+
+
+def _more(count: int, what: str) -> str:
+    return f"<div>… and {count} more {what}</div>" if count > 0 else ""

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from pytrace.core import types
+from pytrace.interface import html
+from pytrace.interface.snapshots import Snapshot
+from pytrace.results.values import StackTrace
+from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack, table
+
+
+class Checker(HTMLParser):
+    """Collects the cells of tables, and fails when tags are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.cells: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("td", "th"):
+            self.cells.append(data)
+
+
+def test_largest_values_first() -> None:
+    found = Checker(html.result_map(map_data("@a", STRING, COUNT, {"x": 1, "y": 20, "z": 3})))
+    assert found.cells == ["y", "20", "z", "3", "x", "1"]
+
+
+def test_members_of_keys_are_columns() -> None:
+    key = types.Record(("pid", "comm"), (types.INT64, STRING))
+    found = Checker(html.result_map(map_data("@a", key, types.Stats(), {(1, "x"): (10, 4)})))
+    assert found.cells == ["pid", "comm", "count", "average", "total", "1", "x", "4", "2", "10"]
+
+
+def test_a_map_without_keys() -> None:
+    assert Checker(html.result_map(map_data("@a", None, types.Avg(), {None: (7, 2)}))).cells == ["3"]
+    assert Checker(html.result_map(map_data("@a", None, types.Avg(), {}))).cells == []
+
+
+def test_texts_are_escaped_and_are_utf8() -> None:
+    bad = "<script>alert(1)</script>&\udcff\x00\x1b"
+    maps = [map_data(f"@{at}", STRING, kind, {bad: value}) for at, (kind, value) in enumerate(
+        ((COUNT, 1), (types.Hist(0), {5: 1}), (STRING, bad), (types.Stats(), (1, 1)))
+    )]  # fmt: skip
+    maps.append(map_data("@s", types.Tuple((STRING, types.Stack(True))), COUNT, {(bad, stack("<b>", module="<i>")): 1}))
+    text = Snapshot(snapshot(*maps, tables=(table(["a"], [STRING], [(bad,)]),)))._repr_html_()
+    assert Checker(text).tags == {"div", "pre", "b", "table", "tr", "td", "th"}
+    assert "&lt;script&gt;" in text
+    assert "\x00" not in text
+    assert "\x1b" not in text
+    text.encode()
+
+
+def test_histograms_are_bars() -> None:
+    text = html.result_map(map_data("@h", STRING, types.LHist(0, 10, 5), {"x": {1: 4, 2: 1}}))
+    assert Checker(text).cells == ["[0, 5)", "4", "[5, 10)", "1"]
+    assert "width:100.0%" in text
+    assert "width:25.0%" in text
+    assert "[x]" in text
+
+
+def test_stacks_are_a_tree_with_shares() -> None:
+    key = types.Tuple((STRING, types.Stack(True)))
+    entries = {("p", stack("leaf", "main")): 3, ("p", stack("main")): 1, ("q", StackTrace((), True, "no memory")): 4}
+    cells = Checker(html.result_map(map_data("@", key, COUNT, entries))).cells
+    rows = [tuple(cells[at : at + 3]) for at in range(0, len(cells), 3)]
+    assert sorted(rows) == [
+        ("3", "37.5%", "leaf"), ("4", "50.0%", "[no memory]"), ("4", "50.0%", "main"), ("4", "50.0%", "p"),
+        ("4", "50.0%", "q"),
+    ]  # fmt: skip
+
+
+def test_a_deep_stack() -> None:
+    entries = {stack(*(f"f{at}" for at in range(3000))): 1}
+    text = html.result_map(map_data("@", types.Stack(True), COUNT, entries))
+    assert "2800 more functions" in text
+    Checker(text)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        map_data("@a", types.INT64, COUNT, {at: at for at in range(10_000)}),
+        map_data("@h", types.INT64, types.Hist(0), {at: {at % 60: 1} for at in range(10_000)}),
+        map_data("@l", None, types.LHist(0, 1000, 1), {None: dict.fromkeys(range(1000), 1)}),
+        map_data("@t", types.INT64, types.String(1 << 16), dict.fromkeys(range(200), "x" * 60000)),
+        map_data("@s", types.Stack(True), COUNT, {stack(f"f{at}", "main"): 1 for at in range(10_000)}),
+    ],
+    ids=lambda data: data.name,
+)  # fmt: skip
+def test_size_is_bounded_and_what_is_left_out_is_told(data: html.MapData) -> None:
+    text = html.result_map(data)
+    assert len(text) < 300_000
+    assert "more" in text
+
+
+def test_newest_rows_are_shown() -> None:
+    rows = [(at, f"row {at}") for at in range(150)]
+    found = Checker(html.snapshot(snapshot(tables=(table(["n", "text"], [types.INT64, STRING], rows),))))
+    assert found.cells[:4] == ["n", "text", "50", "row 50"]
+    assert found.cells[-1] == "row 149"

@@ -1,0 +1,294 @@
+"""The Python interface traces: events of every kind, values of every type, losses, the end, saved scripts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytrace
+from pytrace.interface.collector import Collector
+from pytrace.interface.values import Average, Bucket, Stats
+from tests.support.patience import patience
+
+OPENS = 'tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm] = count(); printf("%s\\n", comm); }'
+
+
+@pytest.fixture(autouse=True)
+def kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None) -> None:
+    """Each test has a cache of its own, and leaves nothing in the kernel."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+
+
+def events(script: str, **options: Any) -> list[pytrace.Event]:
+    with pytrace.open(script, **options) as trace:
+        return list(trace)
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+def test_events_of_a_command() -> None:
+    with pytrace.open(OPENS, command=["cat", "/dev/null"]) as trace:
+        found = list(trace)
+        assert {(event.kind, event.text, event.values, event.probe) for event in found} == {
+            ("printf", "cat", ("cat",), "tracepoint:syscalls:sys_enter_openat")
+        }
+        assert trace.maps["@"].to_dict() == {"cat": len(found)}
+        assert list(trace) == []
+        assert (trace.ended, trace.exit_code, trace.child_status, trace.lost, trace.losses) == (True, 0, 0, 0, {})
+        assert "ended" in repr(trace)
+    assert "closed" in repr(trace)
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "values", "text"),
+    [
+        ('printf("%d %s\\n", 3, "x")', "printf", (3, "x"), "3 x"),
+        ('printf("no end")', "printf", (), "no end"),
+        ("print(-5)", "print", (-5,), "-5"),
+        ("print((uint64)18446744073709551615)", "print", (18446744073709551615,), "18446744073709551615"),
+        ("print(1 == 1)", "print", (True,), "true"),
+        ('print((1, ("x", 2)))', "print", ((1, ("x", 2)),), "(1, (x, 2))"),
+        ('print("\\xff")', "print", ("\udcff",), "\udcff"),
+        ('print(buf("abc", 3))', "print", (b"abc",), "abc"),
+        ("print((void*)16)", "print", (16,), "0x10"),
+        ("print(ntop(0x0100007f))", "print", ("127.0.0.1",), "127.0.0.1"),
+        ('@a[1] = 20; @a[2] = 40; print(@a)', "map", ({1: 20, 2: 40},), "@a[1]: 20\n@a[2]: 40"),
+        ('@a[1] = 20; @a[2] = 40; print(@a, 1, 10)', "map", ({2: 4},), "@a[2]: 4"),
+        ('@a[1] = avg(4); print_clear(@a)', "map", ({1: 4},), "@a[1]: 4"),
+        ('time("now\\n")', "time", ("now\n",), "now"),
+        ('cat("/proc/sys/kernel/ostype")', "cat", ("Linux\n",), "Linux"),
+        ('system("echo out")', "system", ("out\n",), "out\n"),
+        ('errorf("bad %d", 3)', "errorf", (3,), "bad 3"),
+        ('warnf("odd")', "warnf", (), "odd"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_event(statement: str, kind: str, values: tuple[Any, ...], text: str) -> None:
+    (event,) = events(f"begin {{ {statement}; exit(); }}", unsafe=True)
+    assert (event.kind, event.values, event.text, event.probe) == (kind, values, text, "begin")
+    assert event.location.line == 1
+
+
+def test_rows_and_records_have_names() -> None:
+    row, record = events('begin { row((pid=1, comm="x")); print((a=1, b=2)); exit(); }')
+    assert (row.kind, row.names, row.values) == ("row", ("pid", "comm"), (1, "x"))
+    assert (record.names, record.values) == (("a", "b"), ((1, 2),))
+
+
+def test_quantiles_join_and_iterators() -> None:
+    (event,) = events("begin { @h = hist(5); quantiles(@h, 50); exit(); }")
+    assert event.kind == "quantiles"
+    assert "p50" in event.text
+    found = events(
+        't:syscalls:sys_enter_execve /pid == cpid/ { join(args.argv, ","); }', command=["env", "true", "a b"]
+    )
+    assert ("join", ("env,true,a b",)) in {(event.kind, event.values) for event in found}
+    tasks = events('iter:task { printf("%d\\n", ctx.task.pid); }')
+    assert {event.probe for event in tasks} == {"iter:task"}
+    assert all(event.text == str(event.values[0]) for event in tasks)
+
+
+def test_stacks_can_be_looked_at_when_the_trace_is_closed() -> None:
+    found = events(
+        't:syscalls:sys_enter_openat /pid == cpid/ { printf("%s", ustack(3)); print(ustack(1)); print(nsecs); }',
+        command="cat /dev/null",
+    )
+    stacks = [event for event in found if event.kind == "printf"]
+    frame = stacks[-1].values[0].frames[0]
+    assert frame.module
+    assert frame.function
+    assert frame.function in stacks[-1].text
+
+
+BOTH = {"sys_enter_openat", "sys_exit_openat"}
+
+
+@pytest.mark.parametrize(
+    ("script", "probes"),
+    [
+        ("t:syscalls:sys_enter_openat,t:syscalls:sys_exit_openat /pid == cpid/ { P }", BOTH),
+        ("t:syscalls:sys_*_openat /pid == cpid/ { P }", BOTH),
+        ("fn say() : void { P } t:syscalls:sys_*_openat /pid == cpid/ { say(); }", BOTH),
+        ("macro say() { P _ = 0; } t:syscalls:sys_*_openat /pid == cpid/ { say(); }", BOTH),
+        ("t:syscalls:sys_*_openat /pid == cpid/ { for $i : 0..2 { P } }", BOTH),
+        ("t:syscalls:sys_*_openat /pid == cpid/ { @a[1] = 1; for ($kv : @a) { P } }", BOTH),
+        ("uprobe:libc:fclos*,uretprobe:libc:fclose /pid == cpid/ { P }", {"uprobe", "uretprobe"}),
+        ("begin,end { P }", {"begin", "end"}),
+    ],
+)  # fmt: skip
+def test_the_probe_that_fired(script: str, probes: set[str]) -> None:
+    """It is the one that the script's own ``probe`` tells, however many attach points a program has."""
+    statement = 'printf("%s", probe);'
+    if "say" in script:
+        statement = 'printf("x");'
+    found = events(script.replace("P", statement, 1), command="cat /dev/null")
+    assert all(event.probe == event.values[0] for event in found if event.values)
+    assert all(any(name in event.probe for event in found) for name in probes)
+    assert all(any(name in event.probe for name in probes) for event in found)
+
+
+# ---------------------------------------------------------------------------------------------- results
+
+
+def test_values_of_maps() -> None:
+    script = """begin {
+      @count = count(); @sum[1] = sum(-5); @min = min(3); @max = max(-3); @avg["a"] = avg(3); @avg["a"] = avg(4);
+      @stats[1, "x"] = stats(3); @hist = hist(10); @linear[1] = lhist(5, 0, 10, 2); @time = tseries(5, 1s, 5);
+      @text = "x"; @tuple = (1, "a"); @record[(a=1, b="z")] = 2; @printed[1] = count(); print_clear(@printed); exit(); }
+      config = { unstable_tseries=enable }"""
+    head, _, config = script.rpartition("config")
+    with pytrace.open(f"config{config}\n{head}") as trace:
+        list(trace)
+        live, maps = trace.maps, trace.snapshot().maps
+        assert {name: item.to_dict() for name, item in live.items()} == {n: i.to_dict() for n, i in maps.items()}
+    found = {name.removeprefix("@"): item.to_dict() for name, item in maps.items()}
+    average = found["avg"]["a"]
+    assert (average, average.total, average.count, average.mean) == (3, 7, 2, 3.5)
+    assert isinstance(average, Average)
+    assert found["stats"] == {(1, "x"): Stats(1, 3, 3)}
+    assert list(found["hist"][None]) == [Bucket(8, 16, 1)]
+    assert list(found["linear"][1]) == [Bucket(4, 6, 1)]
+    assert [point.value for point in found["time"][None] if point.value is not None] == [5]
+    plain = {name: found[name] for name in ("count", "sum", "min", "max", "text", "tuple", "record", "printed")}
+    assert plain == {
+        "count": {None: 1}, "sum": {1: -5}, "min": {None: 3}, "max": {None: -3}, "text": {None: "x"},
+        "tuple": {None: (1, "a")}, "record": {(1, "z"): 2}, "printed": {},
+    }  # fmt: skip
+    assert maps["count"].value == 1
+    assert pytrace.Snapshot(trace_data(maps))._repr_html_().count("<b>@") == len(maps)
+    with pytest.raises(pytrace.TraceError, match="is closed"):
+        live["count"].value
+
+
+def trace_data(maps: Any) -> Any:
+    from tests.support.snapshots import snapshot
+
+    return snapshot(*(item.data for item in maps.values()))
+
+
+def test_snapshots_merge_and_are_read_back(tmp_path: Path) -> None:
+    first, second = (pytrace.run(OPENS, command=["cat", "/dev/null"]) for _ in range(2))
+    both = first.merge(second)
+    assert both.to_dict("@")["cat"] == first.to_dict("@")["cat"] + second.to_dict("@")["cat"]
+    both.save(tmp_path / "both.pts")
+    assert pytrace.Snapshot.load(tmp_path / "both.pts").data == both.data
+    assert b"@[cat]" in both.format("text")
+    with pytest.raises(pytrace.TraceError):
+        first.merge(first)
+
+
+def test_what_is_lost_is_counted_and_warned_of() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytrace.open("let @few = hash(2); begin { for $i : 0..5 { @few[$i] = 1; } }") as trace:
+            trace.wait()
+            assert trace.losses == {"map_full": {"@few": 3}}
+            assert trace.snapshot().losses == trace.losses
+        assert trace.losses == {"map_full": {"@few": 3}}
+    assert {item.filename for item in caught} == {__file__}  # where the program called, not somewhere within
+    assert "@few is full" in trace.warnings[0]
+    assert trace.warnings[1].startswith("3 map updates dropped")
+    assert [item.category for item in caught] == [pytrace.LossWarning] * 2
+
+
+def test_unread_events_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Collector.__init__, "__defaults__", (10, 1 << 20))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytrace.open('begin { for $i : 0..100 { printf("%d", $i); } exit(); }') as trace:
+            trace.wait()
+            assert [event.text for event in trace] == [str(number) for number in range(90, 100)]
+            assert (trace.lost, trace.losses) == (90, {"unread": {"events": 90}})
+    assert [item.category for item in caught] == [pytrace.LossWarning]
+    assert "does not take them" in str(caught[0].message)
+
+
+# ---------------------------------------------------------------------------------------------- the end
+
+
+def test_stop_runs_end_probes() -> None:
+    with pytrace.open('interval:ms:10 { print(1); } end { print(2); }') as trace:
+        next(iter(trace))
+        trace.stop()
+        assert trace.ended
+        assert [event.values for event in trace][-1] == (2,)
+
+
+def test_wait_and_events() -> None:
+    with pytrace.open("interval:ms:10 { print(1); } interval:ms:300 { exit(7); }") as trace:
+        assert not trace.wait(0)
+        assert trace.wait()
+        assert {event.values for event in trace.events()} == {(1,)}
+        assert trace.events() == []
+        assert trace.exit_code == 7
+
+
+def test_run_until_and_for_a_time() -> None:
+    found: list[object] = []
+    script = "interval:ms:10 { @ = count(); print(1); }"
+    pytrace.run(script, on_event=lambda event: found.append(event.values), until=lambda _trace: len(found) >= 3)
+    assert len(found) >= 3
+    assert pytrace.run(script, duration=0.2).maps["@"].value >= 1
+    with pytest.raises(ZeroDivisionError):
+        pytrace.run(script, on_event=lambda _event: 1 / 0)
+
+
+def test_unsafe_functions_need_to_be_allowed() -> None:
+    script = 'tracepoint:syscalls:sys_enter_openat /pid == cpid/ { signal("TERM"); }'
+    with pytest.raises(pytrace.ScriptError, match="unsafe"):
+        pytrace.open(script, command="cat /dev/null")
+    with pytrace.open(script, command="cat /dev/null", unsafe=True) as trace:
+        trace.wait()
+        assert trace.child_status == -15
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pid": 999_999_999}, "No such process"), ({"pid": 1, "command": "true"}, "cannot be used together"),
+        ({"command": []}, "command is empty"), ({"command": ["/nonexistent"]}, "no such file"),
+        ({"follow": True}, "needs pid or command"), ({"netns": "none-of-that"}, "namespace"),
+        ({"no_features": ["nope"]}, "unknown feature"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_opened(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(pytrace.TraceError, match=message):
+        pytrace.open("interval:s:1 { }", **options)
+
+
+def test_parameters() -> None:
+    script = 'begin { printf("%d %s %s", $1, getopt("name", "none"), getopt("flag") ? "yes" : "no"); exit(); }'
+    named = 'begin { printf("%s %s", getopt("name", "none"), getopt("flag") ? "yes" : "no"); exit(); }'
+    assert events(script, parameters=[5])[0].text == "5 none no"
+    assert events(named, parameters={"name": "x", "flag": True})[0].text == "x yes"
+
+
+def test_saved_scripts_run_here_and_by_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "saved"
+    pytrace.compile('begin { printf("%d\\n", $1); print(probe); exit(); }').save(path)
+    opened = pytrace.compile(path, parameters=[7])
+    assert (opened.probes, [program.kind for program in opened.programs]) == (("begin",), ["begin"])
+    with pytrace.open(opened) as trace:
+        assert [(event.text, event.probe) for event in trace] == [("7", "begin"), ("begin", "begin")]
+        assert trace.snapshot().runs[0].parameters == ("7",)
+    command = [sys.executable, "-m", "pytrace", "-q", str(path), "8"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True)
+    assert (done.stdout.strip(), done.stderr) == ("8\nbegin", "")
+
+
+def test_a_second_start_comes_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert events("begin,end { print(1); exit(); }")[0].probe == "begin"
+    monkeypatch.setattr("pytrace.pipeline.compile_script", None)
+    assert [event.probe for event in events("begin,end { print(1); exit(); }")] == ["begin", "end"]
+
+
+def test_warnings_as_errors_leave_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(pytrace.LossWarning):
+            pytrace.run("let @few = hash(2); begin { for $i : 0..5 { @few[$i] = 1; } }")
