@@ -11,6 +11,7 @@ from pytrace.results.formats.format_row import Content, Format, FormatOption, Wr
 
 _ALL = frozenset(Content)
 _METRICS = frozenset({Content.NUMBERS, Content.HISTOGRAMS, Content.SERIES})
+_ROWS = FormatOption("rows", "of several tables of rows this one, from 1", "NUMBER")
 
 
 def _text() -> Writer:
@@ -25,6 +26,28 @@ def _json() -> Writer:
     return json.write
 
 
+def _csv() -> Writer:
+    from pytrace.results.formats import tabular
+
+    return tabular.write_csv
+
+
+def _arrow() -> Writer:
+    import pyarrow  # noqa: F401  # the extra: its absence is told before anything is written
+
+    from pytrace.results.formats import tabular
+
+    return tabular.write_arrow
+
+
+def _parquet() -> Writer:
+    import pyarrow  # noqa: F401  # as for arrow
+
+    from pytrace.results.formats import tabular
+
+    return tabular.write_parquet
+
+
 def _openmetrics() -> Writer:
     from pytrace.results.formats import openmetrics
 
@@ -34,6 +57,15 @@ def _openmetrics() -> Writer:
 FORMATS: tuple[Format, ...] = (
     Format("text", "what the end of a run prints", (".txt",), _ALL, _text),
     Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, _json),
+    Format("csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, _csv),
+    Format(
+        "arrow", "one map or table, as Arrow IPC file", (".arrow", ".feather"), _ALL, _arrow, binary=True,
+        options=(_ROWS,), extra="arrow",
+    ),
+    Format(
+        "parquet", "one map or table, as Parquet file", (".parquet",), _ALL, _parquet, binary=True,
+        options=(_ROWS,), extra="arrow",
+    ),
     Format(
         "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, _openmetrics,
         options=(FormatOption("timestamps", "samples have their times: to fill a data base with what was saved"),),
