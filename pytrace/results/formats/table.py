@@ -54,6 +54,12 @@ def _openmetrics() -> Writer:
     return openmetrics.write
 
 
+def _perfetto() -> Writer:
+    from pytrace.results.timeline import perfetto
+
+    return lambda snapshot, _options, file: perfetto.write(snapshot, file)
+
+
 FORMATS: tuple[Format, ...] = (
     Format("text", "what the end of a run prints", (".txt",), _ALL, _text),
     Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, _json),
@@ -69,6 +75,10 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, _openmetrics,
         options=(FormatOption("timestamps", "samples have their times: to fill a data base with what was saved"),),
+    ),
+    Format(
+        "perfetto", "a trace for ui.perfetto.dev: rows, time series, stacks", (".pftrace", ".perfetto-trace"),
+        frozenset({Content.STACKS, Content.SERIES, Content.ROWS}), _perfetto, binary=True,
     ),
 )  # fmt: skip
 
