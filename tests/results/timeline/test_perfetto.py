@@ -2,66 +2,15 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import Any
-
 import pytest
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results.snapshot import Run, SnapshotData
-from pytrace.results.timeline import perfetto
-from pytrace.results.values import Frame, StackTrace
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot, stack, table
+from pytrace.results.snapshot import SnapshotData
+from tests.support.snapshots import SECOND, STRING, map_data, snapshot, table
+from tests.support.traces import BOOT, COLUMNS, KINDS, WALL, descriptors, run, slices, trace
 
-messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-
-WALL = 1_700_000_000 * SECOND
-BOOT = 5_000 * SECOND
-
-
-def run(identity: str = "run-1", host: str = "here") -> Run:
-    """A run that began when the machine had been up for BOOT."""
-    return Run(identity, host, "6.1.0", "x86_64", "x.bt", "ab" * 32, (), WALL, WALL + 10 * SECOND, BOOT, BOOT, "0.1")
-
-
-def trace(found: SnapshotData) -> Any:
-    file = BytesIO()
-    perfetto.write(found, file)
-    read = messages.Trace()
-    read.ParseFromString(file.getvalue())
-    size = read.ByteSize()
-    read.DiscardUnknownFields()
-    assert read.ByteSize() == size, "there are fields that Perfetto does not know"
-    return read
-
-
-def descriptors(read: Any) -> dict[int, Any]:
-    """Tracks by their numbers."""
-    found = [packet.track_descriptor for packet in read.packet if packet.HasField("track_descriptor")]
-    return {track.uuid: track for track in found}
-
-
-def slices(read: Any) -> list[tuple[int, int, int, str, int]]:
-    """Track, depth, start, name and duration: what the rules of track events make of begins and ends."""
-    stacks: dict[int, list[tuple[int, str]]] = {}
-    found = []
-    events = [packet for packet in read.packet if packet.HasField("track_event")]
-    for packet in sorted(events, key=lambda packet: packet.timestamp):
-        event = packet.track_event
-        opened = stacks.setdefault(event.track_uuid, [])
-        if event.type == event.TYPE_SLICE_BEGIN:
-            opened.append((packet.timestamp, event.name))
-        elif event.type == event.TYPE_SLICE_END:
-            start, name = opened.pop()
-            found.append((event.track_uuid, len(opened), start - WALL, name, packet.timestamp - start))
-    assert not any(stacks.values())
-    return sorted(found)
-
-
-COLUMNS = ["ts", "pid", "tid", "comm", "lat_us", "path"]
-KINDS = [types.UINT64, types.UINT32, types.UINT32, STRING, types.UINT64, STRING]
-
+pytest.importorskip("perfetto")
 
 def test_rows_with_a_duration_are_slices_of_their_thread() -> None:
     rows = table(COLUMNS, KINDS, [
@@ -84,18 +33,6 @@ def test_rows_with_a_duration_are_slices_of_their_thread() -> None:
     }  # fmt: skip
 
 
-def test_slices_that_overlap_go_to_tracks_of_their_own() -> None:
-    rows = table(["start", "pid", "dur_ns"], [types.UINT64, types.INT32, types.INT64], [
-        (BOOT, 1, 10), (BOOT + 5, 1, 10), (BOOT + 6, 1, 2), (BOOT + 20, 1, 0), (BOOT + 20, 1, 5),
-    ])  # fmt: skip
-    found = slices(trace(snapshot(of=run(), tables=(rows,))))
-    first = found[0][0]
-    assert [(track == first, *rest) for track, *rest in found] == [
-        (True, 0, 0, "dur", 10), (True, 0, 20, "dur", 5), (True, 1, 6, "dur", 2), (True, 1, 20, "dur", 0),
-        (False, 0, 5, "dur", 10),
-    ]  # fmt: skip
-
-
 def test_rows_without_a_duration_are_moments_and_without_a_time_an_error() -> None:
     rows = table(["time_ms", "name"], [types.UINT64, STRING], [(BOOT // 10**6, "x")])
     packet = next(item for item in trace(snapshot(of=run(), tables=(rows,))).packet if item.HasField("track_event"))
@@ -103,22 +40,6 @@ def test_rows_without_a_duration_are_moments_and_without_a_time_an_error() -> No
     assert (event.type, event.name, packet.timestamp) == (event.TYPE_INSTANT, "x", WALL)
     with pytest.raises(TraceError, match="columns pid, lat_us have no time"):
         trace(snapshot(tables=(table(["pid", "lat_us"], [types.INT32, types.INT64], []),)))
-
-
-def test_processes_of_several_machines_stay_apart() -> None:
-    rows = table(COLUMNS, KINDS, [(BOOT + 5_000, 10, 10, "cat", 3, "/a")])
-    rows.rows["run-2"] = [(BOOT + 6_000, 10, 10, "cat", 3, "/b")]
-    read = trace(SnapshotData((run(), run("run-2", "there")), {}, (rows,)))
-    tracks = descriptors(read)
-    assert not any(track.HasField("process") or track.HasField("thread") for track in tracks.values())
-    places = []
-    for track, *_ in slices(read):
-        names = []
-        while track:
-            names.append(tracks[track].name)
-            track = tracks[track].parent_uuid
-        places.append(names)
-    assert places == [["thread 10 cat", "process 10 cat", "here"], ["thread 10 cat", "process 10 cat", "there"]]
 
 
 def test_time_series_are_counters() -> None:
@@ -134,74 +55,6 @@ def test_time_series_are_counters() -> None:
     ]
     assert values == [("@free_kb[a, 1]", 0, 4), ("@free_kb[a, 1]", 2 * SECOND, -1), ("@free_kb[b, 1]", 0, 0)]
     assert {track.counter.unit_name for track in tracks.values()} == {"KB"}
-
-
-def samples(read: Any) -> dict[tuple[Any, ...], int]:
-    """How often each stack was seen: process, thread, and functions from the outermost."""
-    counts: dict[tuple[Any, ...], int] = {}
-    interned: dict[int, Any] = {}
-    for packet in read.packet:
-        sequence = packet.trusted_packet_sequence_id
-        if packet.HasField("interned_data"):
-            interned[sequence] = packet.interned_data
-        if packet.HasField("perf_sample"):
-            known = interned[sequence]
-            names = {item.iid: item.str.decode() for item in known.function_names}
-            frames = {item.iid: names[item.function_name_id] for item in known.frames}
-            stacks = {item.iid: tuple(frames[number] for number in item.frame_ids) for item in known.callstacks}
-            sample = packet.perf_sample
-            key = (sample.pid, sample.tid, *stacks[sample.callstack_iid])
-            counts[key] = counts.get(key, 0) + 1
-    return counts
-
-
-def test_counts_by_stack_are_samples() -> None:
-    plain = map_data("@", types.Stack(True), COUNT, {stack("f", "main"): 2, stack("g", "main"): 3})
-    key = types.Record(("pid", "comm", "cpu", "k", "u"), (
-        types.UINT32, STRING, types.INT32, types.Stack(False), types.Stack(True),
-    ))  # fmt: skip
-    both = map_data("@both", key, COUNT, {(7, "cat", 1, stack("vfs_read", user=False), stack("read", "main")): 4})
-    read = trace(snapshot(plain, both, of=run()))
-    assert samples(read) == {
-        (1 << 22, 1 << 22, "main", "f"): 2, (1 << 22, 1 << 22, "main", "g"): 3,
-        (7, 7, "1", "main", "read", "vfs_read"): 4,
-    }  # fmt: skip
-    processes = {
-        item.pid: item.cmdline[0] for packet in read.packet for item in packet.process_tree.processes
-    }  # fmt: skip
-    assert processes == {1 << 22: "@", 7: "cat"}
-    threads = {item.tid: (item.name, item.tgid) for packet in read.packet for item in packet.process_tree.threads}
-    assert threads[7] == ("cat", 7)
-
-
-def test_frames_have_their_binaries_and_lines() -> None:
-    frames = (Frame("f", 4, "/usr/bin/x", "00ff", "x.c", 7, False, 0x10), Frame("", address=0x20))
-    read = trace(snapshot(map_data("@", types.Stack(True), COUNT, {StackTrace(frames): 1}), of=run()))
-    known = next(packet.interned_data for packet in read.packet if packet.HasField("interned_data"))
-    paths = {item.iid: item.str for item in known.mapping_paths}
-    builds = {item.iid: item.str for item in known.build_ids}
-    mappings = {
-        item.iid: (builds[item.build_id], [paths[part] for part in item.path_string_ids]) for item in known.mappings
-    }
-    names = {item.iid: item.str for item in known.function_names}
-    sources = {item.iid: item.str for item in known.source_paths}
-    assert [(names[item.function_name_id], item.rel_pc, mappings[item.mapping_id]) for item in known.frames] == [
-        (b"0x20", 0x20, (b"", [])), (b"f", 0x10, (b"\0\xff", [b"usr", b"bin", b"x"])),
-    ]  # fmt: skip
-    assert (sources[known.frames[1].source_path_iid], known.frames[1].line_number) == (b"x.c", 7)
-
-
-def test_many_counts_are_scaled_and_say_so() -> None:
-    read = trace(snapshot(map_data("@", types.Stack(True), COUNT, {stack("f"): 3_000_000, stack("g"): 1}), of=run()))
-    counts = samples(read)
-    assert sorted(counts.values()) == [1, 750_000]
-    titles = [packet.trace_packet_defaults.perf_sample_defaults.timebase.name for packet in read.packet]
-    assert "@ (a sample stands for 4)" in titles
-
-
-def test_negative_numbers_are_an_error() -> None:
-    with pytest.raises(TraceError, match="@ has negative numbers"):
-        trace(snapshot(map_data("@", types.Stack(True), types.INT64, {stack("f"): -3})))
 
 
 def test_an_empty_snapshot_is_a_trace() -> None:
