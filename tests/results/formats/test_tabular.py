@@ -11,6 +11,7 @@ import pytest
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Type
+from pytrace.interface.snapshots import Snapshot
 from pytrace.results.formats import tabular
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
@@ -135,6 +136,23 @@ def test_rows_of_all_runs_and_the_choice_of_a_table() -> None:
         arrow(found, rows="3")
     with pytest.raises(TraceError, match="expected the number"):
         arrow(found, rows="x")
+
+
+def test_snapshots_give_maps_and_rows_by_name() -> None:
+    found = Snapshot(snapshot(
+        map_data("@lat_us", STRING, COUNT, {"a": 2}), tables=(table(["pid"], [types.INT64], [(7,)]),)
+    ))  # fmt: skip
+    assert found.to_arrow("lat_us").to_pydict() == {"key": ["a"], "@lat_us": [2]}
+    assert found.to_arrow("@lat_us").equals(found.to_arrow("lat_us"))
+    pytest.importorskip("pandas")
+    assert list(found.to_pandas("lat_us")["@lat_us"]) == [2]
+    pytest.importorskip("polars")
+    assert found.to_polars("rows").to_dict(as_series=False) == {"pid": [7]}
+    with pytest.raises(TraceError, match="no map 'lat'") as caught:
+        found.to_pandas("lat")
+    assert "@lat_us" in caught.value.hints[0]
+    with pytest.raises(TraceError, match="1 tables of rows, and no number 2"):
+        found.to_pandas("rows", table=2)
 
 
 def test_several_maps_do_not_fit_one_file() -> None:
