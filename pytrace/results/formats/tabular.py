@@ -124,7 +124,8 @@ def map_table(data: MapData) -> FlatTable:
     schema = map_schema(data.name, data.key, data.value)
     keys = _parts(data.key, schema.columns[: len(key_columns(data.key))]) if data.key is not None else _no_parts
     values = _values(data.value, schema.columns[len(key_columns(data.key)) :])
-    rows = [(*keys(key), *row) for key, value in _in_order(data) for row in values(value)]
+    entries = ((keys(key), value) for key, value in _in_order(data))
+    rows = [(*parts, *row) for parts, value in entries for row in values(value)]
     times = ("start",) if isinstance(data.value, types.TSeries) else ()
     return _table(data.name, schema, rows, {f"{data.name}.{name}" for name in times})
 
@@ -183,6 +184,9 @@ def _no_parts(_key: object) -> tuple[Any, ...]:
 def _parts(type_: types.Type, columns: Sequence[Column]) -> _Parts:
     converted = [_converter(column.type) for column in columns]
     flat = _flattened(type_)
+    if len(columns) == 1:
+        only = converted[0]
+        return lambda value: (only(flat(value)[0]),)
     return lambda value: tuple([convert(item) for convert, item in zip(converted, flat(value), strict=True)])
 
 
@@ -225,13 +229,15 @@ def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[Any], lis
 
 def _buckets(type_: types.Hist | types.LHist) -> Callable[[Any], list[tuple[Any, ...]]]:
     shape = histogram.shape(type_)
+    ends = {
+        number: (bucket.low, None if bucket.high is None else bucket.high - 1)
+        for number, bucket in enumerate(histogram.used(shape, [1] * shape.buckets))
+    }
 
     def rows(value: dict[int, int]) -> list[tuple[Any, ...]]:
-        counts = [value.get(bucket, 0) for bucket in range(type_.buckets)]
-        return [
-            (item.low, None if item.high is None else item.high - 1, item.count)
-            for item in histogram.used(shape, counts)
-        ]
+        places = [number for number, count in value.items() if count]
+        shown = range(min(places), max(places) + 1) if places else ()
+        return [(*ends[number], value.get(number, 0)) for number in shown]
 
     return rows
 

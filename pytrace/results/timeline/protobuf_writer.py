@@ -7,10 +7,13 @@ import struct
 _VARINT, _DOUBLE, _LENGTH = 0, 1, 2
 """Wire types."""
 _MASK = (1 << 64) - 1
+_SMALL = [bytes((value,)) for value in range(128)]
 
 
 def varint(value: int) -> bytes:
     """A number of up to 64 bits; negative ones in two's complement, as ``int32`` and ``int64`` have them."""
+    if 0 <= value <= 0x7F:
+        return _SMALL[value]
     value &= _MASK
     found = bytearray()
     while value > 0x7F:

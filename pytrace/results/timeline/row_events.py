@@ -17,7 +17,7 @@ it knows the duration. Times from 10**18 on are wall times, others count from th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass
@@ -73,9 +73,10 @@ def events(snapshot: SnapshotData, table: Table) -> Iterator[RowEvent]:
     """
     columns = TableSchema.of(("",), (table.type,)).columns
     roles = _roles(columns)
+    flat = not any(isinstance(member, types.Record | types.Tuple) for member in table.type.members)
     for number, run in enumerate(snapshot.runs):
         for row in table.rows.get(run.identity, ()):
-            yield _event(columns, roles, number, run, list(members(table.type, row)))
+            yield _event(columns, roles, number, run, row if flat else list(members(table.type, row)))
 
 
 def members(type_: types.Type, value: Any) -> Iterator[Any]:
@@ -122,7 +123,7 @@ def _named(columns: tuple[Column, ...], among: list[int], name: str) -> int | No
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, row: list[Any]) -> RowEvent:
+def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, row: Sequence[Any]) -> RowEvent:
     time = row[roles.time] * NANOSECONDS[columns[roles.time].unit]
     if time < _WALL:
         time += run.start - run.start_monotonic

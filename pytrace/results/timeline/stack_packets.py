@@ -148,6 +148,9 @@ class _Interned:
         return self._number(7, frames, lambda: b"".join(number(2, self._frame(frame)) for frame in frames))
 
     def _frame(self, frame: Frame) -> int:
+        known = self._numbers.get((6, frame))
+        if known is not None:
+            return known
         name = frame.function or (f"0x{frame.address:x}" if frame.address else "[unknown]")
         return self._number(6, frame, lambda: (
             number(2, self._text(5, unicode_text(name).encode()))

@@ -38,10 +38,14 @@ class Tracks:
         self._hosts = hosts
         self._table = table
         self._known: dict[tuple[object, ...], int] = {}
+        self._places: dict[tuple[int, int | None, int | None], int] = {}
 
     def lane(self, event: RowEvent, lane: int) -> int:
         """The track of an event: of its thread, else its process, else of the table; lanes from 1 are beside it."""
-        track = self._place(event)
+        place = (event.run, event.pid, event.tid)
+        track = self._places.get(place)
+        if track is None:
+            track = self._places[place] = self._place(event)
         return track if lane == 0 else self._track(("lane", track, lane), data(2, f"{self._table} {lane + 1}"), track)
 
     def counter(self, name: str, unit: str) -> int:
