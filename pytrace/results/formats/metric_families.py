@@ -32,6 +32,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, key_columns
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
+from pytrace.results.values import Portable
 from pytrace.runtime.output.render import csv, histogram, json, tseries
 
 PREFIX = "pytrace_"
@@ -39,6 +40,11 @@ PREFIX = "pytrace_"
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values; the names of one family are the same in all its samples, but for ``le``."""
+
+
+_Entry: TypeAlias = tuple[Labels, Any]
+"""Labels, and a portable value of the map's type."""
+_Entries: TypeAlias = Sequence[_Entry]
 
 
 class MetricKind(Enum):
@@ -199,7 +205,7 @@ def _label_names(key: types.Type | None) -> list[str]:
     return names
 
 
-def _labels(data: MapData, printers: Printers) -> Callable[[Any], Labels]:
+def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
     """From portable keys of a map to labels."""
     if data.key is None:
         return lambda _key: ()
@@ -209,9 +215,9 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Any], Labels]:
     )
 
 
-def _different(entries: list[tuple[Labels, Any]]) -> list[tuple[Labels, Any]]:
+def _different(entries: list[_Entry]) -> list[_Entry]:
     """The entries, which are in order, with a label more where two keys have the same text."""
-    found: list[tuple[Labels, Any]] = []
+    found: list[_Entry] = []
     last, number = None, 1
     for labels, value in entries:
         number = number + 1 if labels == last else 1
@@ -244,7 +250,6 @@ class _One:
         return Family(name, kind, self.help + note, end if known else "", tuple(samples))
 
 
-_Entries: TypeAlias = Sequence[tuple[Labels, Any]]
 
 
 def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, did_you_mean
@@ -18,6 +18,10 @@ from pytrace.runtime.output.render import csv, histogram, json, map_tables, tser
 from pytrace.runtime.output.render.decoders import truncated
 from pytrace.runtime.output.render.map_printer import Shown
 from pytrace.runtime.output.render.tables import Page
+
+_Held: TypeAlias = Any
+"""A portable key or value, whose type stands beside it, or a part of one."""
+_Row: TypeAlias = tuple[_Held, ...]
 
 # ---------------------------------------------------------------------------------------------- CSV
 
@@ -41,7 +45,7 @@ def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Tab
     return b"".join(lines)
 
 
-def _rows(snapshot: SnapshotData, table: Table) -> Iterator[tuple[Any, ...]]:
+def _rows(snapshot: SnapshotData, table: Table) -> Iterator[_Row]:
     return chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
 
 
@@ -137,7 +141,7 @@ def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
     return _table("rows", schema, [parts(row) for row in _rows(snapshot, table)])
 
 
-def _table(name: str, schema: TableSchema, rows: list[tuple[Any, ...]], times: Set[str] = frozenset()) -> FlatTable:
+def _table(name: str, schema: TableSchema, rows: list[_Row], times: Set[str] = frozenset()) -> FlatTable:
     columns = zip(*rows, strict=True) if rows else [() for _ in schema.columns]
     return FlatTable(name, tuple(
         FlatColumn(
@@ -147,7 +151,7 @@ def _table(name: str, schema: TableSchema, rows: list[tuple[Any, ...]], times: S
     ))  # fmt: skip
 
 
-def _in_order(data: MapData) -> list[tuple[Any, Any]]:
+def _in_order(data: MapData) -> list[tuple[_Held, _Held]]:
     """Portable keys and values, as the map prints."""
     printers = Printers()
     printer, keys = printers.printer(data), list(data.entries)
@@ -157,7 +161,7 @@ def _in_order(data: MapData) -> list[tuple[Any, Any]]:
     return [(places[id(entry)], data.entries[places[id(entry)]]) for entry in entries]
 
 
-_Parts = Callable[[Any], tuple[Any, ...]]
+_Parts = Callable[[_Held], _Row]
 """From a portable value to those of its columns."""
 
 _KINDS: dict[type[types.Type], ColumnKind] = {
@@ -177,7 +181,7 @@ def _kind(type_: types.Type) -> ColumnKind:
     return _KINDS.get(type(type_), ColumnKind.TEXT)
 
 
-def _no_parts(_key: object) -> tuple[Any, ...]:
+def _no_parts(_key: object) -> _Row:
     return ()
 
 
@@ -190,7 +194,7 @@ def _parts(type_: types.Type, columns: Sequence[Column]) -> _Parts:
     return lambda value: tuple([convert(item) for convert, item in zip(converted, flat(value), strict=True)])
 
 
-def _flattened(type_: types.Type) -> Callable[[Any], list[Any]]:
+def _flattened(type_: types.Type) -> Callable[[_Held], list[_Held]]:
     """The members of a value, at any nesting of records and tuples."""
     if not isinstance(type_, types.Record | types.Tuple) or not type_.members:
         return lambda value: [value]
@@ -198,7 +202,7 @@ def _flattened(type_: types.Type) -> Callable[[Any], list[Any]]:
     return lambda value: [item for part, member in zip(inner, value, strict=True) for item in part(member)]
 
 
-def _converter(type_: types.Type) -> Callable[[Any], Any]:
+def _converter(type_: types.Type) -> Callable[[_Held], _Held]:
     """From a portable value to one of a column."""
     if isinstance(type_, types.Avg):
         return lambda value: truncated(*value)
@@ -215,7 +219,7 @@ def _utf8(text: bytes) -> str:
     return json.marked(text).decode()
 
 
-def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[Any], list[tuple[Any, ...]]]:
+def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[_Held], list[_Row]]:
     """The rows of a value, without its key."""
     if isinstance(type_, types.Stats):
         return lambda value: [(value[1], truncated(*value), value[0])]
@@ -227,14 +231,14 @@ def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[Any], lis
     return lambda value: [parts(value)]
 
 
-def _buckets(type_: types.Hist | types.LHist) -> Callable[[Any], list[tuple[Any, ...]]]:
+def _buckets(type_: types.Hist | types.LHist) -> Callable[[_Held], list[_Row]]:
     shape = histogram.shape(type_)
     ends = {
         number: (bucket.low, None if bucket.high is None else bucket.high - 1)
         for number, bucket in enumerate(histogram.used(shape, [1] * shape.buckets))
     }
 
-    def rows(value: dict[int, int]) -> list[tuple[Any, ...]]:
+    def rows(value: dict[int, int]) -> list[_Row]:
         places = [number for number, count in value.items() if count]
         shown = range(min(places), max(places) + 1) if places else ()
         return [(*ends[number], value.get(number, 0)) for number in shown]
@@ -242,8 +246,8 @@ def _buckets(type_: types.Hist | types.LHist) -> Callable[[Any], list[tuple[Any,
     return rows
 
 
-def _intervals(type_: types.TSeries) -> Callable[[Any], list[tuple[Any, ...]]]:
-    def rows(value: dict[int, tuple[int, int]]) -> list[tuple[Any, ...]]:
+def _intervals(type_: types.TSeries) -> Callable[[_Held], list[_Row]]:
+    def rows(value: dict[int, tuple[int, int]]) -> list[_Row]:
         merged = tseries.merged(type_, [(number + 1, *item) for number, item in value.items()])
         return [(number * type_.interval, item) for number, item in sorted(merged.items())]
 

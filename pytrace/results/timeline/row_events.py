@@ -18,7 +18,7 @@ it knows the duration. Times from 10**18 on are wall times, others count from th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
@@ -35,7 +35,9 @@ _DURATIONS = ("dur", "lat", "elapsed", "took")
 _WALL = 10**18
 """Nanoseconds since 1970 are more (since 2001), those since the start of a machine are less (31 years)."""
 
-Value = bool | int | str
+Held: TypeAlias = Any
+"""A portable value, whose type stands beside it."""
+Value: TypeAlias = bool | int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def events(snapshot: SnapshotData, table: Table) -> Iterator[RowEvent]:
             yield _event(columns, roles, number, run, row if flat else list(members(table.type, row)))
 
 
-def members(type_: types.Type, value: Any) -> Iterator[Any]:
+def members(type_: types.Type, value: Held) -> Iterator[Held]:
     """The values of the columns of a record or tuple, at any nesting."""
     if isinstance(type_, types.Record | types.Tuple) and type_.members:
         for member, item in zip(type_.members, value, strict=True):
@@ -123,7 +125,7 @@ def _named(columns: tuple[Column, ...], among: list[int], name: str) -> int | No
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, row: Sequence[Any]) -> RowEvent:
+def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, row: Sequence[Held]) -> RowEvent:
     time = row[roles.time] * NANOSECONDS[columns[roles.time].unit]
     if time < _WALL:
         time += run.start - run.start_monotonic
@@ -147,7 +149,7 @@ def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, ro
     )  # fmt: skip
 
 
-def shown(type_: types.Type, value: Any) -> Value:
+def shown(type_: types.Type, value: Held) -> Value:
     """A portable value as a number or text that a trace can hold."""
     if isinstance(value, StackTrace):
         return unicode_text(";".join(frame.function or f"0x{frame.address:x}" for frame in value.frames))

@@ -7,7 +7,6 @@ are outermost frames, but for ``pid``, ``tid`` and ``comm`` of records, which na
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
@@ -15,7 +14,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData
 from pytrace.results.timeline.protobuf_writer import data, number
-from pytrace.results.timeline.row_events import members, shown, unicode_text
+from pytrace.results.timeline.row_events import Held, members, shown, unicode_text
 from pytrace.results.timeline.track_packets import packet
 from pytrace.results.values import Frame, StackTrace
 
@@ -83,10 +82,10 @@ def _tasks(samples: list[_Sample], sequence: int, title: str) -> Iterator[bytes]
 # ---------------------------------------------------------------------------------------------- samples
 
 
-def _sample(data_: MapData, key: Any, value: Any, place: int) -> _Sample:
+def _sample(data_: MapData, key: Held, value: Held, place: int) -> _Sample:
     assert data_.key is not None
     columns = key_columns(data_.key)
-    named: dict[str, Any] = {}
+    named: dict[str, Held] = {}
     labels: list[Frame] = []
     stacks: list[StackTrace] = []
     for column, item in zip(columns, members(data_.key, key), strict=True):
@@ -96,10 +95,11 @@ def _sample(data_: MapData, key: Any, value: Any, place: int) -> _Sample:
             named[column.name] = item
         else:
             labels.append(Frame(str(shown(column.type, item))))
-    tid = named.get("tid", named.get("pid", _MADE_UP + place))
+    pid = named["pid"] if "pid" in named else named.get("tid", _MADE_UP + place)
+    tid = named["tid"] if "tid" in named else pid
     frames = (*labels, *_joined(stacks))
     return _Sample(
-        frames, bool(stacks) and not stacks[-1].user, named.get("pid", tid), tid,
+        frames, bool(stacks) and not stacks[-1].user, pid, tid,
         unicode_text(named.get("comm", "")), _weight(data_, value),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def _joined(stacks: list[StackTrace]) -> Iterator[Frame]:
         yield from reversed(stack.frames)
 
 
-def _weight(data_: MapData, value: Any) -> int:
+def _weight(data_: MapData, value: Held) -> int:
     """How many samples a value stands for: of averages and stats how many there were."""
     weight = int(value[1] if isinstance(value, tuple) else value)
     if weight < 0:
