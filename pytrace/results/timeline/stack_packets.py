@@ -95,8 +95,8 @@ def _sample(data_: MapData, key: Held, value: Held, place: int) -> _Sample:
             named[column.name] = item
         else:
             labels.append(Frame(str(shown(column.type, item))))
-    pid = named["pid"] if "pid" in named else named.get("tid", _MADE_UP + place)
-    tid = named["tid"] if "tid" in named else pid
+    pid: int = named["pid"] if "pid" in named else named.get("tid", _MADE_UP + place)
+    tid: int = named.get("tid", pid)
     frames = (*labels, *_joined(stacks))
     return _Sample(
         frames, bool(stacks) and not stacks[-1].user, pid, tid,
