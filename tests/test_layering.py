@@ -89,7 +89,10 @@ def own_imports(module: str) -> Iterator[tuple[str, int]]:
 
 
 def may_import(here: str, there: str) -> bool:
-    return here == there or any(there == name or there.startswith(f"{name}/") for name in table()[here])
+    # Of a package that it lies in itself, a package may import the modules but not the packages beside it.
+    return here == there or any(
+        there == name or (there.startswith(f"{name}/") and not here.startswith(f"{name}/")) for name in table()[here]
+    )
 
 
 def every_module() -> list[object]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.values import Result
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from pytrace.results.flat_tables import FlatTable
 
 
 class Snapshot:
@@ -43,6 +50,36 @@ class Snapshot:
     def to_dict(self, name: str) -> dict[Result, Result]:
         """A map as a dictionary."""
         return self.maps[name].to_dict()
+
+    # ---- tables of other libraries
+
+    def to_arrow(self, name: str, *, table: int = 1) -> pyarrow.Table:
+        """A map, or with ``"rows"`` what ``row()`` sent, as a table of Arrow.
+
+        Columns are those of ``-f csv``: the parts of the key, then those of the value, named as the map. A histogram
+        has a row for each bucket, a time series one for each interval. Integers have 64 bits, stacks are lists of text.
+
+        Args:
+            name: the map, with or without ``@``; or ``"rows"``.
+            table: of ``row()`` statements of several shapes the number of the shape, from 1.
+
+        Raises:
+            TraceError: there is no such map or table, or pyarrow is not installed (``pytrace[arrow]``).
+        """
+        return self._flat(name, table).to_arrow()
+
+    def to_pandas(self, name: str, *, table: int = 1) -> pandas.DataFrame:
+        """As :meth:`to_arrow`, as a frame of pandas (``pytrace[pandas]``)."""
+        return self._flat(name, table).to_pandas()
+
+    def to_polars(self, name: str, *, table: int = 1) -> polars.DataFrame:
+        """As :meth:`to_arrow`, as a frame of Polars (``pytrace[polars]``)."""
+        return self._flat(name, table).to_polars()
+
+    def _flat(self, name: str, number: int) -> FlatTable:
+        from pytrace.results.formats import tabular
+
+        return tabular.named_table(self.data, name, number)
 
     # ---- files and formats
 

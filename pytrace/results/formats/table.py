@@ -10,6 +10,8 @@ from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, Writer
 
 _ALL = frozenset(Content)
+_METRICS = frozenset({Content.NUMBERS, Content.HISTOGRAMS, Content.SERIES})
+_ROWS = FormatOption("rows", "of several tables of rows this one, from 1", "NUMBER")
 
 
 def _text() -> Writer:
@@ -43,6 +45,39 @@ def _pprof() -> Writer:
 
 
 _STACKS = frozenset({Content.STACKS})
+def _csv() -> Writer:
+    from pytrace.results.formats import tabular
+
+    return tabular.write_csv
+
+
+def _arrow() -> Writer:
+    import pyarrow  # noqa: F401  # the extra: its absence is told before anything is written
+
+    from pytrace.results.formats import tabular
+
+    return tabular.write_arrow
+
+
+def _parquet() -> Writer:
+    import pyarrow  # noqa: F401  # as for arrow
+
+    from pytrace.results.formats import tabular
+
+    return tabular.write_parquet
+
+
+def _openmetrics() -> Writer:
+    from pytrace.results.formats import openmetrics
+
+    return openmetrics.write
+
+
+def _perfetto() -> Writer:
+    from pytrace.results.timeline import perfetto
+
+    return lambda snapshot, _options, file: perfetto.write(snapshot, file)
+
 
 FORMATS: tuple[Format, ...] = (
     Format("text", "what the end of a run prints", (".txt",), _ALL, _text),
@@ -64,7 +99,24 @@ FORMATS: tuple[Format, ...] = (
         "pprof", "a profile for go tool pprof", (".pb.gz", ".pprof"), _STACKS, _pprof, binary=True,
         options=(FormatOption("hz", "the frequency of the samples that were counted: CPU time is shown too", "N"),),
     ),
-)
+    Format("csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, _csv),
+    Format(
+        "arrow", "one map or table, as Arrow IPC file", (".arrow", ".feather"), _ALL, _arrow, binary=True,
+        options=(_ROWS,), extra="arrow",
+    ),
+    Format(
+        "parquet", "one map or table, as Parquet file", (".parquet",), _ALL, _parquet, binary=True,
+        options=(_ROWS,), extra="arrow",
+    ),
+    Format(
+        "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, _openmetrics,
+        options=(FormatOption("timestamps", "samples have their times: to fill a data base with what was saved"),),
+    ),
+    Format(
+        "perfetto", "a trace for ui.perfetto.dev: rows, time series, stacks", (".pftrace", ".perfetto-trace"),
+        frozenset({Content.STACKS, Content.SERIES, Content.ROWS}), _perfetto, binary=True,
+    ),
+)  # fmt: skip
 
 
 def named(name: str) -> Format:

@@ -77,6 +77,7 @@ class MapPrinter:
     def __init__(
         self, name: str, key: types.Type | None, value: types.Type, texts: TextForms, jsons: JsonForms
     ) -> None:
+        self.name = name
         self.key_type = key
         self.value_type = value
         self.texts = texts
@@ -165,6 +166,15 @@ class MapPrinter:
             return tseries.window(kind, found, last)
 
         return make
+
+    def shape(self) -> histogram.Shape:
+        """The buckets of a map of histograms."""
+        from pytrace.runtime.output.render import histogram
+
+        kind = self.value_type
+        if not isinstance(kind, types.Hist | types.LHist):
+            raise InternalError(f"percentiles of {self.name}, which is no histogram")
+        return histogram.shape(kind)
 
 
 class MapView(MapPrinter):
@@ -333,15 +343,6 @@ class MapView(MapPrinter):
         else:
             data = self._members(found)
         return json.line("quantiles", json.mapping([(self._name, data)]))
-
-    def shape(self) -> histogram.Shape:
-        """The buckets of a map of histograms."""
-        from pytrace.runtime.output.render import histogram
-
-        kind = self.spec.value
-        if not isinstance(kind, types.Hist | types.LHist):
-            raise InternalError(f"percentiles of {self.spec.name}, which is no histogram")
-        return histogram.shape(kind)
 
     def _key_text(self, name: Value) -> bytes:
         assert self.spec.key is not None

@@ -8,7 +8,7 @@ from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.runtime.output.render import csv
 from pytrace.runtime.output.render.decoders import Value, for_any
-from pytrace.runtime.output.render.map_printer import Entry, MapView, Shown, with_div
+from pytrace.runtime.output.render.map_printer import Entry, MapPrinter, MapView, Shown, with_div
 from pytrace.runtime.output.render.percpu_merge import counts_of, intervals_of
 from pytrace.runtime.output.render.tables import Page
 from pytrace.runtime.output.render.text import stats_members
@@ -20,19 +20,22 @@ Rows = Callable[[Value], list[list[bytes]]]
 def entries(view: MapView, page: Page, shown: Shown | None = None, *, always: bool = False) -> bytes:
     """The map as a table of its own with a heading; empty when there is nothing to show."""
     shown = shown or Shown()
-    found = view.entries(shown, always=always)
-    spec = view.spec
-    schema = map_schema(spec.name, spec.key, spec.value)
-    return _table(view, page, schema, found, _rows(view, shown, found))
+    return table(view, page, view.entries(shown, always=always), shown)
+
+
+def table(printer: MapPrinter, page: Page, found: list[Entry], shown: Shown) -> bytes:
+    """Entries of a map, wherever they come from, as a table of their own; empty when there are none."""
+    schema = map_schema(printer.name, printer.key_type, printer.value_type)
+    return _table(printer, page, schema, found, _rows(printer, shown, found))
 
 
 def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
     """Percentiles of a hist map as a table of its own."""
     from pytrace.runtime.output.render import histogram
 
-    shape, name = view.shape(), view.spec.name
+    shape, name = view.shape(), view.name
     columns = [Column(f"{name}.{item}", types.INT64) for item in ("percentile", "value", "error", "min", "max")]
-    schema = TableSchema((*key_columns(view.spec.key), *columns))
+    schema = TableSchema((*key_columns(view.key_type), *columns))
 
     def rows(value: Value) -> list[list[bytes]]:
         return [
@@ -43,10 +46,10 @@ def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
     return _table(view, page, schema, view.entries(), rows)
 
 
-def _table(view: MapView, page: Page, schema: TableSchema, found: list[Entry], rows: Rows) -> bytes:
+def _table(printer: MapPrinter, page: Page, schema: TableSchema, found: list[Entry], rows: Rows) -> bytes:
     if not found:
         return b""
-    key = csv.cells(view.texts, view.spec.key) if view.spec.key is not None else _no_key
+    key = csv.cells(printer.texts, printer.key_type) if printer.key_type is not None else _no_key
     lines = [csv.END] if page.begin(None) else []
     lines.append(csv.line(name.encode() for name in schema.names))
     for name, value in found:
@@ -66,15 +69,15 @@ def _bound(value: int | None) -> bytes:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _rows(view: MapView, shown: Shown, found: list[Entry]) -> Rows:
-    kind = view.spec.value
+def _rows(printer: MapPrinter, shown: Shown, found: list[Entry]) -> Rows:
+    kind = printer.value_type
     if isinstance(kind, types.Stats):
         return for_any(_stats)
     if isinstance(kind, types.Hist | types.LHist):
-        return _buckets(view, shown)
+        return _buckets(printer, shown)
     if isinstance(kind, types.TSeries):
-        return _intervals(view, kind, shown, found)
-    cells = with_div(csv.cells(view.texts, kind), kind, shown.div)
+        return _intervals(printer, kind, shown, found)
+    cells = with_div(csv.cells(printer.texts, kind), kind, shown.div)
     return lambda value: [cells(value)]
 
 
@@ -82,10 +85,10 @@ def _stats(value: tuple[int, int]) -> list[list[bytes]]:
     return [[b"%d" % item for item in stats_members(value)]]
 
 
-def _buckets(view: MapView, shown: Shown) -> Rows:
+def _buckets(printer: MapPrinter, shown: Shown) -> Rows:
     from pytrace.runtime.output.render import histogram
 
-    shape = view.shape()
+    shape = printer.shape()
     div = shown.div if shape.divisible else 1
 
     def rows(value: Value) -> list[list[bytes]]:
@@ -97,10 +100,10 @@ def _buckets(view: MapView, shown: Shown) -> Rows:
     return rows
 
 
-def _intervals(view: MapView, kind: types.TSeries, shown: Shown, found: list[Entry]) -> Rows:
+def _intervals(printer: MapPrinter, kind: types.TSeries, shown: Shown, found: list[Entry]) -> Rows:
     from pytrace.runtime.output.render import tseries
 
-    make = view.window(kind, found, shown.div)
+    make = printer.window(kind, found, shown.div)
 
     def rows(value: Value) -> list[list[bytes]]:
         points = make(intervals_of(value)).points

@@ -1,0 +1,157 @@
+"""Tables with a Python list for each column, and what other libraries make of them: Arrow, pandas, Polars.
+
+The libraries are imported when they are asked for; ``pip install 'pytrace[arrow]'`` (``pandas``, ``polars``) brings
+them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class ColumnKind(Enum):
+    """What the values of a column are; each may be None where there is none."""
+
+    SIGNED = "int64"
+    UNSIGNED = "uint64"
+    BOOL = "bool"
+    TEXT = "text"
+    """``str``."""
+    BYTES = "bytes"
+    TIME = "time"
+    """``int``, nanoseconds since 1970."""
+    LINES = "lines"
+    """Lists of ``str``: the frames of a stack, innermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatColumn:
+    """A column."""
+
+    name: str
+    kind: ColumnKind
+    values: list[Any]
+    unit: str = ""
+    """``us``, ``KB`` … as the end of the name tells; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatTable:
+    """Columns of equal length."""
+
+    name: str
+    """Of the map that it shows, or ``rows``."""
+    columns: tuple[FlatColumn, ...]
+
+    def to_arrow(self, notes: Mapping[str, str] | None = None) -> pyarrow.Table:
+        """As an Arrow table: 64-bit integers, text, binaries, lists of text, timestamps in nanoseconds UTC.
+
+        Integers that do not all fit 64 bits (a signed column that was merged with an unsigned one) are decimals.
+
+        Args:
+            notes: metadata of the table; units are metadata of the columns.
+
+        Raises:
+            TraceError: pyarrow is not installed.
+        """
+        arrow = library("pyarrow", "arrow")
+        arrays = [arrow.array(column.values, _arrow_type(arrow, column)) for column in self.columns]
+        fields = [
+            arrow.field(column.name, array.type, metadata={"unit": column.unit} if column.unit else None)
+            for column, array in zip(self.columns, arrays, strict=True)
+        ]
+        return arrow.Table.from_arrays(arrays, schema=arrow.schema(fields, metadata=dict(notes) if notes else None))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """As a pandas frame, with types that keep integers whole where values are missing.
+
+        Raises:
+            TraceError: pandas or pyarrow is not installed.
+        """
+        frames = library("pandas", "pandas")
+        # Through Arrow, without which a column of integers with a None in it would become floats.
+        kinds = {"int64": frames.Int64Dtype(), "uint64": frames.UInt64Dtype()}
+        table = self.to_arrow()
+        missing = {str(field.type) for field in table.schema if table.column(field.name).null_count}
+        found: pandas.DataFrame = table.to_pandas(
+            types_mapper=lambda kind: kinds.get(str(kind)) if str(kind) in missing else None
+        )
+        return found
+
+    def to_polars(self) -> polars.DataFrame:
+        """As a Polars frame.
+
+        Raises:
+            TraceError: polars is not installed.
+        """
+        frames = library("polars", "polars")
+        columns = [
+            frames.Series(column.name, column.values, dtype=_polars_type(frames, column)) for column in self.columns
+        ]
+        found: polars.DataFrame = frames.DataFrame(columns)
+        return found
+
+
+def library(name: str, extra: str) -> Any:
+    """A library that is no dependency.
+
+    Raises:
+        TraceError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        hint = f"pip install 'pytrace[{extra}]'"
+        raise TraceError(f"this needs the Python package {error.name}", hints=(hint,)) from None
+
+
+_SIGNED = (-(1 << 63), (1 << 63) - 1)
+_UNSIGNED = (0, (1 << 64) - 1)
+
+
+def _integer_kind(column: FlatColumn) -> ColumnKind | None:
+    """The type that holds all integers of a column, its own if it does; None if 64 bits do not."""
+    known = [value for value in column.values if value is not None]
+    low, high = min(known, default=0), max(known, default=0)
+    ranges = {ColumnKind.SIGNED: _SIGNED, ColumnKind.UNSIGNED: _UNSIGNED}
+    for kind in sorted(ranges, key=lambda kind: kind is not column.kind):
+        if ranges[kind][0] <= low and high <= ranges[kind][1]:
+            return kind
+    return None
+
+
+def _arrow_type(arrow: Any, column: FlatColumn) -> Any:
+    if column.kind in (ColumnKind.SIGNED, ColumnKind.UNSIGNED):
+        kind = _integer_kind(column)
+        return arrow.decimal128(20, 0) if kind is None else getattr(arrow, kind.value)()
+    return {
+        ColumnKind.BOOL: arrow.bool_(),
+        ColumnKind.TEXT: arrow.string(),
+        ColumnKind.BYTES: arrow.binary(),
+        ColumnKind.TIME: arrow.timestamp("ns", tz="UTC"),
+        ColumnKind.LINES: arrow.list_(arrow.string()),
+    }[column.kind]
+
+
+def _polars_type(frames: Any, column: FlatColumn) -> Any:
+    if column.kind in (ColumnKind.SIGNED, ColumnKind.UNSIGNED):
+        kind = _integer_kind(column)
+        return frames.Int128 if kind is None else {"int64": frames.Int64, "uint64": frames.UInt64}[kind.value]
+    return {
+        ColumnKind.BOOL: frames.Boolean,
+        ColumnKind.TEXT: frames.String,
+        ColumnKind.BYTES: frames.Binary,
+        ColumnKind.TIME: frames.Datetime("ns", "UTC"),
+        ColumnKind.LINES: frames.List(frames.String),
+    }[column.kind]

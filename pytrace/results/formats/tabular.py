@@ -1,0 +1,254 @@
+"""Formats ``csv``, ``arrow`` and ``parquet``: maps and rows as tables, with columns for the parts of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import chain
+from typing import Any, BinaryIO, TypeAlias
+
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.types.produced import truncated
+from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
+from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
+from pytrace.results.formats import about
+from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.runtime.output.render import csv, histogram, json, map_tables, tseries
+from pytrace.runtime.output.render.map_printer import Shown
+from pytrace.runtime.output.render.tables import Page
+
+_Held: TypeAlias = Any
+"""A portable key or value, whose type stands beside it, or a part of one."""
+_Row: TypeAlias = tuple[_Held, ...]
+
+# ---------------------------------------------------------------------------------------------- CSV
+
+
+def write_csv(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) -> None:
+    """Write tables of rows, and maps by name, as runs with ``-f csv`` print them: rows first, maps at the end."""
+    printers, page = Printers(), Page()
+    file.writelines(_csv_rows(printers, page, snapshot, table) for table in snapshot.tables)
+    for _, data in sorted(snapshot.maps.items()):
+        printer, entries = printers.printer(data), printers.entries(data)
+        printer.sort(entries)
+        file.write(map_tables.table(printer, page, entries, Shown()))
+
+
+def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> bytes:
+    schema = TableSchema.of(("",), (table.type,))
+    restore, cells = printers.restored(table.type), csv.cells(printers.texts, table.type)
+    lines = [csv.END] if page.begin(None) else []
+    lines.append(csv.line(name.encode() for name in schema.names))
+    lines += [csv.line(cells(restore(row))) for row in _rows(snapshot, table)]
+    return b"".join(lines)
+
+
+def _rows(snapshot: SnapshotData, table: Table) -> Iterator[_Row]:
+    return chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
+
+
+# ---------------------------------------------------------------------------------------------- Arrow
+
+
+def write_arrow(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
+    """Write one map or table as an Arrow IPC file.
+
+    Raises:
+        TraceError: there are several of them, or pyarrow is not installed.
+    """
+    table = _only(snapshot, options, "arrow").to_arrow(_notes(snapshot))
+    ipc = library("pyarrow.ipc", "arrow")
+    with ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_parquet(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
+    """Write one map or table as a Parquet file.
+
+    Raises:
+        TraceError: as :func:`write_arrow`.
+    """
+    table = _only(snapshot, options, "parquet").to_arrow(_notes(snapshot))
+    library("pyarrow.parquet", "arrow").write_table(table, file)
+
+
+def _notes(snapshot: SnapshotData) -> dict[str, str]:
+    """Metadata of the file: runs and losses as in the JSON of ``--about``."""
+    return {"pytrace": about.json_line(snapshot).decode("utf-8", "replace").rstrip()}
+
+
+def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> FlatTable:
+    """The one table that a file of such a format holds."""
+    number = options.settings.get("rows")
+    if number is not None:
+        if not number.isdecimal():
+            raise TraceError(f"rows={number}: expected the number of a table of rows, from 1")
+        return named_table(snapshot, "rows", int(number))
+    found = [*snapshot.maps, *(f"rows={at}" for at in range(1, len(snapshot.tables) + 1))]
+    if len(found) != 1:
+        hints = (f"--map {next(iter(snapshot.maps), 'rows')} chooses one of them", *_row_hint(snapshot, name))
+        there = ", ".join(found) or "nothing"
+        raise TraceError(f"a file of format {name} holds one table; the snapshot has {there}", hints=hints)
+    return map_table(next(iter(snapshot.maps.values()))) if snapshot.maps else rows_table(snapshot, snapshot.tables[0])
+
+
+def _row_hint(snapshot: SnapshotData, name: str) -> tuple[str, ...]:
+    return (f"-f {name}:rows=1 takes the first table of rows",) if snapshot.tables else ()
+
+
+# ---------------------------------------------------------------------------------------------- flat tables
+
+
+def named_table(snapshot: SnapshotData, name: str, number: int = 1) -> FlatTable:
+    """The map *name* (with or without ``@``), or for ``rows`` the table of rows of that number, from 1.
+
+    Raises:
+        TraceError: there is none.
+    """
+    for known in (name, f"@{name}"):
+        if known in snapshot.maps:
+            return map_table(snapshot.maps[known])
+    if name == "rows" and 1 <= number <= len(snapshot.tables):
+        return rows_table(snapshot, snapshot.tables[number - 1])
+    there = [*snapshot.maps, *(["rows"] if snapshot.tables else [])]
+    if name == "rows":
+        raise TraceError(f"the snapshot has {len(snapshot.tables)} tables of rows, and no number {number}")
+    hints = did_you_mean(name, there) or ("there are " + (", ".join(there) or "none"),)
+    raise TraceError(f"there is no map {name!r} in the snapshot", hints=hints)
+
+
+def map_table(data: MapData) -> FlatTable:
+    """A map as a table with the columns of ``-f csv`` (:func:`pytrace.core.types.tables.map_schema`).
+
+    Entries are in the order in which the map prints. A histogram has a row for each bucket from the first to the last
+    that counted something, a time series one for each interval with a sample.
+    """
+    schema = map_schema(data.name, data.key, data.value)
+    keys = _parts(data.key, schema.columns[: len(key_columns(data.key))]) if data.key is not None else _no_parts
+    values = _values(data.value, schema.columns[len(key_columns(data.key)) :])
+    entries = ((keys(key), value) for key, value in _in_order(data))
+    rows = [(*parts, *row) for parts, value in entries for row in values(value)]
+    times = ("start",) if isinstance(data.value, types.TSeries) else ()
+    return _table(data.name, schema, rows, {f"{data.name}.{name}" for name in times})
+
+
+def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
+    """What ``row()`` statements of one shape sent, of all runs."""
+    schema = TableSchema.of(("",), (table.type,))
+    parts = _parts(table.type, schema.columns)
+    return _table("rows", schema, [parts(row) for row in _rows(snapshot, table)])
+
+
+def _table(name: str, schema: TableSchema, rows: list[_Row], times: Set[str] = frozenset()) -> FlatTable:
+    columns = zip(*rows, strict=True) if rows else [() for _ in schema.columns]
+    return FlatTable(name, tuple(
+        FlatColumn(
+            column.name, ColumnKind.TIME if column.name in times else _kind(column.type), list(values), column.unit
+        )
+        for column, values in zip(schema.columns, columns, strict=True)
+    ))  # fmt: skip
+
+
+def _in_order(data: MapData) -> list[tuple[_Held, _Held]]:
+    """Portable keys and values, as the map prints."""
+    printers = Printers()
+    printer, keys = printers.printer(data), list(data.entries)
+    entries = printers.entries(data)
+    places = {id(entry): key for entry, key in zip(entries, keys, strict=True)}
+    printer.sort(entries)
+    return [(places[id(entry)], data.entries[places[id(entry)]]) for entry in entries]
+
+
+_Parts = Callable[[_Held], _Row]
+"""From a portable value to those of its columns."""
+
+_KINDS: dict[type[types.Type], ColumnKind] = {
+    types.Bool: ColumnKind.BOOL,
+    types.Pointer: ColumnKind.UNSIGNED,
+    types.Buffer: ColumnKind.BYTES,
+    types.Stack: ColumnKind.LINES,
+    types.Count: ColumnKind.UNSIGNED,
+    types.Hist: ColumnKind.UNSIGNED,
+    types.LHist: ColumnKind.UNSIGNED,
+}
+
+
+def _kind(type_: types.Type) -> ColumnKind:
+    if isinstance(type_, types.Int | types.Signed):
+        return ColumnKind.SIGNED if type_.signed else ColumnKind.UNSIGNED
+    return _KINDS.get(type(type_), ColumnKind.TEXT)
+
+
+def _no_parts(_key: object) -> _Row:
+    return ()
+
+
+def _parts(type_: types.Type, columns: Sequence[Column]) -> _Parts:
+    converted = [_converter(column.type) for column in columns]
+    flat = _flattened(type_)
+    if len(columns) == 1:
+        only = converted[0]
+        return lambda value: (only(flat(value)[0]),)
+    return lambda value: tuple([convert(item) for convert, item in zip(converted, flat(value), strict=True)])
+
+
+def _flattened(type_: types.Type) -> Callable[[_Held], list[_Held]]:
+    """The members of a value, at any nesting of records and tuples."""
+    if not isinstance(type_, types.Record | types.Tuple) or not type_.members:
+        return lambda value: [value]
+    inner = [_flattened(member) for member in type_.members]
+    return lambda value: [item for part, member in zip(inner, value, strict=True) for item in part(member)]
+
+
+def _converter(type_: types.Type) -> Callable[[_Held], _Held]:
+    """From a portable value to one of a column."""
+    if isinstance(type_, types.Avg):
+        return lambda value: truncated(*value)
+    kind = _kind(type_)
+    if kind not in (ColumnKind.TEXT, ColumnKind.LINES):
+        return lambda value: value
+    shown = Printers().portable_text(type_)
+    if kind is ColumnKind.LINES:
+        return lambda value: [_utf8(line.strip()) for line in shown(value).split(b"\n") if line.strip()]
+    return lambda value: _utf8(shown(value))
+
+
+def _utf8(text: bytes) -> str:
+    return json.marked(text).decode()
+
+
+def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[_Held], list[_Row]]:
+    """The rows of a value, without its key."""
+    if isinstance(type_, types.Stats):
+        return lambda value: [(value[1], truncated(*value), value[0])]
+    if isinstance(type_, types.Hist | types.LHist):
+        return _buckets(type_)
+    if isinstance(type_, types.TSeries):
+        return _intervals(type_)
+    parts = _parts(type_, columns)
+    return lambda value: [parts(value)]
+
+
+def _buckets(type_: types.Hist | types.LHist) -> Callable[[_Held], list[_Row]]:
+    shape = histogram.shape(type_)
+    ends = {
+        number: (bucket.low, None if bucket.high is None else bucket.high - 1)
+        for number, bucket in enumerate(histogram.used(shape, [1] * shape.buckets))
+    }
+
+    def rows(value: dict[int, int]) -> list[_Row]:
+        places = [number for number, count in value.items() if count]
+        shown = range(min(places), max(places) + 1) if places else ()
+        return [(*ends[number], value.get(number, 0)) for number in shown]
+
+    return rows
+
+
+def _intervals(type_: types.TSeries) -> Callable[[_Held], list[_Row]]:
+    def rows(value: dict[int, tuple[int, int]]) -> list[_Row]:
+        merged = tseries.merged(type_, [(number + 1, *item) for number, item in value.items()])
+        return [(number * type_.interval, item) for number, item in sorted(merged.items())]
+
+    return rows

@@ -1,0 +1,169 @@
+"""Rows as events of a time line: which columns say when, how long, where and what.
+
+================= ====================================================================================================
+column            recognised by
+================= ====================================================================================================
+time              an integer named ``ts``, ``time``, ``timestamp``, ``nsecs``, ``when``, ``start``, ``begin`` or
+                  ``end``, alone or with a unit (``start_us``), else in nanoseconds; of several the first of this list
+duration          an integer with a unit of time (``_ns``, ``_us``, ``_ms``, ``_s``) that is not the time: one whose
+                  name begins with ``dur``, ``lat``, ``elapsed`` or ``took``, else the first
+process, thread   integers named ``pid``, ``tid``; a string named ``comm``
+name              a text named ``name``, else the first other text
+================= ====================================================================================================
+
+A time named ``start`` or ``begin`` is when the event began; any other is when it ended, as a script sends the row when
+it knows the duration. Times from 10**18 on are wall times, others count from the start of the machine, as ``nsecs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types.tables import Column, TableSchema
+from pytrace.results.snapshot import Run, SnapshotData, Table
+from pytrace.results.values import StackTrace
+
+NANOSECONDS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+_TIMES = ("ts", "time", "timestamp", "nsecs", "when", "start", "begin", "end")
+_BEGIN = ("start", "begin")
+_DURATIONS = ("dur", "lat", "elapsed", "took")
+_WALL = 10**18
+"""Nanoseconds since 1970 are more (since 2001), those since the start of a machine are less (31 years)."""
+
+Held: TypeAlias = Any
+"""A portable value, whose type stands beside it."""
+Value: TypeAlias = bool | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class RowEvent:
+    """A row: when it began (wall time, nanoseconds), how long it took (None: it is a moment), where, and the rest."""
+
+    start: int
+    duration: int | None
+    run: int
+    """The number of its run."""
+    pid: int | None
+    tid: int | None
+    comm: str
+    name: str
+    arguments: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    """Positions of columns that mean something; None where there is none."""
+
+    time: int
+    duration: int | None
+    pid: int | None
+    tid: int | None
+    comm: int | None
+    name: int | None
+
+
+def events(snapshot: SnapshotData, table: Table) -> Iterator[RowEvent]:
+    """The events that the rows of a table are.
+
+    Raises:
+        TraceError: the table has no column that says when.
+    """
+    columns = TableSchema.of(("",), (table.type,)).columns
+    roles = _roles(columns)
+    flat = not any(isinstance(member, types.Record | types.Tuple) for member in table.type.members)
+    for number, run in enumerate(snapshot.runs):
+        for row in table.rows.get(run.identity, ()):
+            yield _event(columns, roles, number, run, row if flat else list(members(table.type, row)))
+
+
+def members(type_: types.Type, value: Held) -> Iterator[Held]:
+    """The values of the columns of a record or tuple, at any nesting."""
+    if isinstance(type_, types.Record | types.Tuple) and type_.members:
+        for member, item in zip(type_.members, value, strict=True):
+            yield from members(member, item)
+    else:
+        yield value
+
+
+# ---------------------------------------------------------------------------------------------- columns
+
+
+def _roles(columns: tuple[Column, ...]) -> _Roles:
+    stems = [_stem(column) for column in columns]
+    integers = [at for at, column in enumerate(columns) if isinstance(column.type, types.Int)]
+    time = next((at for name in _TIMES for at in integers if stems[at] == name), None)
+    if time is None:
+        names = ", ".join(column.name for column in columns)
+        raise TraceError(
+            f"rows with the columns {names} have no time, which a trace needs",
+            hints=("row((ts=nsecs, …)) gives them one; --map chooses what is written",),
+        )
+    durations = [at for at in integers if at != time and columns[at].unit in NANOSECONDS and columns[at].unit]
+    duration = next((at for at in durations if stems[at].startswith(_DURATIONS)), durations[0] if durations else None)
+    texts = [at for at, column in enumerate(columns) if not column.number and column.name != "comm"]
+    texts = [at for at in texts if not isinstance(columns[at].type, types.Bool | types.Pointer | types.Stack)]
+    return _Roles(
+        time, duration, _named(columns, integers, "pid"), _named(columns, integers, "tid"),
+        next((at for at, column in enumerate(columns) if column.name == "comm" and not column.number), None),
+        next((at for at in texts if columns[at].name == "name"), texts[0] if texts else None),
+    )  # fmt: skip
+
+
+def _stem(column: Column) -> str:
+    return column.name.rpartition("_")[0] if column.unit else column.name
+
+
+def _named(columns: tuple[Column, ...], among: list[int], name: str) -> int | None:
+    return next((at for at in among if columns[at].name == name), None)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, row: Sequence[Held]) -> RowEvent:
+    time = row[roles.time] * NANOSECONDS[columns[roles.time].unit]
+    if time < _WALL:
+        time += run.start - run.start_monotonic
+    duration = None
+    if roles.duration is not None:
+        duration = max(0, row[roles.duration] * NANOSECONDS[columns[roles.duration].unit])
+        if _stem(columns[roles.time]) not in _BEGIN:
+            time -= duration
+    name = "" if roles.name is None else str(shown(columns[roles.name].type, row[roles.name]))
+    if not name:
+        name = _stem(columns[roles.time if roles.duration is None else roles.duration])
+    used = {roles.time, roles.pid, roles.tid, roles.comm}
+    others = [pair for at, pair in enumerate(zip(columns, row, strict=True)) if at not in used]
+    return RowEvent(
+        time, duration, number,
+        None if roles.pid is None else row[roles.pid],
+        None if roles.tid is None else row[roles.tid],
+        "" if roles.comm is None else unicode_text(row[roles.comm]),
+        name,
+        tuple((column.name, shown(column.type, item)) for column, item in others),
+    )  # fmt: skip
+
+
+def shown(type_: types.Type, value: Held) -> Value:
+    """A portable value as a number or text that a trace can hold."""
+    if isinstance(value, StackTrace):
+        return unicode_text(";".join(frame.function or f"0x{frame.address:x}" for frame in value.frames))
+    if isinstance(type_, types.Enum):
+        return next((name for name, number in type_.members if number == value), str(value))
+    if isinstance(type_, types.Pointer):
+        return f"0x{value:x}"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return unicode_text(str(value))
+    return unicode_text(value) if isinstance(value, str) else value
+
+
+def unicode_text(text: str) -> str:
+    """Text without the lone surrogates that stand for bytes that are no UTF-8: those are shown as ``\\xff``."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
