@@ -7,9 +7,10 @@ it, and a row.
 from __future__ import annotations
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.results.formats.format_row import Content, Format, WriteOptions, Writer
+from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, Writer
 
 _ALL = frozenset(Content)
+_METRICS = frozenset({Content.NUMBERS, Content.HISTOGRAMS, Content.SERIES})
 
 
 def _text() -> Writer:
@@ -24,10 +25,20 @@ def _json() -> Writer:
     return json.write
 
 
+def _openmetrics() -> Writer:
+    from pytrace.results.formats import openmetrics
+
+    return openmetrics.write
+
+
 FORMATS: tuple[Format, ...] = (
     Format("text", "what the end of a run prints", (".txt",), _ALL, _text),
     Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, _json),
-)
+    Format(
+        "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, _openmetrics,
+        options=(FormatOption("timestamps", "samples have their times: to fill a data base with what was saved"),),
+    ),
+)  # fmt: skip
 
 
 def named(name: str) -> Format:

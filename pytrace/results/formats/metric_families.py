@@ -1,0 +1,357 @@
+"""Maps of a snapshot as metric families, in the model of OpenMetrics 1.0.
+
+======================== ===========================================================================================
+map of                   family
+======================== ===========================================================================================
+count, unsigned sum      counter
+signed sum               gauge: it can fall
+unsigned avg and stats   summary without quantiles: sum and count
+signed avg and stats     gauge of the average, and ``NAME_samples``, a counter of how many there were
+hist, lhist              histogram with the buckets as they are: integers below *high* are those up to ``high - 1``;
+                         without ``_sum``, which is not known, and so (OpenMetrics 1.0) without ``_count``, which is
+                         the bucket ``+Inf``
+tseries                  gauge of the last interval
+min, max, bool, integer, gauge
+enum
+======================== ===========================================================================================
+
+Labels are the columns of the key that ``-f csv`` shows. This has no dependency; :mod:`openmetrics` writes the text. A
+program that limits how many series a map gives leaves entries out of :attr:`MapData.entries` before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar, cast
+
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types.tables import UNITS, key_columns
+from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.snapshot import MapData, Run, SnapshotData
+from pytrace.runtime.output.render import csv, histogram, json, tseries
+
+PREFIX = "pytrace_"
+"""The names of all families begin with it."""
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values; the names of one family are the same in all its samples, but for ``le``."""
+
+
+class MetricKind(Enum):
+    """The type of a family; the value is OpenMetrics' word for it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+    SUMMARY = "summary"
+    INFO = "info"
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What the names of its samples end in, beyond the name of the family."""
+        return _SUFFIXES[self]
+
+
+_SUFFIXES = {
+    MetricKind.COUNTER: ("_total", "_created"),
+    MetricKind.GAUGE: ("",),
+    MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum", "_created"),
+    MetricKind.SUMMARY: ("_count", "_sum", "_created", ""),
+    MetricKind.INFO: ("_info",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number: its name is that of the family and *suffix*."""
+
+    suffix: str
+    labels: Labels
+    value: int | float
+    timestamp: int | None = None
+    """Nanoseconds since 1970; None: the time at which it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family. The samples of one set of labels (of a histogram: without ``le``) stand together."""
+
+    name: str
+    kind: MetricKind
+    help: str
+    unit: str
+    """What *name* ends in where that is a unit, else empty."""
+    samples: tuple[Sample, ...]
+
+
+def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family]:
+    """All families of a snapshot: about its runs, its losses, and those of its maps by name.
+
+    Args:
+        snapshot: what there is; maps that are no numbers, histograms or time series are passed over, tables too.
+        timestamps: whether samples carry the time of the snapshot, those of a time series the end of each interval
+            (then all of them are given and not only the last).
+
+    Raises:
+        TraceError: a histogram has negative counts, as differences have.
+    """
+    found = [*run_families(snapshot.runs), losses_family(snapshot.losses)]
+    printers = Printers()
+    for _, data in sorted(snapshot.maps.items()):
+        if type(data.value) in _ROWS:
+            found += map_families(data, printers, timestamps=timestamps)
+    found = [family for family in found if family.samples]
+    if timestamps:
+        found = [_at(family, snapshot.end) for family in found]
+    return distinct(found)
+
+
+def map_families(data: MapData, printers: Printers | None = None, *, timestamps: bool = False) -> list[Family]:
+    """The families of one map, whose names are not yet :func:`distinct` from those of others.
+
+    Args:
+        data: a map of numbers, histograms or time series.
+        printers: what gives the texts of keys; worth sharing between maps.
+        timestamps: whether a time series gives all its intervals, with their times.
+    """
+    label = _labels(data, printers or Printers())
+    entries = sorted(((label(key), value) for key, value in data.entries.items()), key=lambda entry: entry[0])
+    kind = data.value.tag if data.value.aggregate else data.value
+    one = _One(metric_name(data.name), data.help or f"Map {data.name} ({kind})", timestamps)
+    return _ROWS[type(data.value)](one, data.value, _different(entries))
+
+
+def run_families(runs: Iterable[Run]) -> list[Family]:
+    """What is known of the runs: an info metric, and when they started and ended."""
+    items = list(runs)
+    info, start, end = [], [], []
+    for run in items:
+        known = {
+            "run": run.identity, "host": run.host, "kernel": run.kernel, "machine": run.machine, "script": run.script,
+            "script_hash": run.script_hash, "parameters": " ".join(run.parameters), "version": run.version,
+        }  # fmt: skip
+        info.append(Sample("_info", tuple((name, _utf8(value)) for name, value in known.items()), 1))
+        start.append(Sample("", (("run", run.identity),), run.start / 1e9))
+        end.append(Sample("", (("run", run.identity),), run.end / 1e9))
+    return [
+        Family(f"{PREFIX}run", MetricKind.INFO, "The script and where it ran", "", tuple(info)),
+        Family(f"{PREFIX}run_start_seconds", MetricKind.GAUGE, "When probes were attached", "seconds", tuple(start)),
+        Family(f"{PREFIX}run_end_seconds", MetricKind.GAUGE, "When this was read", "seconds", tuple(end)),
+    ]
+
+
+def losses_family(losses: dict[str, dict[str, int]]) -> Family:
+    """What was lost or failed, as :attr:`SnapshotData.losses` has it."""
+    samples = [
+        Sample("_total", (("kind", _utf8(kind)), ("subject", _utf8(subject))), count)
+        for kind, subjects in sorted(losses.items())
+        for subject, count in sorted(subjects.items())
+    ]
+    text = "Events that were lost and operations that failed, by the probe, map or place that they concern"
+    return _gauge_if_negative(Family(f"{PREFIX}lost_events", MetricKind.COUNTER, text, "", tuple(samples)))
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+
+def metric_name(name: str) -> str:
+    """The name of a map's family: ``pytrace_reads`` for ``@reads``, ``pytrace_map`` for ``@``."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name.removeprefix("@")) or "map"
+    for suffix in ("_total", "_created", "_bucket", "_info"):
+        # OpenMetrics keeps these for samples; counters get their _total back.
+        plain = plain.removesuffix(suffix) or plain
+    return PREFIX + plain
+
+
+def distinct(found: Sequence[Family]) -> list[Family]:
+    """The families with names of which no sample's name is that of a sample of another."""
+    taken: set[str] = set()
+    renamed = []
+    for family in found:
+        name, number = family.name, 1
+        while taken & _sample_names(name, family.kind):
+            number += 1
+            name = f"{family.name}_{number}"
+        taken |= _sample_names(name, family.kind)
+        renamed.append(family if name == family.name else replace(family, name=name, unit=""))
+    return renamed
+
+
+def _sample_names(name: str, kind: MetricKind) -> set[str]:
+    return {name, *(name + suffix for suffix in kind.suffixes)}
+
+
+def _label_names(key: types.Type | None) -> list[str]:
+    names: list[str] = []
+    for column in key_columns(key):
+        name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
+        if name in ("le", "quantile") or name.startswith("__") or not name or name[0].isdigit():
+            name = f"key_{name}"
+        base, number = name, 1
+        while name in names:
+            number += 1
+            name = f"{base}_{number}"
+        names.append(name)
+    return names
+
+
+def _labels(data: MapData, printers: Printers) -> Callable[[Any], Labels]:
+    """From portable keys of a map to labels."""
+    if data.key is None:
+        return lambda _key: ()
+    names, cells, restore = _label_names(data.key), csv.cells(printers.texts, data.key), printers.restored(data.key)
+    return lambda key: tuple(
+        (name, json.marked(text).decode()) for name, text in zip(names, cells(restore(key)), strict=True)
+    )
+
+
+def _different(entries: list[tuple[Labels, Any]]) -> list[tuple[Labels, Any]]:
+    """The entries, which are in order, with a label more where two keys have the same text."""
+    found: list[tuple[Labels, Any]] = []
+    last, number = None, 1
+    for labels, value in entries:
+        number = number + 1 if labels == last else 1
+        last = labels
+        found.append((labels if number == 1 else (*labels, ("same_text", str(number))), value))
+    return found
+
+
+def _utf8(text: str) -> str:
+    return json.marked(text.encode("utf-8", "surrogateescape")).decode()
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    """What all families of one map share."""
+
+    name: str
+    help: str
+    timestamps: bool
+
+    def family(
+        self, kind: MetricKind, samples: Iterable[Sample], *, suffix: str = "", note: str = "", unit: bool = True
+    ) -> Family:
+        name = self.name + suffix
+        end = name.removeprefix(PREFIX).rpartition("_")[2]
+        known = unit and end in UNITS and name != PREFIX + end
+        return Family(name, kind, self.help + note, end if known else "", tuple(samples))
+
+
+_Entries: TypeAlias = Sequence[tuple[Labels, Any]]
+
+
+def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
+    return [one.family(MetricKind.GAUGE, (Sample("", labels, int(value)) for labels, value in entries))]
+
+
+def _count(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
+    samples = [Sample("_total", labels, value) for labels, value in entries]
+    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=False))]
+
+
+def _sum(one: _One, kind: types.Sum, entries: _Entries) -> list[Family]:
+    if kind.signed:
+        return _gauge(one, kind, entries)
+    samples = [Sample("_total", labels, value) for labels, value in entries]
+    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples))]
+
+
+def _gauge_if_negative(family: Family) -> Family:
+    """A counter, or for differences, which can be negative, a gauge."""
+    if all(sample.value >= 0 for sample in family.samples):
+        return family
+    samples = tuple(replace(sample, suffix="") for sample in family.samples)
+    return replace(family, kind=MetricKind.GAUGE, samples=samples)
+
+
+def _average(one: _One, kind: types.Avg | types.Stats, entries: _Entries) -> list[Family]:
+    if not kind.signed:
+        both = ((("_count", count), ("_sum", total)) for _, (total, count) in entries)
+        pairs = zip(entries, both, strict=True)
+        samples = [Sample(suffix, labels, value) for (labels, _), parts in pairs for suffix, value in parts]
+        return [one.family(MetricKind.SUMMARY, samples)]
+    means = [Sample("", labels, total / count if count else 0) for labels, (total, count) in entries]
+    counts = [Sample("_total", labels, count) for labels, (_, count) in entries]
+    return [
+        one.family(MetricKind.GAUGE, means),
+        one.family(MetricKind.COUNTER, counts, suffix="_samples", note=": number of samples"),
+    ]
+
+
+def _histogram(one: _One, kind: types.Hist | types.LHist, entries: _Entries) -> list[Family]:
+    used = [bucket for _, counts in entries for bucket, count in counts.items() if count]
+    if any(count < 0 for _, counts in entries for count in counts.values()):
+        raise TraceError(f"metric {one.name}: buckets of a histogram cannot have negative counts")
+    # All series of the family have the same buckets, from the one below the first that counted something.
+    shown = range(max(0, min(used, default=0) - 1), max(used, default=-1) + 1)
+    bounds = _upper_bounds(kind, shown)
+    samples = [sample for labels, counts in entries for sample in _buckets(labels, counts, bounds)]
+    return [one.family(MetricKind.HISTOGRAM, samples)]
+
+
+def _upper_bounds(kind: types.Hist | types.LHist, buckets: Iterable[int]) -> list[tuple[int, str]]:
+    """Numbers of buckets and their greatest values, as ``le`` has them; without one that has no end."""
+    shape = histogram.shape(kind)
+    return [
+        # Digits of an integer, as not every one below 2**64 is a float.
+        (bucket, f"{shape.bound(bucket) - 1}.0")
+        for bucket in buckets
+        if not (shape.open_above and bucket == shape.buckets - 1)
+    ]
+
+
+def _buckets(labels: Labels, counts: dict[int, int], bounds: Sequence[tuple[int, str]]) -> Iterator[Sample]:
+    total = 0
+    for bucket, bound in bounds:
+        total += counts.get(bucket, 0)
+        yield Sample("_bucket", (*labels, ("le", bound)), total)
+    yield Sample("_bucket", (*labels, ("le", "+Inf")), sum(counts.values()))
+
+
+def _series(one: _One, kind: types.TSeries, entries: _Entries) -> list[Family]:
+    samples = []
+    for labels, value in entries:
+        merged = sorted(tseries.merged(kind, [(number + 1, *item) for number, item in value.items()]).items())
+        if one.timestamps:
+            samples += [Sample("", labels, item, (number + 1) * kind.interval) for number, item in merged]
+        else:
+            samples += [Sample("", labels, item) for _, item in merged[-1:]]
+    return [one.family(MetricKind.GAUGE, samples)]
+
+
+def _at(family: Family, time: int) -> Family:
+    """The family with a time for each sample that has none."""
+    samples = [sample if sample.timestamp is not None else replace(sample, timestamp=time) for sample in family.samples]
+    return replace(family, samples=tuple(samples))
+
+
+_T = TypeVar("_T", bound=types.Type)
+_Make: TypeAlias = Callable[[_One, types.Type, _Entries], list[Family]]
+
+
+def _row(kind: type[_T], make: Callable[[_One, _T, _Entries], list[Family]]) -> tuple[type[types.Type], _Make]:
+    """A row of the table, whose function is only called with types of its own class."""
+    return kind, cast(_Make, make)
+
+
+_ROWS: dict[type[types.Type], _Make] = dict((
+    _row(types.Bool, _gauge),
+    _row(types.Int, _gauge),
+    _row(types.Enum, _gauge),
+    _row(types.Count, _count),
+    _row(types.Sum, _sum),
+    _row(types.Avg, _average),
+    _row(types.Stats, _average),
+    _row(types.Min, _gauge),
+    _row(types.Max, _gauge),
+    _row(types.Hist, _histogram),
+    _row(types.LHist, _histogram),
+    _row(types.TSeries, _series),
+))

@@ -1,0 +1,66 @@
+"""Metrics as text, read back by the parser of prometheus_client."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from pytrace.core import types
+from pytrace.results.formats import openmetrics
+from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.snapshot import SnapshotData
+from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot
+
+parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+
+
+def written(found: SnapshotData, **settings: str) -> str:
+    file = BytesIO()
+    openmetrics.write(found, WriteOptions(settings), file)
+    return file.getvalue().decode()
+
+
+def parsed(text: str) -> dict[str, Any]:
+    return {family.name: family for family in parser.text_string_to_metric_families(text)}
+
+
+@pytest.mark.parametrize("settings", [{}, {"timestamps": ""}], ids=["plain", "timestamps"])
+def test_a_parser_reads_every_kind_of_map(settings: dict[str, str]) -> None:
+    number = types.UINT64
+    found = snapshot(
+        map_data("@reads", STRING, COUNT, {'a"\\\n': 3, "b": 4}),
+        map_data("@lat_us", STRING, types.Hist(2), {"a": {0: 1, 7: 2}, "b": {9: 1}}),
+        map_data("@linear", None, types.LHist(-10, 10, 5), {None: {0: 1, 3: 2, 5: 4}}),
+        map_data("@stats", STRING, types.Stats(False), {"a": (7, 2), "b": (1, 1)}),
+        map_data("@avg", STRING, types.Avg(True), {"a": (-7, 2)}),
+        map_data("@min", None, types.Min(), {None: -4}),
+        map_data("@series", STRING, types.TSeries(SECOND, 3), {"a": {7: (9, 2), 8: (4, 1)}, "b": {8: (1, 1)}}),
+        map_data("@flag", None, types.BOOL, {None: True}),
+        map_data("@plain", types.Tuple((number, number)), number, {(1, 2): 5}),
+    )
+    found.losses = {"lost": {"begin": 3}}
+    families = parsed(written(found, **settings))
+    assert {name: family.type for name, family in families.items() if "_run" not in name} == {
+        "pytrace_reads": "counter", "pytrace_lat_us": "histogram", "pytrace_linear": "histogram",
+        "pytrace_stats": "summary", "pytrace_avg": "gauge", "pytrace_avg_samples": "counter", "pytrace_min": "gauge",
+        "pytrace_series": "gauge", "pytrace_flag": "gauge", "pytrace_plain": "gauge", "pytrace_lost_events": "counter",
+    }  # fmt: skip
+    assert families["pytrace_run"].samples[0].labels["host"] == "here"
+    samples = families["pytrace_reads"].samples
+    assert [(item.labels, item.value) for item in samples] == [({"key": 'a"\\\n'}, 3), ({"key": "b"}, 4)]
+    assert families["pytrace_lat_us"].unit == "us"
+    bounds = [(item.labels["le"], item.value) for item in families["pytrace_linear"].samples]
+    assert bounds == [("-11.0", 1), ("-6.0", 1), ("-1.0", 1), ("4.0", 3), ("9.0", 3), ("+Inf", 7)]
+    times = {float(item.timestamp) for item in samples if item.timestamp is not None}
+    assert times == ({110.0} if settings else set())
+
+
+def test_integers_have_all_their_digits() -> None:
+    found = snapshot(map_data("@", None, COUNT, {None: 2**64 - 1}))
+    assert "pytrace_map_total 18446744073709551615\n" in written(found)
+
+
+def test_an_empty_snapshot_is_valid() -> None:
+    assert written(SnapshotData(())) == "# EOF\n"
