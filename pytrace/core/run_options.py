@@ -6,6 +6,14 @@ from pytrace.base.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: a host (empty for all addresses of the machine) and a port (0 for any that is free)."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options of one run, beside those that the compilation depends on."""
 
@@ -38,3 +46,5 @@ class RunOptions:
     """Path of the file that a snapshot is saved to at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
+    metrics: Address | None = None
+    """Where metrics are served while the script runs."""

@@ -62,6 +62,7 @@ class Bare(Session):
             "_links": SimpleNamespace(close=lambda: self.order.append("detach")),
             "_signals": SimpleNamespace(ending=False, take=list), "_ring": self.ring,
             "_misses": None, "_child": None, "_ahead": None, "_unwinder": None, "_summed_up": False,
+            "_services": [],
         }  # fmt: skip
         for name, value in parts.items():
             setattr(self, name, value)
