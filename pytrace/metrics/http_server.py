@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -120,7 +122,12 @@ class Server(ThreadingMixIn, TCPServer):
     def begin(self) -> None:
         """Answer requests, also those that have waited since it listens."""
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
-        self._thread.start()
+        # Threads that it starts have its mask: signals are for the thread that traces, whose waits they interrupt.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _serve(self) -> None:
         while not self._closing:
@@ -146,8 +153,6 @@ class Server(ThreadingMixIn, TCPServer):
             self._changed.notify_all()
 
     def handle_error(self, _request: object, _client_address: object) -> None:
-        import sys
-
         error = sys.exception()
         # The client went away, or took nothing for too long.
         if isinstance(error, Exception) and not isinstance(error, OSError):

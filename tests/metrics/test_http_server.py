@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +114,18 @@ def test_who_comes_before_the_start_waits() -> None:
         made.server.begin()
         assert connection.recv(100).startswith(b"HTTP/1.0 200")
     made.server.end(0)
+
+
+def test_signals_are_not_for_its_threads(served: Served) -> None:
+    (number,) = [thread.native_id for thread in threading.enumerate() if thread.name == "metrics"]
+    blocked = next(
+        line.split()[1] for line in Path(f"/proc/self/task/{number}/status").read_text().splitlines()
+        if line.startswith("SigBlk:")
+    )  # fmt: skip
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        assert int(blocked, 16) >> (signal_number - 1) & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert served.get()[0] == 200
 
 
 def test_a_server_that_never_began_can_be_closed() -> None:
