@@ -158,6 +158,8 @@ def test_without_ipv6_it_listens_at_all_addresses_of_ipv4(monkeypatch: pytest.Mo
                 raise OSError(97, "Address family not supported by protocol")
             super().__init__(family, *rest)
 
+    # Threads of requests of other tests see the other class too.
+    until(lambda: not any("process_request" in thread.name for thread in threading.enumerate()))
     monkeypatch.setattr(http_server.socket, "socket", NoIpv6)
     assert http_server._everywhere(5) == (socket.AF_INET, ("0.0.0.0", 5))
 
