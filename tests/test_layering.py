@@ -23,6 +23,7 @@ ONLY_IN = {
     "pyroute2": "runtime/host",
     "msgpack": "results",
     "zstandard": "results",
+    "prometheus_client": "metrics",
 }
 """Libraries that one package alone may import."""
 

@@ -16,7 +16,7 @@ DECIDES_NOTHING = {
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
         "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
         "frontend/syntax/lexical/statement_frames.py", "runtime/symbols/frame.py", "results/snapshot.py",
-        "results/values.py",
+        "results/values.py", "runtime/session/service.py",
     ),
     "tables, which the tests of what reads them hold": (
         "core/unwind_format.py", "core/probes/perf_events.py", "codegen/ir/syscall_numbers.py",

@@ -18,6 +18,9 @@ from pytrace.base.terminal import colour, prepare_streams
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 
+LANGUAGE = "0.26.0"
+"""The version of bpftrace whose language this is."""
+
 SUBCOMMANDS = ("merge", "diff", "show")
 """First words that are no scripts; a script of such a name is run by its path, ``./merge``."""
 
@@ -110,6 +113,16 @@ def _name_process() -> None:
         return
 
 
+def _version() -> str:
+    """Under the name ``bpftrace`` that version too: what calls it by that name takes it apart and decides by it."""
+    import pytrace
+
+    own = f"pytrace {pytrace.__version__}"
+    if os.path.basename(sys.argv[0]) == "bpftrace":
+        return f"bpftrace v{LANGUAGE} ({own})\n"
+    return f"{own}\n"
+
+
 def _dispatch(line: CommandLine) -> int:
     if line.flag("help"):
         from pytrace.cli.options import help_text
@@ -117,9 +130,7 @@ def _dispatch(line: CommandLine) -> int:
         sys.stdout.write(help_text())
         return 0
     if line.flag("version"):
-        import pytrace
-
-        sys.stdout.write(f"pytrace {pytrace.__version__}\n")
+        sys.stdout.write(_version())
         return 0
     from pytrace.cli import commands
 

@@ -47,6 +47,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
     Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",
            second="DIR"),
+    Option("metrics", "", "metrics", "HOST:PORT", "serve the maps to Prometheus while the script runs", "output"),
     Option("buffering", "B", "", "MODE", "flush output: none, line or full", "output"),
     Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output"),
     Option("verbose", "v", "verbose", "", "more messages", "output"),

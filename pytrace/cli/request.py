@@ -11,7 +11,7 @@ from pytrace.cli.options import CommandLine
 from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.run_options import STREAMED, RunOptions
+from pytrace.core.run_options import STREAMED, Address, RunOptions
 from pytrace.core.source import Source
 
 PID_MAX = 0x400000
@@ -77,6 +77,7 @@ def run_options(line: CommandLine) -> RunOptions:
         netns=line.text("netns"),
         save=_save(line),
         save_every=_save_every(line),
+        metrics=_metrics(line),
     )
 
 
@@ -164,6 +165,17 @@ def _save_every(line: CommandLine) -> tuple[float, str] | None:
 
 
 _SAVE_EVERY = "for example --save-every 10 snapshots: a file in the directory snapshots every 10 seconds"
+
+
+def _metrics(line: CommandLine) -> Address | None:
+    text = line.text("metrics")
+    if text is None:
+        return None
+    if mode(line) != "run":
+        raise TraceError(f"--metrics is for a run of the script, not for {mode(line)} mode")
+    from pytrace.metrics import address
+
+    return address.parse(text)
 
 
 def _check_saving(line: CommandLine) -> None:

@@ -27,6 +27,8 @@ class Config:
     max_bpf_progs: int = 1024
     max_cat_bytes: int = 10240
     max_map_keys: int = 4096
+    max_metric_series: int = 2000
+    """Keys of one map that ``--metrics`` shows."""
     max_probes: int = 1024
     max_strlen: int = 1024
     missing_probes: str = "error"

@@ -9,6 +9,14 @@ STREAMED = ("text", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: a host (empty for all addresses of the machine) and a port (0 for any that is free)."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options of one run, other than those that compilation depends on (``compile_options``)."""
 
@@ -42,6 +50,8 @@ class RunOptions:
     """Path of the snapshot that is saved at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
+    metrics: Address | None = None
+    """Where metrics are served while the script runs."""
 
     @property
     def exports(self) -> bool:

@@ -37,6 +37,14 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"pytrace {pytrace.__version__}\n"
 
 
+def test_the_version_under_the_name_of_bpftrace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/bpftrace", "--version"])
+    assert main.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"bpftrace v0.26.0 (pytrace {pytrace.__version__})\n"
+
+
 def test_unknown_options_are_mistakes_of_the_user(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--no-such-option"]) == 1
     assert capsys.readouterr().err.startswith("ERROR: ")

@@ -10,6 +10,7 @@ import pytest
 from pytrace.cli import request
 from pytrace.cli.options import read
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.run_options import Address
 from pytrace.results import formats
 from pytrace.results.formats import table
 
@@ -44,6 +45,8 @@ from pytrace.results.formats import table
         (["--save-every", "1", ""], "needs the name of a directory"),
         (["--save", "x", "--test"], "not for test mode"),
         (["--save-every", "1", "x", "--fmt"], "not for format mode"),
+        (["--metrics", "9435"], "--metrics needs an address and a port, not '9435'"),
+        (["--metrics", ":9435", "--test"], "--metrics is for a run of the script, not for test mode"),
     ],
 )
 def test_refused_options(argv: list[str], part: str) -> None:
@@ -106,6 +109,11 @@ def test_stages_have_two_sets_of_names() -> None:
 def test_saving() -> None:
     options = request.run_options(read(["--save", "out", "--save-every", "2.5", "folder"]))
     assert (options.save, options.save_every) == ("out", (2.5, "folder"))
+
+
+def test_metrics() -> None:
+    assert request.run_options(read(["--metrics", "[::1]:9435"])).metrics == Address("::1", 9435)
+    assert request.run_options(read([])).metrics is None
 
 
 def test_a_run_knows_its_script(tmp_path: Path) -> None:

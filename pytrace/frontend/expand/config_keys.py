@@ -117,6 +117,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
     Key("max_cat_bytes", _SIZE, "how much of a file cat() prints"),
     Key("max_map_keys", _COUNT, "entries of a keyed map that is not declared"),
+    Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
     Key("max_probes", _COUNT, "how many probes a script may attach"),
     Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
     Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),

@@ -29,6 +29,8 @@ from pytrace.runtime.symbols.lazy import LazySymbols
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytrace.core.config import Config
+    from pytrace.metrics.service import Metrics
     from pytrace.results.snapshot import SnapshotData
     from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.capture.row_keeper import RowKeeper
@@ -105,6 +107,28 @@ def saving(
     from pytrace.runtime.session.exporting import Export
 
     return Saving(options, take, warn, Export(manifest, options))
+
+
+def metrics(
+    options: RunOptions, config: Config, take: Callable[[], SnapshotData], tell: Callable[[str], None], stack: ExitStack
+) -> Metrics | None:
+    """What serves metrics; None when nobody wants them.
+
+    Raises:
+        TraceError: they cannot be served where they are to be, or ``prometheus_client`` is not installed.
+    """
+    if options.metrics is None:
+        return None
+    try:
+        from pytrace.metrics.service import Metrics
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        hint = "type: pip install 'pytrace[prometheus]'"
+        raise TraceError("--metrics needs the Python package prometheus_client", hints=(hint,)) from None
+    served = Metrics(options.metrics, config, take, tell)
+    stack.callback(served.close)
+    return served
 
 
 def rows() -> RowKeeper:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.capture.recording import Moment, Recording
     from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.child import Child
+    from pytrace.runtime.session.service import Service
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 _NO_SNAPSHOT = "no snapshot was saved at the end because of the interrupt"
@@ -85,6 +86,8 @@ class Session:
         self._namespace = opening.namespace(options, stack)
         self.output = opening.output(options, stack) if embedding is None else embedding.output
         self._saving = opening.saving(manifest, options, self.snapshot, self._warn)
+        metrics = opening.metrics(options, manifest.config, self.snapshot, self._tell, stack)
+        self._services: list[Service] = [service for service in (self._saving, metrics) if service is not None]
         command = options.command
         self._child = None if command is None else opening.child(command, stack, self._namespace, embedding is None)
         unwound = opening.unwound(manifest, options, self._child)
@@ -134,6 +137,10 @@ class Session:
     def _over_at_once(self) -> bool:
         """Whether no probe can fire after attaching, and there is no child to wait for."""
         return self.options.command is None and not set(self._by_kind) - _OVER_AT_ONCE
+
+    def _tell(self, text: str) -> None:
+        if not self.options.quiet:
+            self.output.message(text)
 
     def _warn(self, text: str) -> None:
         if self.options.warnings:
@@ -230,9 +237,9 @@ class Session:
             self.loaded.run(program.symbol)
         attached = self._attach()
         self._started = opening.moment()
-        if self._saving is not None:
-            self._saving.begin()
         self._announce(attached)
+        for service in self._services:
+            service.begin()
         if not dry:
             self._go_on(attached)
 
@@ -247,6 +254,9 @@ class Session:
         self._read_iterators(attached)
         for descriptor in (self._signals.fileno(), self._target):
             if descriptor is not None:
+                self._loop.watch(descriptor)
+        for service in self._services:
+            for descriptor in service.descriptors:
                 self._loop.watch(descriptor)
         for descriptor in self._symbols.descriptors:
             self._loop.watch(descriptor)
@@ -351,8 +361,8 @@ class Session:
             return False
         if self._ahead is not None:
             longest = self._ahead.pause(longest)
-        if self._saving is not None:
-            longest = self._saving.pause(longest)
+        for service in self._services:
+            longest = service.pause(longest)
         ready = self._consumer.wait(self._loop, longest)
         self._symbols.poll()
         if self._unwinder is not None:
@@ -360,8 +370,8 @@ class Session:
         self._report_losses()
         if not self._consumer.turn() and self._ahead is not None:
             self._ahead.work()
-        if self._saving is not None:
-            self._saving.work()
+        for service in self._services:
+            service.work()
         for _ in self._signals.take():
             self._run_all(SELF)
         if self._target is not None and self._target in ready:

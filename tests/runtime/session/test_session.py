@@ -64,6 +64,7 @@ class Bare(Session):
             "_loop": SimpleNamespace(watch=lambda _: None), "_target": None, "_target_ended": False,
             "_embedding": None, "_saving": None, "_missed": {}, "_detached": None,
             "_misses": None, "_child": None, "_ahead": None, "_unwinder": None, "_summed_up": False,
+            "_services": [],
         }  # fmt: skip
         for name, value in parts.items():
             setattr(self, name, value)

@@ -1,0 +1,100 @@
+"""Snapshots for other threads: they ask, and the thread that traces takes one at its next step.
+
+Nothing of a session is locked: maps are read by the thread that they belong to. Everybody who asks before that thread
+comes to it gets the same snapshot, and it comes to it again only after it has traced for :data:`SHARE` times as long as
+the last snapshot took: however often somebody asks, tracing has most of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from threading import Lock
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.results.snapshot import SnapshotData
+
+SHARE = 4
+"""How much longer than for a snapshot there is for tracing before the next one."""
+
+
+class Exchange:
+    """Between threads that want snapshots (:meth:`ask`) and the one that takes them (:meth:`work`)."""
+
+    def __init__(self, take: Callable[[], SnapshotData]) -> None:
+        self._take = take
+        self._lock = Lock()
+        self._wanted: Future[SnapshotData] | None = None
+        self._closed = False
+        self._not_before = 0.0
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    # ---- any thread
+
+    def ask(self, seconds: float) -> SnapshotData:
+        """A snapshot that is taken after this call.
+
+        Raises:
+            TimeoutError: there was none within so many *seconds*.
+            TraceError: there is none, the message says why.
+        """
+        with self._lock:
+            if self._closed:
+                raise TraceError("the run is over")
+            if self._wanted is None:
+                self._wanted = Future()
+                os.eventfd_write(self._event, 1)
+            wanted = self._wanted
+        return wanted.result(seconds)
+
+    # ---- the thread that traces
+
+    def fileno(self) -> int:
+        """Readable when somebody has asked."""
+        return self._event
+
+    def pause(self, longest: float) -> float:
+        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        if self._wanted is None:
+            return longest
+        return max(0.0, min(longest, self._not_before - time.monotonic()))
+
+    def work(self) -> None:
+        """Take a snapshot when one is wanted and it is time to."""
+        if self._wanted is None:
+            return
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._event)
+        start = time.monotonic()
+        if start < self._not_before:
+            return
+        with self._lock:
+            wanted, self._wanted = self._wanted, None
+        try:
+            snapshot = self._take()
+        except TraceError as error:
+            wanted.set_exception(error)
+        except BaseException:
+            # Whatever breaks the run off: nobody shall wait for it.
+            wanted.set_exception(TraceError("the run was interrupted"))
+            raise
+        else:
+            wanted.set_result(snapshot)
+        end = time.monotonic()
+        self._not_before = end + SHARE * (end - start)
+
+    def close(self) -> bool:
+        """No snapshots any more; gives whether somebody was waiting for one."""
+        with self._lock:
+            wanted, self._wanted = self._wanted, None
+            was_open, self._closed = not self._closed, True
+        if was_open:
+            os.close(self._event)
+        if wanted is None:
+            return False
+        with suppress(InvalidStateError):
+            wanted.set_exception(TraceError("the run is over"))
+        return True

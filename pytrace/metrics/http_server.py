@@ -1,0 +1,199 @@
+"""A small HTTP server in threads of its own, which slow clients cannot hold up."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import NamedTuple
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.run_options import Address
+from pytrace.metrics.address import shown
+
+MOST_CONNECTIONS = 32
+"""At once; another one closes the oldest."""
+PATIENCE = 5.0
+"""Seconds in which a client has to go on with its request, and to take the answer."""
+BACKLOG = 64
+
+
+class Answer(NamedTuple):
+    """What a request gets."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = PATIENCE
+    server: Server
+
+    def version_string(self) -> str:
+        return "pytrace"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        try:
+            answer = self.server.answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
+        except Exception as error:  # noqa: BLE001  (a bug here shall not end the run)
+            self.server.failed(error)
+            answer = Answer(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
+        self._send(answer)
+
+    def _send(self, answer: Answer) -> None:
+        status, content_type, body = answer
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_args: object) -> None:
+        """Requests are not logged."""
+
+
+class Server(ThreadingMixIn, TCPServer):
+    """Listens from the start, and answers requests by *answer* (in threads of their own) after :meth:`begin`.
+
+    *answer* is given the path of a request and what its client accepts. *failed* is given what goes wrong with one and
+    is not its client's doing.
+
+    Raises:
+        TraceError: nothing can listen at *address*.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = BACKLOG
+
+    def __init__(
+        self,
+        address: Address,
+        answer: Callable[[str, str], Answer],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.answer = answer
+        self.failed = failed
+        self._open: dict[socket.socket, None] = {}
+        """Connections, the oldest first."""
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        family, place = _resolved(address)
+        self.address_family = family
+        super().__init__(("", 0), _Handler, bind_and_activate=False)
+        try:
+            self._listen(place)
+        except OSError as error:
+            self.server_close()
+            hints = ("port 0 is any free port",) if address.port else ()
+            raise TraceError(
+                f"metrics cannot be served at {shown(address)}: {error.strerror or error}", hints=hints
+            ) from error
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the port that was chosen."""
+        host, port, *_ = self.socket.getsockname()
+        return Address(host, port)
+
+    def _listen(self, place: tuple[str, int]) -> None:
+        if self.address_family == socket.AF_INET6 and place[0] == "::":
+            # All addresses are those of both kinds, whatever net.ipv6.bindv6only says.
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        self.server_address = place
+        self.server_bind()
+        self.server_activate()
+
+    def begin(self) -> None:
+        """Answer requests, also those that have waited since it listens."""
+        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
+        # Threads that it starts have its mask: signals are for the thread that traces, whose waits they interrupt.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _serve(self) -> None:
+        while not self._closing:
+            # Waits for a connection; returns without one when the socket was shut down.
+            self.handle_request()
+
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        assert isinstance(request, socket.socket)
+        with self._changed:
+            self._open[request] = None
+            too_many = list(self._open)[:-MOST_CONNECTIONS]
+            for oldest in too_many:
+                # Before it can be closed, and its number be that of another connection.
+                _shut(oldest)
+                del self._open[oldest]
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        super().shutdown_request(request)
+        assert isinstance(request, socket.socket)
+        with self._changed:
+            self._open.pop(request, None)
+            self._changed.notify_all()
+
+    def handle_error(self, _request: object, _client_address: object) -> None:
+        error = sys.exception()
+        # The client went away, or took nothing for too long.
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            self.failed(error)
+
+    def end(self, seconds: float) -> None:
+        """Listen no more; connections that are open may go on for so many *seconds*."""
+        self._closing = True
+        _shut(self.socket)
+        if self._thread is not None:
+            self._thread.join(1.0)
+        self.server_close()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open, seconds)
+            rest = list(self._open)
+        for connection in rest:
+            _shut(connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _resolved(address: Address) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """The family and the numeric address to bind."""
+    if not address.host:
+        return _everywhere(address.port)
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        text = error.strerror if isinstance(error, OSError) else str(error)
+        raise TraceError(f"there is no host {address.host!r} to serve metrics at: {text}") from error
+    family, _, _, _, place = found[0]
+    return family, (str(place[0]), address.port)
+
+
+def _everywhere(port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return socket.AF_INET, ("0.0.0.0", port)
+    return socket.AF_INET6, ("::", port)

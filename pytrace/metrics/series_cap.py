@@ -1,0 +1,54 @@
+"""A cap on the series of each map: a monitoring system keeps every series that it has ever seen."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.results.snapshot import MapData, SnapshotData
+from pytrace.results.values import Portable, Value
+
+
+class SeriesCap:
+    """Leaves at most *most* keys of each map.
+
+    A key that was there once stays as long as the map has it, so that no series comes and goes; where there is room,
+    the keys with the largest values come first.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._shown: dict[str, set[Portable]] = {}
+
+    def capped(self, snapshot: SnapshotData) -> tuple[SnapshotData, dict[str, int]]:
+        """The snapshot without the keys that are too many, and how many these are, by the names of all keyed maps."""
+        maps: dict[str, MapData] = {}
+        left_out: dict[str, int] = {}
+        for name, data in snapshot.maps.items():
+            maps[name] = data
+            if data.key is None:
+                continue
+            maps[name] = self._map(data)
+            left_out[name] = len(data.entries) - len(maps[name].entries)
+        return replace(snapshot, maps=maps), left_out
+
+    def _map(self, data: MapData) -> MapData:
+        entries = data.entries
+        before = self._shown.pop(data.name, set())
+        if len(entries) <= self._most:
+            self._shown[data.name] = set(entries)
+            return data
+        kept = before & entries.keys()
+        others = sorted((key for key in entries if key not in kept), key=lambda key: -_size(entries[key]))
+        kept.update(others[: self._most - len(kept)])
+        self._shown[data.name] = kept
+        return replace(data, entries={key: value for key, value in entries.items() if key in kept})
+
+
+def _size(value: Value) -> int:
+    """How much a value weighs: the number, the count of an average, all counts of a histogram."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, tuple) and value and isinstance(value[-1], int):
+        return value[-1]
+    if isinstance(value, dict):
+        return sum(item for item in value.values() if isinstance(item, int))
+    return 0

@@ -1,0 +1,98 @@
+"""``--metrics``: the maps of a running script, served to monitoring systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.run_options import Address
+from pytrace.metrics.address import shown
+from pytrace.metrics.exchange import Exchange
+from pytrace.metrics.exposition import Exposition
+from pytrace.metrics.http_server import Answer, Server
+from pytrace.results.snapshot import SnapshotData
+
+PATIENCE = 8.0
+"""Seconds that a request waits for a snapshot; Prometheus waits ten for the answer unless told otherwise."""
+LAST_ANSWERS = 0.5
+"""Seconds for answers that are being written when the run ends."""
+PATH = "/metrics"
+
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Metrics:
+    """Listens from the start, and serves what *take* gives after :meth:`begin`; *tell* prints a message.
+
+    Raises:
+        TraceError: nothing can listen there; nothing has been traced by then.
+    """
+
+    def __init__(
+        self, address: Address, config: Config, take: Callable[[], SnapshotData], tell: Callable[[str], None]
+    ) -> None:
+        self._tell = tell
+        self._exchange = Exchange(take)
+        self._exposition = Exposition(config.max_metric_series)
+        self._lock = Lock()
+        self._failure = ""
+        self._told = ""
+        """What went wrong in another thread, and what of it was told."""
+        try:
+            self._server = Server(address, self._answer, self._failed)
+        except BaseException:
+            self._exchange.close()
+            raise
+
+    # ---- the session
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Readable when there is something for :meth:`work` to do."""
+        return (self._exchange.fileno(),)
+
+    def begin(self) -> None:
+        """The probes are attached: answer requests."""
+        self._server.begin()
+        self._tell(f"Metrics at http://{shown(self._server.address)}{PATH}\n")
+
+    def pause(self, longest: float) -> float:
+        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        return self._exchange.pause(longest)
+
+    def work(self) -> None:
+        """Take a snapshot when a request waits for one."""
+        self._exchange.work()
+        if self._failure != self._told:
+            self._told = self._failure
+            self._tell(f"WARNING: metrics could not be served: {self._told}\n")
+
+    def close(self) -> None:
+        """End the server; requests that wait are told that the run is over."""
+        self._exchange.close()
+        self._server.end(LAST_ANSWERS)
+
+    # ---- threads of requests
+
+    def _answer(self, path: str, accept: str) -> Answer:
+        if path == "/":
+            return Answer(200, _TEXT, f"pytrace: metrics are at {PATH}\n".encode())
+        if path != PATH:
+            return Answer(404, _TEXT, f"there are metrics at {PATH} only\n".encode())
+        try:
+            snapshot = self._exchange.ask(PATIENCE)
+        except TimeoutError:
+            return Answer(503, _TEXT, f"no snapshot was taken within {PATIENCE:g} seconds\n".encode())
+        except TraceError as error:
+            return Answer(503, _TEXT, f"{error.message}\n".encode())
+        # One at a time: the interpreter runs one thread, and the one that traces should be it most of the time.
+        try:
+            with self._lock:
+                return Answer(200, *self._exposition.of(snapshot, accept))
+        except TraceError as error:
+            return Answer(500, _TEXT, f"{error.message}\n".encode())
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = f"{type(error).__name__}: {error}"
