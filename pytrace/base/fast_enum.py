@@ -14,10 +14,10 @@ from pytrace.base.fast_typing import TYPE_CHECKING, Any
 class _Enumeration(type):
     """The metaclass of enumerations: members by name and by value, in order."""
 
-    _members: dict[str, Any]
-    _values: dict[Any, Any]
+    _members: dict[str, object]
+    _values: dict[object, object]
 
-    def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> _Enumeration:
+    def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, object]) -> _Enumeration:
         given = {key: value for key, value in space.items() if key[0] != "_" and isinstance(value, int | str)}
         for key in given:
             del space[key]
@@ -28,22 +28,22 @@ class _Enumeration(type):
             setattr(made, key, member)
         return made
 
-    def _add(cls, name: str, value: Any) -> Any:
+    def _add(cls, name: str, value: int | str) -> object:
         member: Any = cls.__new__(cls, value) if issubclass(cls, int) else cls.__new__(cls)
         member.name, member.value = name, value
         cls._values[value] = member
         return member
 
-    def __call__(cls, value: Any) -> Any:
+    def __call__(cls, value: object) -> object:
         found = cls._values.get(value)
         if found is None:
             raise ValueError(f"{value!r} is not a valid {cls.__qualname__}")
         return found
 
-    def __getitem__(cls, name: str) -> Any:
+    def __getitem__(cls, name: str) -> object:
         return cls._members[name]
 
-    def __iter__(cls) -> Iterator[Any]:
+    def __iter__(cls) -> Iterator[object]:
         return iter(cls._values.values())
 
     def __len__(cls) -> int:
@@ -52,9 +52,9 @@ class _Enumeration(type):
 
 class _Enum(metaclass=_Enumeration):
     name: str
-    value: Any
+    value: object
 
-    def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
+    def __reduce_ex__(self, _protocol: object) -> tuple[object, ...]:
         return self.__class__, (self.value,)
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class _IntEnum(int, metaclass=_Enumeration):
     value: int
     __str__ = int.__repr__
 
-    def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
+    def __reduce_ex__(self, _protocol: object) -> tuple[object, ...]:
         return self.__class__, (self.value,)
 
     def __repr__(self) -> str:

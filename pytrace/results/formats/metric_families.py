@@ -22,10 +22,11 @@ program that limits how many series a map gives leaves entries out of :attr:`Map
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
@@ -337,26 +338,20 @@ def _at(family: Family, time: int) -> Family:
     return replace(family, samples=tuple(samples))
 
 
-_T = TypeVar("_T", bound=types.Type)
 _Make: TypeAlias = Callable[[_One, types.Type, _Entries], list[Family]]
 
 
-def _row(kind: type[_T], make: Callable[[_One, _T, _Entries], list[Family]]) -> tuple[type[types.Type], _Make]:
-    """A row of the table, whose function is only called with types of its own class."""
-    return kind, cast(_Make, make)
-
-
-_ROWS: dict[type[types.Type], _Make] = dict((
-    _row(types.Bool, _gauge),
-    _row(types.Int, _gauge),
-    _row(types.Enum, _gauge),
-    _row(types.Count, _count),
-    _row(types.Sum, _sum),
-    _row(types.Avg, _average),
-    _row(types.Stats, _average),
-    _row(types.Min, _gauge),
-    _row(types.Max, _gauge),
-    _row(types.Hist, _histogram),
-    _row(types.LHist, _histogram),
-    _row(types.TSeries, _series),
-))
+_ROWS: Mapping[type[types.Type], _Make] = by_class(
+    on(types.Bool, _gauge),
+    on(types.Int, _gauge),
+    on(types.Enum, _gauge),
+    on(types.Count, _count),
+    on(types.Sum, _sum),
+    on(types.Avg, _average),
+    on(types.Stats, _average),
+    on(types.Min, _gauge),
+    on(types.Max, _gauge),
+    on(types.Hist, _histogram),
+    on(types.LHist, _histogram),
+    on(types.TSeries, _series),
+)

@@ -7,7 +7,7 @@ counts by stack are samples of a profiler (:mod:`stack_packets`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
@@ -16,7 +16,6 @@ from pytrace.results.timeline import row_events, track_packets
 from pytrace.results.timeline.row_events import members, shown
 from pytrace.results.timeline.stack_packets import stack_packets
 from pytrace.results.timeline.track_packets import Tracks
-from pytrace.results.values import Series
 
 
 def write(snapshot: SnapshotData, file: BinaryIO) -> None:
@@ -45,7 +44,10 @@ def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[byte
     unit = Column.of(data.name, types.INT64).unit
     for key, value in sorted(data.entries.items(), key=lambda entry: repr(entry[0])):
         track = tracks.counter(f"{data.name}{_key(data, key)}", unit)
-        for interval, (total, count) in sorted(cast(Series, value).items()):
+        assert isinstance(value, dict)
+        for interval, meta in sorted(value.items()):
+            assert isinstance(meta, tuple)
+            total, count = meta
             one = _average(total, count) if type_.reduce == "avg" else total
             yield track_packets.counter_packet(track, interval * type_.interval, one)
 
