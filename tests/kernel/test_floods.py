@@ -118,7 +118,7 @@ def test_exit_after_each_printf(tmp_path: Path, programs: Path) -> None:
 
 def test_the_end_of_the_command_is_seen_in_a_flood_of_others(tmp_path: Path, programs: Path) -> None:
     with flooding(programs) as pid:
-        tracer = Tracer(tmp_path, "-e", f"{PROBE} /pid == {pid}/ {{ {TWO} }}", "-c", "sleep 0.2")
+        tracer = Tracer(tmp_path, "-e", f"{PROBE} /pid == {pid}/ {{ {TWO} }}", "-c", "sleep 1")
         assert tracer.end() == 0
     tracer.check(tracer.path.read_text())
 
