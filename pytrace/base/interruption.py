@@ -6,6 +6,7 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found]
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals by which users and systems end a process."""
@@ -19,3 +20,29 @@ def held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Call Python's handler of SIGINT only at the end of the block, whichever thread the kernel gives the signal to.
+
+    Blocking the signal does not do that in a program with several threads: another thread takes it, and the handler
+    runs in the first one all the same. In other threads no handler ever runs.
+    """
+    import threading  # few runs need it
+
+    former = signal.getsignal(signal.SIGINT)
+    # None: it was not installed from Python, and cannot be put back.
+    if former is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        if came and callable(former):
+            former(*came[0])
+        elif came:
+            signal.raise_signal(signal.SIGINT)

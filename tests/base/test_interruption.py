@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
-from pytrace.base.interruption import ENDING, held
+from pytrace.base.interruption import ENDING, held, postponed
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -31,3 +32,37 @@ def test_the_mask_is_as_before_even_after_an_error() -> None:
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {*before, signal.SIGUSR2}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_a_handler_runs_at_the_end_of_the_block() -> None:
+    done = []
+
+    def run() -> None:
+        with postponed():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_a_signal_the_handler_is_as_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with postponed():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_other_threads_nothing_is_changed() -> None:
+    seen: list[object] = []
+
+    def run() -> None:
+        with postponed():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGINT)]

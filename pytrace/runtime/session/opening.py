@@ -89,7 +89,13 @@ def child(command: str, stack: ExitStack, namespace: int | None, flush: bool) ->
     if flush:
         sys.stdout.flush()
         sys.stderr.flush()
-    return process.start(command, stack, namespace)
+        return process.start(command, stack, namespace)
+    from pytrace.base.interruption import postponed  # in other programs Ctrl-C raises, and nobody would end the child
+
+    with postponed():
+        return process.start(command, stack, namespace)
+
+
 def saving(
     manifest: Manifest, options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]
 ) -> Saving | None:
