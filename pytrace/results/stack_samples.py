@@ -82,7 +82,7 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     samples = []
     names = FrameNames()
     for key, value in data.entries.items():
-        members = list(_members(data.key, key))
+        members = list(members_of(data.key, key))
         labels = tuple([make(item) for make, item in zip(labelled, members, strict=True) if make is not None])
         stacks = [item for item in members if isinstance(item, StackTrace)]
         kernel = sum(len(stack.frames) for stack in stacks if not stack.user)
@@ -94,14 +94,14 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     return Profile(data.name, measures, samples, join, texts)
 
 
-def _members(kind: types.Type, value: Portable) -> Iterator[Portable]:
-    """The values of the columns of a key."""
-    if not isinstance(kind, types.Record | types.Tuple) or not kind.members:
+def members_of(type_: types.Type, value: Portable) -> Iterator[Portable]:
+    """The values of the columns of a key or row (``core.types.tables.key_columns``): members at any nesting."""
+    if not isinstance(type_, types.Record | types.Tuple) or not type_.members:
         yield value
         return
     assert isinstance(value, tuple)
-    for member, item in zip(kind.members, value, strict=True):
-        yield from _members(member, item)
+    for member, item in zip(type_.members, value, strict=True):
+        yield from members_of(member, item)
 
 
 def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[Portable], Label]:
@@ -118,14 +118,19 @@ def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[
 # ---------------------------------------------------------------------------------------------- frames
 
 
-def joined_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
+def stacked_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
     """One stack of all, outermost first: the kernel was entered from what the user stack ends with."""
     frames: list[Frame] = []
     for stack in sorted(stacks, key=lambda stack: not stack.user):
         if stack.error:
             frames.append(Frame(f"[no {'user' if stack.user else 'kernel'} stack: {stack.error}]"))
         frames += reversed(stack.frames)
-    return frames or [Frame("[no stack]")]
+    return frames
+
+
+def joined_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
+    """As :func:`stacked_frames`, with a frame that says so where there are none."""
+    return stacked_frames(stacks) or [Frame("[no stack]")]
 
 
 def frame_name(frame: Frame) -> str:

@@ -12,10 +12,12 @@ from typing import BinaryIO
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData, SnapshotData
+from pytrace.results.stack_samples import members_of
 from pytrace.results.timeline import row_events, track_packets
-from pytrace.results.timeline.row_events import members, shown
+from pytrace.results.timeline.row_events import shown
 from pytrace.results.timeline.stack_packets import stack_packets
 from pytrace.results.timeline.track_packets import Tracks
+from pytrace.results.values import Portable
 
 
 def write(snapshot: SnapshotData, file: BinaryIO) -> None:
@@ -52,10 +54,10 @@ def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[byte
             yield track_packets.counter_packet(track, interval * type_.interval, one)
 
 
-def _key(data: MapData, key: object) -> str:
+def _key(data: MapData, key: Portable) -> str:
     if data.key is None:
         return ""
-    pairs = zip(key_columns(data.key), members(data.key, key), strict=True)
+    pairs = zip(key_columns(data.key), members_of(data.key, key), strict=True)
     return f"[{', '.join(str(shown(column.type, item)) for column, item in pairs)}]"
 
 

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import struct
 
+from pytrace.base.protobuf import varint
+
 _VARINT, _DOUBLE, _LENGTH = 0, 1, 2
 """Wire types."""
-_MASK = (1 << 64) - 1
-_SMALL = [bytes((value,)) for value in range(128)]
-
-
-def varint(value: int) -> bytes:
-    """A number of up to 64 bits; negative ones in two's complement, as ``int32`` and ``int64`` have them."""
-    if 0 <= value <= 0x7F:
-        return _SMALL[value]
-    value &= _MASK
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
 
 
 def number(field: int, value: int) -> bytes:

@@ -25,6 +25,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, TableSchema
 from pytrace.results.snapshot import Run, SnapshotData, Table
+from pytrace.results.stack_samples import members_of
 from pytrace.results.values import StackTrace
 
 NANOSECONDS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -78,16 +79,7 @@ def events(snapshot: SnapshotData, table: Table) -> Iterator[RowEvent]:
     flat = not any(isinstance(member, types.Record | types.Tuple) for member in table.type.members)
     for number, run in enumerate(snapshot.runs):
         for row in table.rows.get(run.identity, ()):
-            yield _event(columns, roles, number, run, row if flat else list(members(table.type, row)))
-
-
-def members(type_: types.Type, value: Held) -> Iterator[Held]:
-    """The values of the columns of a record or tuple, at any nesting."""
-    if isinstance(type_, types.Record | types.Tuple) and type_.members:
-        for member, item in zip(type_.members, value, strict=True):
-            yield from members(member, item)
-    else:
-        yield value
+            yield _event(columns, roles, number, run, row if flat else list(members_of(table.type, row)))
 
 
 # ---------------------------------------------------------------------------------------------- columns

@@ -13,8 +13,9 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData
+from pytrace.results.stack_samples import members_of, stacked_frames
 from pytrace.results.timeline.protobuf_writer import data, number
-from pytrace.results.timeline.row_events import Held, members, shown, unicode_text
+from pytrace.results.timeline.row_events import Held, shown, unicode_text
 from pytrace.results.timeline.track_packets import packet
 from pytrace.results.values import Frame, StackTrace
 
@@ -88,7 +89,7 @@ def _sample(data_: MapData, key: Held, value: Held, place: int) -> _Sample:
     named: dict[str, Held] = {}
     labels: list[Frame] = []
     stacks: list[StackTrace] = []
-    for column, item in zip(columns, members(data_.key, key), strict=True):
+    for column, item in zip(columns, members_of(data_.key, key), strict=True):
         if isinstance(item, StackTrace):
             stacks.append(item)
         elif _is_task(column, data_.key):
@@ -97,7 +98,7 @@ def _sample(data_: MapData, key: Held, value: Held, place: int) -> _Sample:
             labels.append(Frame(str(shown(column.type, item))))
     pid: int = named["pid"] if "pid" in named else named.get("tid", _MADE_UP + place)
     tid: int = named.get("tid", pid)
-    frames = (*labels, *_joined(stacks))
+    frames = (*labels, *stacked_frames(stacks))
     return _Sample(
         frames, bool(stacks) and not stacks[-1].user, pid, tid,
         unicode_text(named.get("comm", "")), _weight(data_, value),
@@ -109,14 +110,6 @@ def _is_task(column: Column, key: types.Type) -> bool:
         return False
     wanted = types.String if column.name == "comm" else types.Int
     return column.name in ("pid", "tid", "comm") and isinstance(column.type, wanted)
-
-
-def _joined(stacks: list[StackTrace]) -> Iterator[Frame]:
-    """One stack of all, outermost first: the kernel was entered from what the user stack ends with."""
-    for stack in sorted(stacks, key=lambda stack: not stack.user):
-        if stack.error:
-            yield Frame(f"[no {'user' if stack.user else 'kernel'} stack: {stack.error}]")
-        yield from reversed(stack.frames)
 
 
 def _weight(data_: MapData, value: Held) -> int:

@@ -32,15 +32,13 @@ from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import EndRequests, Signals
 
 if TYPE_CHECKING:
-    from pytrace.runtime.session.embedding import Embedding
-    from pytrace.runtime.symbols.lazy import LazySymbols
-
-if TYPE_CHECKING:
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.capture.recording import Moment, Recording
     from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.child import Child
+    from pytrace.runtime.session.embedding import Embedding
     from pytrace.runtime.session.service import Service
+    from pytrace.runtime.symbols.lazy import LazySymbols
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 _NO_SNAPSHOT = "no snapshot was saved at the end because of the interrupt"
@@ -185,8 +183,6 @@ class Session:
 
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures so far: counts by kind and subject."""
-        from pytrace.runtime.output import messages
-
         return messages.by_kind(self.loaded.manifest, {**self._totals(), **self._consumer.totals()})
 
     # ---- the run

@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.core.compile_options import CompileOptions
-from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Source
-from pytrace.core.types import INT8, INT32, Array, Pointer, Struct
-from pytrace.frontend.c import definitions
-from pytrace.frontend.c.definitions import Definitions
-from pytrace.frontend.syntax import parser
-from tests.support.facts import LIST, TASK, RecordedKernel
-
-
-def read(text: str, kernel: RecordedKernel | None = None, **options: object) -> tuple[Definitions, Diagnostics]:
-    diagnostics = Diagnostics()
-    program = parser.parse(Source("stdin", f"{text}\nbegin {{ }}"), diagnostics)
-    diagnostics.check()
-    found = definitions.read(program, CompileOptions(**options), kernel or RecordedKernel(), diagnostics)  # type: ignore[arg-type]
-    return found, diagnostics
-
-
-def good(text: str, kernel: RecordedKernel | None = None, **options: object) -> Definitions:
-    found, diagnostics = read(text, kernel, **options)
-    assert not diagnostics.items, diagnostics.items
-    return found
-
-
-def fields(struct: Struct | None) -> list[tuple[str, str, int, int, int]]:
-    assert struct is not None
-    return [(item.name, str(item.type), item.offset, item.bit_offset, item.bit_size) for item in struct.fields]
+from pytrace.core.types import INT8, INT32, Array, Pointer
+from tests.frontend.c.reading import fields, good
+from tests.support.facts import LIST, TASK
 
 
 def test_kernel_types_are_behind_the_scripts() -> None:

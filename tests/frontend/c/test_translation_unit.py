@@ -4,27 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytrace.core.compile_options import CompileOptions
-from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Source
-from pytrace.frontend.c import definitions
-from pytrace.frontend.c.definitions import Definitions
-from pytrace.frontend.syntax import parser
+from tests.frontend.c.reading import good, read
 from tests.support.facts import RecordedKernel
-
-
-def read(text: str, kernel: RecordedKernel | None = None, **options: object) -> tuple[Definitions, Diagnostics]:
-    diagnostics = Diagnostics()
-    program = parser.parse(Source("stdin", f"{text}\nbegin {{ }}"), diagnostics)
-    diagnostics.check()
-    found = definitions.read(program, CompileOptions(**options), kernel or RecordedKernel(), diagnostics)  # type: ignore[arg-type]
-    return found, diagnostics
-
-
-def good(text: str, kernel: RecordedKernel | None = None, **options: object) -> Definitions:
-    found, diagnostics = read(text, kernel, **options)
-    assert not diagnostics.items, diagnostics.items
-    return found
 
 
 def test_missing_kernel_header_is_no_error_with_btf() -> None:
