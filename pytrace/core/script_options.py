@@ -1,0 +1,49 @@
+"""Options of a script or tool: what ``getopt`` declares, and what the command line reads them by."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+
+Value = bool | int | str
+"""Value of an option: a flag, an integer, or text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOption:
+    """One option or operand of a script.
+
+    Attributes:
+        names: spellings without dashes, letters and words in the order of their declaration; an operand has one.
+        default: value when it is not given; its type is that of the option.
+        help: what it does, for the usage.
+        argument: name of its argument in the usage; empty for a flag.
+        choices: texts that are accepted; empty for all.
+        operand: whether it is given by its place instead of a name.
+        required: whether it must be given.
+        repeat: whether it may be given several times (an operand: takes all that follow); values are then joined by
+            newlines.
+    """
+
+    names: tuple[str, ...]
+    default: Value
+    help: str = ""
+    argument: str = ""
+    choices: tuple[str, ...] = ()
+    operand: bool = False
+    required: bool = False
+    repeat: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that scripts know it by: the first that is not a letter, else the letter."""
+        return next((name for name in self.names if len(name) > 1), self.names[0])
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The names of one letter, written with one dash."""
+        return tuple(name for name in self.names if len(name) == 1)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names of more than one letter, written with two dashes."""
+        return tuple(name for name in self.names if len(name) > 1)
