@@ -19,9 +19,9 @@ from collections.abc import Callable
 import pytrace
 from pytrace.base import private_files
 from pytrace.base.fast_dataclass import fields
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
 
 KEEP = 200
 """Number of entries that are kept when old ones are removed."""

@@ -16,12 +16,12 @@ from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core.diagnostics import PlacedError, ScriptError, render
 
 if TYPE_CHECKING:
-    from pytrace.core.compile_options import CompileOptions
     from pytrace.core.config import Config
     from pytrace.core.diagnostics import Diagnostics
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.manifest import CompiledScript
     from pytrace.core.manifest_sections import AheadOfTime
+    from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.source import Source
     from pytrace.frontend.ast import nodes
     from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit

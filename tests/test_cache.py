@@ -12,10 +12,10 @@ import pytest
 import pytrace
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.options.compile_options import CompileOptions
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytrace import pipeline
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from tests.support.facts import RecordedKernel
 from tests.support.server import Server

@@ -13,10 +13,10 @@ from pytrace.base.terminal import colour
 from pytrace.cli import request
 from pytrace.cli.options import CommandLine
 from pytrace.cli.request import Script
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
 
 if TYPE_CHECKING:
     from pytrace.pipeline import Compilation, FrontEnd

@@ -8,10 +8,10 @@ import sys
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.cli.options import CommandLine
-from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.run_options import STREAMED, Address, RunOptions
+from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.options.run_options import STREAMED, Address, RunOptions
 from pytrace.core.source import Source
 
 PID_MAX = 0x400000

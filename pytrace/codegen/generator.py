@@ -21,10 +21,10 @@ from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_following, unwind_tables
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import INT64
 from pytrace.frontend.ast.typed_program import (

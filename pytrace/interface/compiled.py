@@ -12,11 +12,11 @@ from pytrace import cache
 from pytrace.base import whole_files
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core import manifest
-from pytrace.core.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
 from pytrace.interface.errors import TraceWarning, placed, warn

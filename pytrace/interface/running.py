@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.interface.compiled import CompiledScript, Parameters, Script, folders, refuse
 from pytrace.interface.compiled import compile as compile_script
 from pytrace.interface.errors import TraceWarning, warn

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.interface.collector import Collector, table
 from pytrace.interface.compiled import CompiledScript
 from pytrace.interface.errors import LossWarning, TraceWarning, warn

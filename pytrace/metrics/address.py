@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 
 MOST_PORT = 0xFFFF
 

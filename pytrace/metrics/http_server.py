@@ -13,7 +13,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import NamedTuple
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 from pytrace.metrics.address import shown
 
 MOST_CONNECTIONS = 32

@@ -7,7 +7,7 @@ from threading import Lock
 
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 from pytrace.metrics.address import shown
 from pytrace.metrics.exchange import Exchange
 from pytrace.metrics.exposition import Exposition

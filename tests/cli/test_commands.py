@@ -17,8 +17,8 @@ from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget, TimerTarget
-from pytrace.core.run_options import RunOptions
 
 
 def test_files_are_written_whole_with_the_right_mode(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import io
 from pytrace import pipeline
 from pytrace.cli import dump
 from pytrace.codegen import generator
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.pipeline import Compilation, Watch
 from tests.support.facts import RecordedKernel

@@ -10,7 +10,7 @@ import pytest
 from pytrace.cli import request
 from pytrace.cli.options import read
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 from pytrace.results import formats
 from pytrace.results.formats import table
 

@@ -6,10 +6,10 @@ import contextlib
 from typing import Any
 
 from pytrace import pipeline
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from tests.support.bpf_machine import Machine
 from tests.support.recorded import Facts

@@ -10,9 +10,9 @@ from elftools.elf.elffile import ELFFile
 
 from pytrace import pipeline
 from pytrace.codegen import generator
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel

@@ -10,9 +10,9 @@ from elftools.elf.elffile import ELFFile
 
 from pytrace import pipeline
 from pytrace.codegen import generator
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
 from tests.frontend.attach.test_sessions import SESSIONS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from tests.support.front import analyse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach import attach_points

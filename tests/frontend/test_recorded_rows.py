@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.options.compile_options import CompileOptions
 from tests.support.front import analyse
 
 ROWS = [

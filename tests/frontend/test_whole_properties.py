@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import render_all
+from pytrace.core.options.compile_options import CompileOptions
 from tests.frontend.programs import PIECES, PROGRAMS
 from tests.support import outputs
 from tests.support.cases import load_all

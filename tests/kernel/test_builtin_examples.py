@@ -8,8 +8,8 @@ import pytest
 
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import BUILTINS
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.pipeline import compile_script
 from pytrace.runtime.live_kernel import LiveKernel

@@ -21,9 +21,9 @@ import pytest
 import pytrace
 from pytrace import pipeline
 from pytrace.core import types
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.results.formats import table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 from pytrace.metrics import address
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 from pytrace.metrics import http_server
 from pytrace.metrics.address import shown
 from pytrace.metrics.http_server import MOST_CONNECTIONS, Answer, Server

@@ -12,7 +12,7 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import Address
+from pytrace.core.options.run_options import Address
 from pytrace.metrics import service as module
 from pytrace.metrics.service import Metrics
 from pytrace.results.snapshot import SnapshotData

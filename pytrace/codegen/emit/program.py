@@ -19,8 +19,8 @@ from pytrace.codegen.ir.values import Number, Ptr, global_pointer
 from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, area_name
 from pytrace.core.builtin_row import Builtin
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type

@@ -13,8 +13,8 @@ import stat
 from pathlib import Path
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, similar
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import settings

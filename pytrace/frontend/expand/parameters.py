@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, Note, similar
 from pytrace.core.manifest_sections import Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand.config_keys import (

@@ -15,7 +15,7 @@ from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.aot import layouts, moved_probes
 from pytrace.runtime.host import fingerprints
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytrace
 from pytrace.core.manifest import Manifest
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.runtime.capture.maps import map_data
 from pytrace.runtime.capture.portable import PortableForms

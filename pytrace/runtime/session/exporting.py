@@ -10,7 +10,7 @@ from pytrace.base import whole_files
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results.formats import table
 from pytrace.results.formats.selection import select

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pytrace.base import whole_files
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 

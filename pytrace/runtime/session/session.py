@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
-from pytrace.core.run_options import RunOptions
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import Attached, AttachOptions
 from pytrace.runtime.attach.missed_hits import MissReader

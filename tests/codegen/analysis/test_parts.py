@@ -8,7 +8,7 @@ from pytrace import pipeline
 from pytrace.codegen.analysis import parts
 from pytrace.codegen.generator import generate
 from pytrace.codegen.ir import target
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
 from tests.codegen.analysis.test_shared_variables import checked

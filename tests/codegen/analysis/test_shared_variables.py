@@ -7,8 +7,8 @@ import pytest
 from pytrace import pipeline
 from pytrace.codegen.analysis import parts
 from pytrace.codegen.analysis.shared_variables import called_functions, shared_variables
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel

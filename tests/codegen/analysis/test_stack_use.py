@@ -8,8 +8,8 @@ from pytrace import pipeline
 from pytrace.codegen import generator
 from pytrace.codegen.analysis import stack_use
 from pytrace.codegen.ir import target
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, TraceError
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.manifest_sections import AheadOfTime
+from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel
 from tests.support.recorded import Facts

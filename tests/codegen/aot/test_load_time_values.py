@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from pytrace.codegen.aot.load_time_values import Ahead
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.manifest import LOAD_TIME_SECTION
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import INT32, Array, Field, Pointer, Struct
 from tests.codegen.running import machine
 from tests.support.bpf_machine import Machine

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Struct
 from tests.codegen.running import compiled, helpers, ran
 from tests.support.bpf_machine import PID, TID

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.codegen.storage.scratch_memory import COPIES
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled, machine, ran
 from tests.support.bpf_machine import Machine
 from tests.support.facts import RecordedKernel

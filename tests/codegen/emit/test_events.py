@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.codegen.emit.events import IN_REGISTERS, REPORTED
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import helpers, machine, ran
 
 

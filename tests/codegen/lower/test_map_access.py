@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from pytrace.codegen.lower import map_access
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.manifest import MapType
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT8, INT64, Avg, Count, Hist, LHist, Stats, String, TSeries, Tuple, Type
 from pytrace.frontend.ast.typed_program import MapInfo

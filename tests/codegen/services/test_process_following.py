@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from pytrace.codegen.services.process_following import ENTRIES, MAP
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
+from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled, machine
 from tests.codegen.test_generator import FORKS
 from tests.support.bpf_machine import PID, BpfMap, Machine

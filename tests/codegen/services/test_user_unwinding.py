@@ -11,9 +11,9 @@ from elftools.elf.sections import SymbolTableSection
 
 from pytrace import pipeline
 from pytrace.codegen.services import unwind_tables
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT64, Field, Struct
 from pytrace.core.unwind_format import RANGE_SIZE

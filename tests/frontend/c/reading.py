@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Struct
 from pytrace.frontend.c import definitions

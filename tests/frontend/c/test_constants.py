@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum
 from pytrace.frontend.c import constant_generator, constant_tables, constants, definitions

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelHeaders
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum, Struct
 from pytrace.frontend.ast import nodes

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.event_layout import Formatted, HelperFailure, PrintedMap, RuntimeFailure
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import (
     BOOL,
     INT64,

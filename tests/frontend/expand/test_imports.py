@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand import imports

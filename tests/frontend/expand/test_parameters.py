@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import parameters

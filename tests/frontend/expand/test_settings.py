@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import parser

@@ -8,11 +8,11 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.base.fast_dataclass import replace
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript
 from pytrace.core.manifest_sections import OpenValue
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, Enum, Field, Int, String, Struct
 from pytrace.runtime.aot import prepare

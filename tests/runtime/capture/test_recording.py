@@ -8,7 +8,7 @@ import os
 import pytrace
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import INT64, Count
 from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.results.snapshot import SnapshotData

@@ -12,7 +12,7 @@ import pytest
 from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.session.exporting import Export
 from pytrace.runtime.session.saving import Saving

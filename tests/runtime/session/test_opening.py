@@ -11,7 +11,7 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, SessionData
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
 from tests.support.encode import Run

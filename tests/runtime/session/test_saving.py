@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.run_options import RunOptions
+from pytrace.core.options.run_options import RunOptions
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.session import saving

@@ -14,8 +14,8 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import CompiledScript, Manifest, ProgramSpec, SessionData, Target
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget
-from pytrace.core.run_options import RunOptions
 from pytrace.runtime.attach.attachments import Attached
 from pytrace.runtime.session import session as module
 from pytrace.runtime.session.session import Session

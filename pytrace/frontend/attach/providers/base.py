@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
 from pytrace.core.source import Span

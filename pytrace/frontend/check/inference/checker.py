@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import UINT64, VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes, visitor

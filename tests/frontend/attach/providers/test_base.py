@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.numbers import parse_integer
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import NoTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source, Span

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.compile_options import CompileOptions
 from pytrace.core.kernel_info import FunctionPrototype
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import INT32, VOID, Pointer
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
 from tests.frontend.checking import last_value, refused, value

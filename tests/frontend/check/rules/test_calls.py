@@ -7,7 +7,7 @@ import pytest
 
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import BUILTINS
-from pytrace.core.compile_options import CompileOptions
+from pytrace.core.options.compile_options import CompileOptions
 from tests.frontend.checking import refused, warned
 from tests.support.front import analyse
 

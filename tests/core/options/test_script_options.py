@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.script_options import ScriptOption
+from pytrace.core.options.script_options import ScriptOption
 
 
 def test_the_name_is_the_first_word_else_the_letter() -> None:
