@@ -82,7 +82,9 @@ class _Chooser:
             holds = self._holds(item.condition)
             if holds is None:
                 return []
-            branch = item.then if holds else item.other
+            branch, left = (item.then, item.other) if holds else (item.other, item.then)
+            for other in left:
+                self.checker.diagnostics.drop_warnings(other.span)
             if len(branch) != 1:
                 return self.items(branch)
             item = branch[0]

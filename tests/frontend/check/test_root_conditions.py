@@ -59,6 +59,13 @@ def test_branches_not_taken_are_only_parsed() -> None:
         assert analyse(script).checked().units
 
 
+def test_warnings_about_branches_not_taken_are_dropped() -> None:
+    script = "if comptime (%d) { begin { print($1); } } else if comptime (%d) { begin { print($2); } } else { end { print($3); } }"
+    for first, second, number in ((1, 1, 1), (0, 1, 2), (0, 0, 3)):
+        result = analyse(script % (first, second))
+        assert [message for _, message in result.warnings] == [f"parameter ${number} was not given; it is 0"]
+
+
 def test_items_stay_in_order() -> None:
     script = "begin { } if comptime (1) { kprobe:vfs_read { } if comptime (1) { interval:s:1 { } } } end { }"
     kinds = [unit.kind.name for unit in analyse(script).checked().units]
