@@ -231,3 +231,34 @@ def test_the_terminal_is_cleared_in_order_and_nothing_else() -> None:
     assert after.startswith(b" ")
     for form in ("text", "csv", "json"):
         assert "\x1b" not in trace("-f", form, "-e", script)
+
+
+FLOOD = (
+    "config = { max_map_keys = 20000 } interval:ms:100 { for ($i : 0..10000) { @[$i] = $i; } "
+    'for ($kv : @) { row((key=$kv.0, value=$kv.1, text="' + 100 * "x" + '"), "-value"); } '
+    "print_rows(); exit(); } end { clear(@); }"
+)
+
+
+def test_ten_thousand_rows_of_one_program_are_not_lost() -> None:
+    done = subprocess.run(
+        tracer("-q", "-f", "csv", "-e", FLOOD), capture_output=True, timeout=patience(60), check=True, text=True
+    )
+    assert [int(line.split(",")[0]) for line in done.stdout.splitlines()[1:]] == [*range(9999, -1, -1)]
+    assert done.stderr == ""
+
+
+def test_rows_that_did_not_fit_the_ring_are_reported() -> None:
+    script = FLOOD.replace("20000 }", "20000; perf_rb_pages = 16 }")
+    done = subprocess.run(
+        tracer("-q", "-f", "json", "-e", script), capture_output=True, timeout=patience(60), check=True, text=True
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [line["data"]["key"] for line in lines if line["type"] == "row"]
+    (losses,) = [line["data"] for line in lines if line["type"] == "losses"]
+    # A lost print_rows() is among them; what had come is printed at the end. An exit() that is lost takes effect at
+    # once, and events that still waited then are ignored.
+    assert losses["lost"]
+    assert rows == sorted(rows, reverse=True)
+    lost = sum(losses["lost"].values()) + sum(losses.get("ignored", {}).values())
+    assert 10_000 <= len(rows) + lost <= 10_002
