@@ -21,6 +21,7 @@ _SCHED_CLS = 3
 """``BPF_PROG_TYPE_SCHED_CLS``."""
 _EGRESS = 0xFFFFFFF3
 """``TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)``."""
+_INGRESS = 0xFFFFFFF2
 _NODAD = 0x02
 """``IFA_F_NODAD``."""
 _numbers = count()
@@ -96,9 +97,10 @@ def _introduce(end: End, other: End) -> None:
             inside.neigh("add", family=family, dst=address, lladdr=hardware, ifindex=end.index, state="permanent")
 
 
-def lose(end: End, share: float) -> None:
-    """Have a *share* (0 to 1) of the packets that leave an end dropped, at random.
+def lose(end: End, share: float, *, arriving: bool = False) -> None:
+    """Have a *share* (0 to 1) of the packets that leave an end, or arrive at it, dropped at random.
 
+    TCP is told of what is dropped as it leaves, and waits; only what is dropped on arrival is lost to it.
     By a classifier, which every kernel that can trace has; ``netem`` is a module that many lack.
     """
     limit = min(round(share * (1 << 32)), (1 << 32) - 1)
@@ -117,7 +119,14 @@ def lose(end: End, share: float) -> None:
         with NetNS(end.namespace, flags=0) as inside:
             inside.tc("add", "clsact", end.index)
             inside.tc(
-                "add-filter", "bpf", end.index, parent=_EGRESS, fd=program, name="lose", direct_action=True, prio=1
+                "add-filter",
+                "bpf",
+                end.index,
+                parent=_INGRESS if arriving else _EGRESS,
+                fd=program,
+                name="lose",
+                direct_action=True,
+                prio=1,
             )
     finally:
         os.close(program)

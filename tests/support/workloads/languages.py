@@ -1,4 +1,9 @@
-"""Programs of languages whose interpreters have USDT probes in Debian: Python, PHP and Ruby (3.1)."""
+"""Programs of languages whose interpreters have USDT probes in Debian: Python, PHP and Ruby.
+
+Python 3.11 passes ``function__entry`` only while functions are profiled or the probe ``line`` is attached, Ruby 3.1
+passes ``method__entry`` only while a TracePoint for calls is on: the programs here have a profiler and a TracePoint
+that do nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,7 @@ class Thing: pass
 def inner(number): return number
 def outer(number): return inner(number)
 gc.disable()
+sys.setprofile(lambda *arguments: None)
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range({calls}): outer(number)
 for _ in range({collections}): gc.collect()
@@ -35,6 +41,7 @@ echo "done\\n"; fgets(STDIN);
 _RUBY = """
 $stdout.sync = true
 GC.disable
+TracePoint.new(:call) {{ }}.enable
 def inner(number); number; end
 def outer(number); inner(number); end
 puts "ready"; gets

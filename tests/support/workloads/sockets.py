@@ -115,12 +115,12 @@ def retransmits(client: End, server: End, least: int = 2, version: int = IPV4) -
         one.connect(listener.getsockname()[:2])
         with listener.accept()[0] as other:
             other.settimeout(patience(20))
-            lose(client, 1.0)
+            lose(server, 1.0, arriving=True)
             try:
                 one.sendall(b"x" * 100)
                 until(lambda: retransmitted(one) >= least, 20)
             finally:
-                heal(client)
+                heal(server)
             assert other.recv(100) == b"x" * 100
             mine, theirs = one.getsockname(), one.getpeername()
             return Connection(mine[0], mine[1], theirs[0], theirs[1], 100, 0), retransmitted(one)
