@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
-        return _dispatch(read(words))
+        return _dispatch(_read(words))
     except TraceError as error:
         report(error)
         return error.status
@@ -121,6 +121,14 @@ def _version() -> str:
     if os.path.basename(sys.argv[0]) == "bpftrace":
         return f"bpftrace v{LANGUAGE} ({own})\n"
     return f"{own}\n"
+
+
+def _read(words: list[str]) -> CommandLine:
+    from pytrace.cli import script_finder
+
+    line = read(words, script_finder.find)
+    script_finder.complete(line)
+    return line
 
 
 def _dispatch(line: CommandLine) -> int:
