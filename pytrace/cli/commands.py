@@ -34,7 +34,7 @@ def run(line: CommandLine) -> int:
 
         sys.stdout.write(tools.listing(" ".join(line.operands)))
         return 0
-    if (line.words is not None and line.words.usage) or line.flag("show_script"):
+    if line.usage or line.flag("show_script"):
         from pytrace.cli import script_texts
 
         return script_texts.show(line)

@@ -124,11 +124,18 @@ def _version() -> str:
 
 
 def _read(words: list[str]) -> CommandLine:
+    line = read(words, _find)
+    if line.tool:
+        from pytrace.cli import script_finder
+
+        script_finder.complete(line)
+    return line
+
+
+def _find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
     from pytrace.cli import script_finder
 
-    line = read(words, script_finder.find)
-    script_finder.complete(line)
-    return line
+    return script_finder.find(line, rest)
 
 
 def _dispatch(line: CommandLine) -> int:

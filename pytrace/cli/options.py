@@ -119,7 +119,9 @@ class CommandLine:
     after: list[str] = field(default_factory=list)
     """What stood after ``--``."""
     words: ScriptWords | None = None
-    """What belongs to the script, when it is known which one it is."""
+    """What belongs to the script, when it declares options."""
+    usage: bool = False
+    """The usage of the script is wanted: ``-h`` after its name."""
     script: tuple[Source, bytes | None] | None = None
     """The script, when it was read already: its text, and the bytes of a file that ``--aot`` wrote."""
     tool: str = ""
@@ -131,6 +133,11 @@ class CommandLine:
         """Value of an option with an argument, None when it was not given."""
         value = self.values.get(key)
         return value if isinstance(value, str) else None
+
+    @property
+    def knows_script(self) -> bool:
+        """Whether it is known which script is meant."""
+        return self.words is not None or self.script is not None
 
     def flag(self, key: str) -> bool:
         """Whether a flag was given."""
@@ -172,7 +179,7 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
             line.operands.append(word)
             if find is not None and len(line.operands) == 1 and not had_program:
                 argv, at = find(line, argv[at:]), 0
-        if find is not None and not had_program and "program" in line.values and line.words is None:
+        if find is not None and not had_program and "getopt" in (line.text("program") or "") and not line.words:
             argv, at = find(line, argv[at:]), 0
     return line
 
@@ -180,13 +187,13 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
 def _own_long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int | None:
     """Read a long option of the script; None when it has none of that name, or pytrace's has just that name."""
     words = line.words
+    name, equals, value = text.partition("=")
+    option = words.word(name) if words is not None else None
+    if option is None and name == "help" and line.knows_script:
+        line.usage = True
+        return at
     if words is None:
         return None
-    name, equals, value = text.partition("=")
-    option = words.word(name)
-    if option is None and name == "help":
-        words.usage = True
-        return at
     if option is None and name not in _LONG:
         option = words.abbreviated(name)
     if option is None:
@@ -203,15 +210,13 @@ def _own_long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int
 
 def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> tuple[str, int] | None:
     """Read the first of *letters* as an option of the script; None when it has none of that letter."""
-    words, letter = line.words, letters[0]
-    if words is None:
-        return None
-    option, rest = words.letter(letter), letters[1:]
-    if option is None:
-        if letter != "h":
-            return None
-        words.usage = True
+    words, letter, rest = line.words, letters[0], letters[1:]
+    option = words.letter(letter) if words is not None else None
+    if option is None and letter == "h" and line.knows_script:
+        line.usage = True
         return rest, at
+    if words is None or option is None:
+        return None
     given = None
     if option.argument:
         if not rest and at >= len(argv):
@@ -279,7 +284,7 @@ def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int
         row = _SHORT.get(letter)
         if row is None:
             hints = ("pytrace --help lists the options", "parameters of the script that start with - go after --")
-            if line.words is not None and line.words.options:
+            if line.words is not None:
                 hints = (f"pytrace {line.words.name} -h lists the options", hints[1])
             raise TraceError(f"unknown option -{letter}", hints=hints)
         if not row.argument:

@@ -6,7 +6,6 @@ import os
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.cli.options import CommandLine
-from pytrace.cli.script_finder import read_file
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
@@ -247,14 +246,14 @@ def script(line: CommandLine) -> Script:
     text = line.text("program")
     compiled = None
     if text is not None:
-        if line.script is not None and line.words is not None and line.words.options:
+        if line.script is not None and line.words is not None:
             raise TraceError(f"give -e or the script {line.words.name}, not both")
         source = Source("stdin", text)
     else:
         name = words.pop(0) if words else after.pop(0) if after and not after[0].startswith("--") else None
         if name is None:
             raise TraceError("no script given", hints=("give a FILE, or -e 'PROGRAM'; --help lists the options",))
-        source, compiled = line.script if line.script is not None else read_file(name)
+        source, compiled = line.script if line.script is not None else _read(name)
     named: list[tuple[str, str | None]] = []
     wants_help = False
     for word in after:
@@ -267,9 +266,15 @@ def script(line: CommandLine) -> Script:
             line.words.operands.append(word)
         else:
             words.append(word)
-    if line.words is not None and line.words.options and not wants_help:
+    if line.words is not None and not wants_help:
         return Script(source, tuple(words), line.words.named(named), wants_help, compiled)
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
+
+
+def _read(name: str) -> tuple[Source, bytes | None]:
+    from pytrace.cli import script_finder
+
+    return script_finder.read_file(name)
 
 
 def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], default: str) -> str:

@@ -32,8 +32,7 @@ def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
         return rest
     program = line.text("program")
     if program is not None:
-        if "getopt" in program:
-            _declared(line, Source("stdin", program), "-e 'PROGRAM'", rest)
+        _declared(line, Source("stdin", program), "-e 'PROGRAM'", rest)
         return rest
     name = line.operands[0]
     if name.isascii() and name.isalnum():
@@ -42,7 +41,7 @@ def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
             return [*implied, *rest]
     if os.path.isfile(name) or not (line.flag("list") or _needs_no_file(rest)):
         line.script = read_file(name)
-        _declared(line, line.script[0], name, rest, compiled=line.script[1] is not None)
+        _declared(line, line.script[0], name, rest)
     return rest
 
 
@@ -79,12 +78,9 @@ def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | 
     return implied
 
 
-def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str], *, compiled: bool = False) -> None:
+def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str]) -> None:
     """Set what belongs to the script on the rest of the command line."""
-    from pytrace.cli.scripts.words import ScriptWords
-
-    if compiled or ("getopt" not in source.text and "import" not in source.text):
-        line.words = ScriptWords(name)
+    if "getopt" not in source.text and "import" not in source.text:
         return
     from pytrace.cli.scripts import declared
 
@@ -96,7 +92,9 @@ def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str],
 
         sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
         raise ScriptError
-    if found.options or line.text("program") is None:
+    if found.options:
+        from pytrace.cli.scripts.words import ScriptWords
+
         line.words = ScriptWords(name, found.options, found.positional)
 
 
@@ -106,9 +104,9 @@ def complete(line: CommandLine) -> None:
     Raises:
         TraceError: a value of an option is wrong.
     """
-    if not line.tool or line.words is None or line.words.usage:
+    if not line.tool or line.usage:
         return
-    if line.script is None:
+    if line.script is None and line.words is not None:
         from pytrace.cli.scripts import tools
         from pytrace.multitools.table import TOOLS
 

@@ -21,9 +21,8 @@ _NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_w
 
 def show(line: CommandLine) -> int:
     """Print the usage or the text of the script (``-h``, ``--show-script``). Returns the exit status."""
-    words = line.words
-    if words is not None and words.usage:
-        sys.stdout.write(_usage(line, words))
+    if line.usage:
+        sys.stdout.write(_usage(line, line.words or ScriptWords(line.tool or line.operands[0])))
         return 0
     script = request.script(line)
     if script.compiled is not None:
@@ -82,7 +81,7 @@ def _parameters(source: Source) -> str:
 
 def parameters_help(line: CommandLine, script: Script) -> int:
     """Print what ``FILE -- --help`` asks for: the parameters, or the usage of a script that declares options."""
-    if line.words is not None and line.words.options:
+    if line.words is not None:
         sys.stdout.write(_usage(line, line.words))
         return 0
     from pytrace.frontend.expand import named_parameters

@@ -158,8 +158,7 @@ def test_the_text_of_e_may_declare_options() -> None:
 def test_help_is_the_scripts_after_its_name() -> None:
     for words in ("opens -h", "opens -xh", "opens --help", "plain -h", "old.bt -q --help"):
         line = line_of(words)
-        assert line.words is not None
-        assert line.words.usage
+        assert line.usage
         assert not line.flag("help")
     assert line_of("-h opens").flag("help")
 

@@ -20,8 +20,6 @@ class ScriptWords:
     name: str
     options: tuple[ScriptOption, ...] = ()
     positional: bool = True
-    usage: bool = False
-    """The usage is wanted (``-h``)."""
     operands: list[str] = field(default_factory=list)
     given: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     """For each option that was given, how it was written and its text, in order."""
