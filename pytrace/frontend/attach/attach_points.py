@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
@@ -17,7 +18,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, PROBE_KINDS, TEST, Context, ProbeKind, probe_kind
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach import programs, sessions
 from pytrace.frontend.attach.points import body_uses
@@ -57,7 +58,7 @@ def expand(
         The programs in source order, each with all its targets.
     """
     del definitions
-    scope = Scope(options, kernel, config, diagnostics)
+    scope = Scope(options, kernel, config, diagnostics, decides=_decides(program))
     wanted = _filter(options, program, diagnostics)
     found: list[ProbeUnit] = []
     dropped = False
@@ -72,6 +73,12 @@ def expand(
         _check_limits(found, scope)
         _check_some(found, program, options, diagnostics, dropped=dropped)
     return sessions.pair(found, scope)
+
+
+def _decides(program: nodes.Program) -> bool:
+    """Whether a script uses ``in_scope``, so that it applies the filters of processes itself."""
+    names = (nodes.Identifier, nodes.Call)
+    return any(isinstance(node, names) and node.name == IN_SCOPE for node in visitor.walk(program))
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
