@@ -95,10 +95,11 @@ VALUES: tuple[Builtin, ...] = (
             example="tracepoint:raw_syscalls:sys_enter { @start[tid] = nsecs; }\n"
                     "tracepoint:raw_syscalls:sys_exit /@start[tid]/ { @ = hist(nsecs - @start[tid]); }"),
     Builtin("kstack", "stack", "kstack or kstack([mode][, limit])",
-            "Stack of the kernel; modes bpftrace, perf and raw.", most=2, value=True,
+            "Stack of the kernel; modes bpftrace, perf, raw, folded, annotated and inverted.", most=2, value=True,
             example="profile:hz:99 { @[kstack(perf, 10)] = count(); }"),
     Builtin("ustack", "stack", "ustack or ustack([mode][, limit])",
-            "Stack of the user process; modes bpftrace, perf, raw and build_id.", most=2, value=True,
+            "Stack of the user process; modes bpftrace, perf, raw, build_id, folded, annotated and inverted.",
+            most=2, value=True,
             example='profile:hz:99 /comm == "bash"/ { @[ustack(5)] = count(); }'),
 )  # fmt: skip
 
