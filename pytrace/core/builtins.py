@@ -127,9 +127,27 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Print a value, or a map as it is when the event is read; order is key, -key, value or -value.",
             _A, least=1, most=4,
             example='begin { @a[1] = 10; @a[2] = 20; print(@a, 1); print((1, "x")); }'),
-    Builtin("row", "output", "row((name=value, …))",
-            "Print a row of a table: the members of a record as columns.", _A, least=1, most=1, yields=True,
+    Builtin("row", "output", "row((name=value, …)[, const string column…])",
+            "Print a row of a table: the members of a record as columns. With columns (\"-column\" for descending "
+            "order), keep it for print_rows(), which sorts by them.", _A, least=1, most=9, yields=True,
             example='tracepoint:syscalls:sys_enter_openat { row((pid=pid, comm=comm, path=str(args.filename))); }'),
+    Builtin("print_rows", "output", "print_rows([int64 n])",
+            "Print the first n (all by default) of the rows that row() keeps, sorted, and forget them.", _A, most=1,
+            yields=True,
+            example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
+                    'interval:s:1 { for ($kv : @) { row((comm=$kv.0, calls=$kv.1), "-calls"); } print_rows(10); '
+                    "clear(@); }"),
+    Builtin("clear_terminal", "output", "clear_terminal()",
+            "Clear the screen when the output is text on a terminal; do nothing otherwise.", _A, yields=True,
+            example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
+                    "interval:s:1 { clear_terminal(); print_clear(@, 10); }"),
+    Builtin("fixed", "output", "fixed(int value, const int divisor, const int digits)",
+            "A number that prints as value / divisor with so many decimals; a number in JSON, too.",
+            least=3, most=3, yields=True,
+            example='begin { $ns = nsecs; row((pid=pid, "UPTIME(s)"=fixed($ns, 1000000000, 3))); }'),
+    Builtin("joined", "output", "joined(const string separator, value…)",
+            "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
+            example='begin { row((address=joined(":", ntop(0x0100007f), 80))); }'),
     Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",
             "Print a map and empty it, so that each update is in exactly one print.", _A, least=1, most=4,
             example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
@@ -314,6 +332,26 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("kfunc_exist", "meta", "kfunc_exist(const string name)",
             "True when the kernel has the kernel function.", _C, least=1, most=1,
             example='begin { print(kfunc_exist("bpf_task_from_pid")); }'),
+    Builtin("probe_exist", "meta", "probe_exist(const string attach_point)",
+            "True when the attach point, or something that its pattern matches, exists and this kernel can attach it.",
+            _C, least=1, most=1, yields=True,
+            example='begin { print(probe_exist("kprobe:vfs_read")); }'),
+    Builtin("type_exist", "meta", "type_exist(type)",
+            "True when the kernel or the script defines the type: `struct X`, `union X`, `enum X` or a typedef.",
+            _C, least=1, most=1, yields=True,
+            example="begin { print(type_exist(struct task_struct)); }"),
+    Builtin("member_exist", "meta", "member_exist(type or expression, member)",
+            "True when a struct has the member, also `a.b` and members of anonymous structs; false when there is no "
+            "such struct. `member_exist(args, member)` asks about an argument of the probe.",
+            _C, least=2, most=2, yields=True,
+            example="begin { print(member_exist(struct task_struct, __state)); }"),
+    Builtin("constant_exist", "meta", "constant_exist(const string name)",
+            "True when there is an enumerator or macro of that name.", _C, least=1, most=1, yields=True,
+            example='begin { print(constant_exist("TASK_COMM_LEN")); }'),
+    Builtin("one_of", "meta", "one_of(int or string value, const string list)",
+            "True when the value is one of the comma-separated entries of a literal text; false for an empty list.",
+            least=2, most=2, yields=True,
+            example='begin { print((one_of(443, "80, 443"), one_of(comm, "bash,sh"))); }'),
 )  # fmt: skip
 
 AGGREGATES: tuple[Builtin, ...] = (
