@@ -305,6 +305,11 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("fail", "meta", "fail(const string fmt, args…)", "Stop compilation with a message.", _C, least=1, most=128,
             example='macro positive(n) { if comptime (n <= 0) { fail("%d is not positive", n); } n }\n'
                     "begin { print(positive(3)); }"),
+    Builtin("output_format", "meta", "output_format(const string format)",
+            "The format (as after -f) in which a run without -f and without a file name that says another is written.",
+            _C, least=1, most=1, yields=True,
+            example="profile:hz:99 { @[comm, ustack] = count(); }\n"
+                    'begin { if comptime getopt("folded") { output_format("folded:ordered"); } }'),
     Builtin("default_str_length", "meta", "default_str_length()", "The configured `max_strlen`.", _C,
             example="begin { print(default_str_length()); }"),
     Builtin("config", "meta", "config([const string key])",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytrace.base.fast_dataclass import dataclass
@@ -86,11 +86,19 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     samples = []
     for key, value in data.entries.items():
         members = [form(item) for form, item in zip(forms, members_of(data.key, key), strict=True)]
-        frames = tuple([frame for member in members for frame in member]) or (Frame("[no stack]"),)
+        shown = [member for at, member in enumerate(members) if not _useless_mark(columns, members, at)]
+        frames = tuple([frame for member in shown for frame in member]) or (Frame("[no stack]"),)
         kernel = len(members[-1]) if ends_in_kernel else 0
         samples.append(Sample(frames, names.of(frames), kernel, (), numbers(value)))
     samples.sort(key=lambda sample: sample.names)
     return Profile(data.name, _measures(data), samples, _JOINS.get(type(data.value), operator.add), ())
+
+
+def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], at: int) -> bool:
+    """Whether a member is the mark ``-`` between two stacks, of which one has no frames."""
+    if not 0 < at < len(members) - 1 or [frame.function for frame in members[at]] != ["-"]:
+        return False
+    return any(isinstance(columns[side].type, types.Stack) and not members[side] for side in (at - 1, at + 1))
 
 
 def _frames_of(type_: types.Type, text: Callable[[types.Type], Text]) -> Callable[[Portable], list[Frame]]:

@@ -69,11 +69,12 @@ def test_members_of_the_key_in_its_order() -> None:
     entries = {
         ("sh", stack("in", "main"), "-", stack("vfs", "entry", user=False), stack("post", "loop"), "", stack()): 2,
         ("ls", failed, "-", stack(user=False), stack(), "by", stack("k", "e", user=False)): 1,
+        ("no", stack("main"), "-", stack(user=False), stack(), "-", stack("k", user=False)): 1,
     }
     data = map_data("@", key, COUNT, entries)
-    whole = ["ls;[no user stack: Bad address];-;by;e;k 1", "sh;main;in;-;entry;vfs;post;loop 2"]
+    whole = ["ls;[no user stack: Bad address];by;e;k 1", "no;main;k 1", "sh;main;in;-;entry;vfs;post;loop 2"]
     assert lines(data, "folded:ordered") == whole
-    assert lines(data, "folded:ordered,annotate")[0] == "ls;[no user stack: Bad address];-;by;e_[k];k_[k] 1"
+    assert lines(data, "folded:ordered,annotate")[0] == "ls;[no user stack: Bad address];by;e_[k];k_[k] 1"
 
 
 def test_averages_show_totals_counts_or_averages() -> None:

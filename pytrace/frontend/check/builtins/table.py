@@ -130,6 +130,7 @@ CHECKS: Mapping[str, Check] = {
     "write_user": control.write_user,
     "assert_str": meta.assert_str,
     "static_assert": meta.static_assert,
+    "output_format": meta.output_format,
     "fail": meta.fail,
     "default_str_length": meta.default_str_length,
     "config": meta.config,
