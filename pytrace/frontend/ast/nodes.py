@@ -289,15 +289,15 @@ RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | RootIf | 
 class Program(Node):
     """A whole script; *items* in source order.
 
-    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the conditions at the
-    root that chose among items; the items of branches not taken are no longer in the program then.
+    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the answers about
+    the kernel (rows of ``runtime.aot.layouts``) that chose among items at the root.
     """
 
     shebang: str | None
     c_parts: tuple[CPart, ...]
     items: tuple[RootItem, ...]
     objects: tuple[BpfObject, ...] = ()
-    decided: tuple[Expr, ...] = ()
+    decided: tuple[tuple[str, ...], ...] = ()
 
     @property
     def probes(self) -> tuple[Probe, ...]:

@@ -253,7 +253,8 @@ def exists(
         config: the script's configuration.
         diagnostics: receives errors about the form of the attach point; that something is missing is no error.
     """
-    wanted = replace(options, mode="run") if options.mode == "list" else options
+    # --unsafe attaches even to what seems to be missing.
+    wanted = replace(options, mode="run" if options.mode == "list" else options.mode, unsafe=False)
     scope = Scope(wanted, kernel, replace(config, missing_probes="ignore"), diagnostics)
     point = nodes.AttachPoint(Span(Source("probe_exist()", text), 0, len(text)), text)
     parts = split(point, options.positional, diagnostics, ahead=options.ahead)
