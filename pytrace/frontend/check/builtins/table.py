@@ -114,6 +114,7 @@ CHECKS: Mapping[str, Check] = {
     "uaddr": symbols.uaddr,
     "percpu_kaddr": symbols.percpu_kaddr,
     "ksym": symbols.ksym,
+    "ksym_name": symbols.ksym_name,
     "usym": symbols.usym,
     "kptr": symbols.kptr,
     "uptr": symbols.uptr,
