@@ -220,6 +220,12 @@ class _ProgramParser:
     def _map(self, token: Token) -> None:
         self._later(token, "map")
 
+    def _option(self, token: Token) -> None:
+        """A declaration of an option, which may stand before imports and the C part as well as after them."""
+        structure = Structure(self.lexer)
+        structure.item(token, "map")
+        self._add(structure, token.span)
+
     def _later(self, token: Token, role: str) -> None:
         self.body = self.body or token.span
         structure = Structure(self.lexer)
@@ -438,6 +444,7 @@ _ITEMS = {
     "MAP_ITEM": _ProgramParser._map,
     "IF_ITEM": _ProgramParser._conditional,
     "FAIL_ITEM": _ProgramParser._fail,
+    "OPTION_ITEM": _ProgramParser._option,
     "STRAY": _ProgramParser._stray,
 }
 """Parser methods of items, by first token; all other tokens start probes."""

@@ -34,7 +34,7 @@ class Structure(Brackets):
     def item(self, first: Token, role: str = "item") -> list[Token]:
         """The tokens of an item after *first*, which the caller created: up to the end of its body or a semicolon.
 
-        *role* is ``item``, ``config`` or ``map`` (a declaration, which ends after its parenthesis).
+        *role* is ``item``, ``config`` or ``map`` (a declaration of a map or option, which ends after its parenthesis).
         """
         self._put(first)
         self._last = ""
