@@ -110,6 +110,9 @@ VALUES: tuple[Builtin, ...] = (
 )  # fmt: skip
 
 FUNCTIONS: tuple[Builtin, ...] = (
+    Builtin("in_scope_task", "process", "in_scope_task(struct task_struct *task)",
+            "As `in_scope`, for any task: one that is woken or comes next.", least=1, most=1, yields=True,
+            example="rawtracepoint:sched_wakeup /in_scope_task(args.p)/ { @woken[args.p.comm] = count(); }"),
     Builtin("dw_ustack", "stack", "dw_ustack([mode][, limit])",
             "User stack unwound by DWARF tables that are read at start (x86-64).", most=2, value=True),
     # ---- output
@@ -245,9 +248,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Address of a per-CPU kernel variable on this or another processor.", least=1, most=2,
             example='begin { $p = (uint32*)percpu_kaddr("cpu_number", 0); if ($p != 0) { print(*$p); } }'),
     Builtin("ksym_name", "symbol", "ksym_name(address)",
-            "Name of the function at a kernel address as a string, found in the kernel (Linux 5.13; a search each time).",
+            "Name of the function at a kernel address as a string, looked up in the kernel (Linux 5.13).",
             least=1, most=1, yields=True,
-            example="tracepoint:timer:timer_expire_entry /strcontains(ksym_name(args.function), \"tcp\")/ { @ = count(); }"),
+            example="tracepoint:timer:timer_expire_entry {\n"
+                    '  if (strcontains(ksym_name(args.function), "tcp")) { @ = count(); }\n}'),
     Builtin("ksym", "symbol", "ksym(address)", "Kernel address that prints as a symbol.", least=1, most=1,
             example="fentry:schedule { @[ksym(curtask.stack)] = count(); }"),
     Builtin("usym", "symbol", "usym(address)",

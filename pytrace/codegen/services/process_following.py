@@ -21,7 +21,7 @@ from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
-from pytrace.core.builtin_row import IN_SCOPE, Builtin
+from pytrace.core.builtin_row import IN_SCOPE, IN_SCOPE_TASK, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
@@ -53,7 +53,8 @@ def wanted(checked: CheckedProgram, options: CompileOptions) -> bool:
     """Whether a program of the script checks for followed processes, or the run waits for one."""
     if options.awaits or any(unit.follow for unit in checked.units):
         return True
-    return options.follow and any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
+    asking = (IN_SCOPE, IN_SCOPE_TASK)
+    return options.follow and any(isinstance(row, Builtin) and row.name in asking for row in checked.calls.values())
 
 
 def declare(module: Module) -> None:

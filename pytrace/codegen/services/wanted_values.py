@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I1, Number, global_pointer
+from pytrace.codegen.ir.values import I1, Number, Ptr, global_pointer
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.options.process_filters import COMM
 
@@ -25,6 +25,11 @@ def is_named(e: Emitter, at: int, count: int) -> I1:
     # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
     memory.zero(e, name, COMM, 8)
     e.b.helper(helpers.GET_CURRENT_COMM, name, COMM)
+    return is_one_name(e, name, at, count)
+
+
+def is_one_name(e: Emitter, name: Ptr, at: int, count: int) -> I1:
+    """Whether the 16 bytes at *name* are one of the *count* names at the offset *at* of the values."""
     low, high = e.b.load(name), e.b.load(e.b.offset(name, 8))
     different: Number | None = None
     for number in range(count):

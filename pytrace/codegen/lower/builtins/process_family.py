@@ -9,9 +9,9 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import process_filters
+from pytrace.codegen.services import process_filters, task_filters
 from pytrace.codegen.storage.data_sections import SESSION
-from pytrace.core.builtin_row import IN_SCOPE
+from pytrace.core.builtin_row import IN_SCOPE, IN_SCOPE_TASK
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
@@ -111,6 +111,10 @@ def _in_scope(e: Emitter, node: Node) -> Operand:
     return Scalar(process_filters.in_scope(e), e.type(node))
 
 
+def _in_scope_task(e: Emitter, node: Node) -> Operand:
+    return Scalar(task_filters.in_scope_task(e, _task(e, node)), e.type(node))
+
+
 def _cpid(e: Emitter, node: Node) -> Operand:
     # An ahead-of-time file may check has_cpid at run time; otherwise such code is removed when there is no child.
     if not any(item.what == "child" for item in e.checked.loaded.values()):
@@ -171,6 +175,7 @@ EMIT: dict[str, Emission] = {
     "curtask": _curtask,
     "gid": _gid,
     IN_SCOPE: _in_scope,
+    IN_SCOPE_TASK: _in_scope_task,
     "leader_comm": _related_comm("group_leader"),
     "leader_tid": _related_number("group_leader", "pid"),
     "netns": _netns,

@@ -84,6 +84,16 @@ def in_scope(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return BOOL
 
 
+def in_scope_task(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``in_scope_task(task)``: known as :func:`in_scope` is."""
+    type_ = checker.value(expression(checker, node, arguments[0]))
+    if isinstance(type_, Unknown):
+        return BOOL
+    if not isinstance(type_, Pointer) or not isinstance(type_.target, Struct) or type_.target.name != "task_struct":
+        return checker.error(f"in_scope_task() takes a struct task_struct *, not {settle(type_)}", arguments[0].span)
+    return in_scope(checker, node, ())
+
+
 def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``ncpus``."""
     checker.set_fact(node, checker.kernel.possible_cpus, "cpus")
