@@ -16,6 +16,7 @@ from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.options.option_values import JOINT
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
@@ -28,7 +29,8 @@ Script: TypeAlias = "str | os.PathLike[str]"
 """The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
 
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
-"""Positional parameters (``$1`` …), or named ones (``getopt``); a named one that is None is a flag."""
+"""Positional parameters (``$1`` …), or named ones (``getopt``); a named one that is None is a flag, a list holds the
+values of an option that may be given several times."""
 
 AHEAD_CPUS = 64
 """Saved scripts have room for so many CPUs, or more where they were compiled on a larger machine."""
@@ -357,4 +359,6 @@ def _parameters(given: Parameters) -> tuple[tuple[str, ...], tuple[tuple[str, st
 def _text(value: object) -> str | None:
     if value is None or value is True:
         return None
+    if isinstance(value, list | tuple):
+        return JOINT.join(map(str, value))
     return "false" if value is False else str(value)

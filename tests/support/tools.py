@@ -149,6 +149,7 @@ def run_tool(
     argv += [str(item) for item in arguments]
     if command:
         argv += ["-c", command]
+    assert "-q" not in argv, "-q hides the notice that everything is attached, which this waits for"
     if interrupt is None:
         interrupt = not command
 
