@@ -126,9 +126,27 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Print a value, or a map as it is when the event is read; order is key, -key, value or -value.",
             _A, least=1, most=4,
             example='begin { @a[1] = 10; @a[2] = 20; print(@a, 1); print((1, "x")); }'),
-    Builtin("row", "output", "row((name=value, …))",
-            "Print a row of a table: the members of a record as columns.", _A, least=1, most=1, yields=True,
+    Builtin("row", "output", "row((name=value, …)[, const string column…])",
+            "Print a row of a table: the members of a record as columns. With columns (\"-column\" for descending "
+            "order), keep it for print_rows(), which sorts by them.", _A, least=1, most=9, yields=True,
             example='tracepoint:syscalls:sys_enter_openat { row((pid=pid, comm=comm, path=str(args.filename))); }'),
+    Builtin("print_rows", "output", "print_rows([int64 n])",
+            "Print the first n (all by default) of the rows that row() keeps, sorted, and forget them.", _A, most=1,
+            yields=True,
+            example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
+                    'interval:s:1 { for ($kv : @) { row((comm=$kv.0, calls=$kv.1), "-calls"); } print_rows(10); '
+                    "clear(@); }"),
+    Builtin("clear_terminal", "output", "clear_terminal()",
+            "Clear the screen when the output is text on a terminal; do nothing otherwise.", _A, yields=True,
+            example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
+                    "interval:s:1 { clear_terminal(); print_clear(@, 10); }"),
+    Builtin("fixed", "output", "fixed(int value, const int divisor, const int digits)",
+            "A number that prints as value / divisor with so many decimals; a number in JSON, too.",
+            least=3, most=3, yields=True,
+            example='begin { $ns = nsecs; row((pid=pid, "UPTIME(s)"=fixed($ns, 1000000000, 3))); }'),
+    Builtin("joined", "output", "joined(const string separator, value…)",
+            "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
+            example='begin { row((address=joined(":", ntop(0x0100007f), 80))); }'),
     Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",
             "Print a map and empty it, so that each update is in exactly one print.", _A, least=1, most=4,
             example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"

@@ -21,6 +21,8 @@ time             none                                   :class:`CurrentTime`
 join             u32 count, then 16 strings             :class:`Joined`
 print_value      the value                              :class:`NoStaticPart`
 row              values of the members, or one record   :class:`RowMembers`
+print_rows       none (all), or int64 number of rows    :class:`NoStaticPart`
+clear_terminal   none                                   :class:`NoStaticPart`
 print_map        none                                   :class:`PrintedMap`
 quantiles        none                                   :class:`Quantiles`
 clear, zero      none                                   :class:`EmptiedMap`
@@ -44,7 +46,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pytrace.base.fast_dataclass import asdict, dataclass
+from pytrace.base.fast_dataclass import asdict, dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
@@ -216,6 +218,9 @@ class RowMembers(StaticPart):
 
     names: list[str]
     """For each argument, its path in the record (:mod:`pytrace.core.types.tables`); empty for the record itself."""
+    order: list[int] = field(default_factory=list)
+    """Columns by which rows that wait for ``print_rows()`` are sorted: numbers from 1, negative for descending order;
+    empty for rows that are printed when they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +314,8 @@ STATIC_PARTS: dict[str, type[StaticPart]] = {
     "join": Joined,
     "print_value": NoStaticPart,
     "row": RowMembers,
+    "print_rows": NoStaticPart,
+    "clear_terminal": NoStaticPart,
     "print_map": PrintedMap,
     "quantiles": Quantiles,
     "clear": EmptiedMap,
@@ -327,7 +334,9 @@ STATIC_PARTS: dict[str, type[StaticPart]] = {
 S = TypeVar("S", bound=StaticPart)
 
 
-WITHOUT_PROVENANCE = frozenset({"exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error"})
+WITHOUT_PROVENANCE = frozenset(
+    ("exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error", "print_rows", "clear_terminal")
+)
 """Kinds of events without provenance: users do not see these as separate events."""
 
 

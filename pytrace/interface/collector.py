@@ -11,7 +11,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.types import Record, Type, parts
+from pytrace.core.types import Record, Type, parts, shown_name
 from pytrace.interface.events import Event, Place
 from pytrace.interface.values import as_python
 from pytrace.results.values import Portable
@@ -37,7 +37,7 @@ WITH_LINE_END = ("join", "system")
 
 DURABLE = (
     types.Void, types.Bool, types.Int, types.Enum, types.Pointer, types.String, types.Buffer, types.Array, types.Tuple,
-    types.Record, types.Struct, types.Mac, types.Inet, types.Timestamp,
+    types.Record, types.Struct, types.Mac, types.Inet, types.Timestamp, types.Fixed, types.Joined,
 )  # fmt: skip
 """Types whose values say the same at any later time; others are decoded when they come: processes end, names change."""
 
@@ -143,13 +143,14 @@ class Collector(Output):
         read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
         durable = all(isinstance(inner, DURABLE) for inner in parts(layout.args))
         made: list[PortableForms] = []
+        pythons = [as_python(kind) for kind in layout.args]
 
         def values(record: bytes) -> tuple[Portable, ...]:
             # Stacks are remembered by their addresses, which may be other functions later.
             if not durable or not made:
                 made[:] = [self.forms(context)]
             found = zip(layout.args, read(record, 0), strict=True)
-            return tuple(made[0].form(kind)(value) for kind, value in found)
+            return tuple(given(made[0].form(kind)(value)) for given, (kind, value) in zip(pythons, found, strict=True))
 
         kind = PRINTED.get(spec.kind, spec.kind)
         names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
@@ -178,7 +179,7 @@ class Collector(Output):
 
 
 def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
-    return args[0].names if len(args) == 1 and isinstance(args[0], Record) else ()
+    return tuple(map(shown_name, args[0].names)) if len(args) == 1 and isinstance(args[0], Record) else ()
 
 
 # ---------------------------------------------------------------------------------------------- handlers
@@ -244,7 +245,7 @@ def _row(collector: Collector) -> Make:
 
         text = rows.line(context, spec)
         collect = _keep(collector, collector.place(context, spec, lambda record: text(record, 0)))
-        return rows.keeping(context, spec, collect)
+        return rows.waiting(context, spec, rows.keeping(context, spec, collect))
 
     return make
 

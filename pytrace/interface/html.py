@@ -29,7 +29,7 @@ MOST_PARTS = 50
 MOST_CHARACTERS = 2000
 """Of one text."""
 
-NUMBERS = (types.Int, types.Count, types.Sum, types.Min, types.Max, types.Avg)
+NUMBERS = (types.Int, types.Fixed, types.Count, types.Sum, types.Min, types.Max, types.Avg)
 ADDED = (types.Int, types.Count, types.Sum)
 """Types whose values add up along a tree of functions."""
 
@@ -95,7 +95,7 @@ def _key_parts(data: MapData, key: Result) -> Sequence[Result]:
 def _entries(data: MapData) -> str:
     printers, kinds = Printers(), _key_types(data)
     forms = [printers.portable_text(kind) for kind in kinds]
-    names = data.key.names if isinstance(data.key, types.Record) else [""] * len(kinds)
+    names = list(map(types.shown_name, data.key.names)) if isinstance(data.key, types.Record) else [""] * len(kinds)
     columns = [*((name, isinstance(kind, NUMBERS)) for name, kind in zip(names, kinds, strict=True))]
     columns += _value_columns(data.value)
     rows = []
@@ -122,7 +122,8 @@ def _rows(table: Table) -> str:
     forms = [printers.portable_text(kind) for kind in kinds]
     found = [row for rows in table.rows.values() for row in rows]
     rows = [[_shown(form, cell) for form, cell in zip(forms, row, strict=True)] for row in found[-MOST_ROWS:]]
-    columns = [(name, isinstance(kind, NUMBERS)) for name, kind in zip(table.type.names, kinds, strict=True)]
+    names = map(types.shown_name, table.type.names)
+    columns = [(name, isinstance(kind, NUMBERS)) for name, kind in zip(names, kinds, strict=True)]
     return f"<div>{_table(columns, rows)}{_more(len(found) - len(rows) + table.dropped, 'older rows')}</div>"
 
 

@@ -137,6 +137,19 @@ def as_python(kind: types.Type) -> Callable[[Value], Result]:
     return (lambda value: value) if make is None else cast("Callable[[Value], Result]", make(kind))
 
 
+def _fixed(kind: types.Type) -> Callable[[int], float]:
+    assert isinstance(kind, types.Fixed)
+    return kind.number
+
+
+def _members(kind: types.Type) -> Callable[[tuple[Value, ...]], Result]:
+    assert isinstance(kind, types.Tuple | types.Record)
+    if not any(isinstance(inner, types.Fixed) for inner in types.parts(kind.members)):
+        return lambda value: value
+    forms = [as_python(member) for member in kind.members]
+    return lambda value: tuple([form(item) for form, item in zip(forms, value, strict=True)])
+
+
 def _average(_kind: types.Type) -> Callable[[Pair], Average]:
     return lambda value: Average(*value)
 
@@ -156,6 +169,9 @@ def _series(kind: types.Type) -> Callable[[Intervals], Series]:
 
 
 _ROWS: dict[type[types.Type], Callable[[types.Type], Callable[[Never], Result]]] = {
+    types.Fixed: _fixed,
+    types.Tuple: _members,
+    types.Record: _members,
     types.Avg: _average,
     types.Stats: _stats,
     types.Hist: _histogram,

@@ -373,6 +373,8 @@ ROWS: dict[type[Type], Row[Type, Value]] = dict((
     _row(types.InterfaceName, _STRINGS),
     _row(types.NetworkNamespace, _STRINGS),
     _row(types.CgroupPath, _STRINGS),
+    _row(types.Fixed, _INTEGERS),
+    _row(types.Joined, _STRINGS),
     _row(types.Count, _INTEGERS),
     _row(types.Sum, _INTEGERS),
     _row(types.Avg, _PAIRS),

@@ -25,6 +25,7 @@ class ColumnKind(Enum):
 
     SIGNED = "int64"
     UNSIGNED = "uint64"
+    FLOAT = "double"
     BOOL = "bool"
     TEXT = "text"
     """``str``."""
@@ -55,7 +56,7 @@ class FlatTable:
     columns: tuple[FlatColumn, ...]
 
     def to_arrow(self, notes: Mapping[str, str] | None = None) -> pyarrow.Table:
-        """As an Arrow table: 64-bit integers, text, binaries, lists of text, timestamps in nanoseconds UTC.
+        """As an Arrow table: 64-bit integers, doubles, text, binaries, lists of text, timestamps in nanoseconds UTC.
 
         Integers that do not all fit 64 bits (a signed column that was merged with an unsigned one) are decimals.
 
@@ -136,6 +137,7 @@ def _arrow_type(arrow: Any, column: FlatColumn) -> Any:
         kind = _integer_kind(column)
         return arrow.decimal128(20, 0) if kind is None else getattr(arrow, kind.value)()
     return {
+        ColumnKind.FLOAT: arrow.float64(),
         ColumnKind.BOOL: arrow.bool_(),
         ColumnKind.TEXT: arrow.string(),
         ColumnKind.BYTES: arrow.binary(),
@@ -149,6 +151,7 @@ def _polars_type(frames: Any, column: FlatColumn) -> Any:
         kind = _integer_kind(column)
         return frames.Int128 if kind is None else {"int64": frames.Int64, "uint64": frames.UInt64}[kind.value]
     return {
+        ColumnKind.FLOAT: frames.Float64,
         ColumnKind.BOOL: frames.Boolean,
         ColumnKind.TEXT: frames.String,
         ColumnKind.BYTES: frames.Binary,

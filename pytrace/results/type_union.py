@@ -127,6 +127,17 @@ def _stack(first: types.Stack, second: types.Stack) -> Type:
     return first if first.limit >= second.limit else second
 
 
+def _fixed(first: types.Fixed, second: types.Fixed) -> Type:
+    _same((first.divisor, first.digits), (second.divisor, second.digits))
+    return first if first.signed else second
+
+
+def _joined_members(first: types.Joined, second: types.Joined) -> Type:
+    # Values are texts already.
+    _same(first.separator, second.separator)
+    return first if first.size >= second.size else second
+
+
 def _signed(first: types.Signed, second: types.Signed) -> Type:
     return replace(first, signed=first.signed or second.signed, either=first.either and second.either)
 
@@ -172,6 +183,8 @@ _ROWS: dict[type[Type], _Make] = dict((
     _row(types.Record, _record),
     _row(types.Struct, _struct),
     _row(types.Stack, _stack),
+    _row(types.Fixed, _fixed),
+    _row(types.Joined, _joined_members),
     _row(types.Sum, _signed),
     _row(types.Avg, _signed),
     _row(types.Stats, _signed),

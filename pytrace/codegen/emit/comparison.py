@@ -8,7 +8,7 @@ from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Ptr
-from pytrace.core.types import AddressSpace, Record, String, Tuple
+from pytrace.core.types import AddressSpace, Members, Record, String
 
 FOLLOWED = 4096
 """Memory up to this size is compared by an inline loop, of which the verifier follows each iteration."""
@@ -26,7 +26,7 @@ def equal(e: Emitter, left: Operand, right: Operand) -> I1:
         return e.b.icmp("eq", memory.number(e, left), memory.number(e, right))
     if isinstance(left.type, String) and isinstance(right.type, String):
         return strings(e, e.place(left), e.place(right))
-    if isinstance(left.type, Tuple | Record):
+    if isinstance(left.type, Members):
         return _members(e, left, right)
     first, second = e.place(left), e.place(right)
     return bytes_equal(e, first, second, min(left.type.size, right.type.size))

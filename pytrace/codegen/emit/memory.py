@@ -17,11 +17,11 @@ from pytrace.core.types import (
     Buffer,
     Enum,
     Int,
+    Members,
     Pointer,
     Record,
     String,
     Struct,
-    Tuple,
     Type,
 )
 
@@ -179,7 +179,7 @@ def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type, align: int = 
         _write_members(e, operand, pointer, type_, align)
     elif isinstance(type_, String | Buffer) and type_ != operand.type:
         _write_text(e, operand, pointer, type_, align)
-    elif isinstance(type_, Tuple | Record) and type_ != operand.type:
+    elif isinstance(type_, Members) and type_ != operand.type:
         _write_members(e, place(e, operand), pointer, type_, align)
     else:
         _write_same(e, operand, pointer, type_, align)
@@ -222,10 +222,10 @@ def _write_text(e: Emitter, operand: Operand, pointer: Ptr, type_: String | Buff
 
 def members_of(type_: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
     """Types, offsets and names (empty for tuples) of a tuple, record or struct."""
-    if isinstance(type_, Tuple):
-        return type_.members, type_.offsets, ()
     if isinstance(type_, Record):
         return type_.members, type_.offsets, type_.names
+    if isinstance(type_, Members):
+        return type_.members, type_.offsets, ()
     raise InternalError(f"{type_} has no members")
 
 

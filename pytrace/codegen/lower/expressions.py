@@ -307,14 +307,18 @@ def _array_address(e: Emitter, operand: Operand) -> Number:
 
 
 def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operand:
-    type_ = e.type(node)
-    if len(node.members) <= events.IN_REGISTERS:
-        return Parts(type_, tuple(in_order(e, node.members)))
+    return members_in_order(e, e.type(node), node.members)
+
+
+def members_in_order(e: Emitter, type_: Type, values: tuple[nodes.Expr, ...]) -> Operand:
+    """A value of the type *type_* whose members are *values*."""
+    if len(values) <= events.IN_REGISTERS:
+        return Parts(type_, tuple(in_order(e, values)))
     # There are too many members for registers and stack.
     types, offsets, _ = memory.members_of(type_)
     pointer = e.scratch(type_.size)
     memory.zero(e, pointer, type_.size)
-    for member, of, offset in zip(node.members, types, offsets, strict=True):
+    for member, of, offset in zip(values, types, offsets, strict=True):
         with e.temporaries():
             memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
     return Memory(pointer, type_)

@@ -16,9 +16,11 @@ from pytrace.core.types.produced import (
     Avg,
     CgroupPath,
     Count,
+    Fixed,
     Hist,
     Inet,
     InterfaceName,
+    Joined,
     KSym,
     LHist,
     Mac,
@@ -43,6 +45,7 @@ from pytrace.core.types.values import (
     Enum,
     Field,
     Int,
+    Members,
     Pointer,
     Record,
     String,
@@ -50,15 +53,16 @@ from pytrace.core.types.values import (
     Tuple,
     Type,
     Void,
+    shown_name,
 )
 
 __all__ = [
-    "AF_INET", "AF_INET6",
-    "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "VOID", "AddressSpace",
-    "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Hist", "Inet", "Int", "InterfaceName",
-    "KSym", "LHist", "Mac", "Max", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",
-    "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username",
-    "Void", "from_data", "named_fields", "parts", "to_data",
+    "AF_INET", "AF_INET6", "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",
+    "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Fixed",
+    "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym", "LHist", "Mac", "Max", "Members", "Min",
+    "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode", "Stats", "String", "Struct", "Sum",
+    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "from_data", "named_fields", "parts",
+    "shown_name", "to_data",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- common instances
@@ -70,7 +74,7 @@ UINT8, UINT16, UINT32, UINT64 = Int(1, False), Int(2, False), Int(4, False), Int
 
 ALL: tuple[type[Type], ...] = (
     Void, Bool, Int, Enum, Pointer, String, Buffer, Array, Tuple, Record, Struct, Stack, KSym, USym, Inet, Mac,
-    Timestamp, Username, InterfaceName, NetworkNamespace, CgroupPath, Count, Sum, Avg, Stats, Min, Max,
+    Timestamp, Username, InterfaceName, NetworkNamespace, CgroupPath, Fixed, Joined, Count, Sum, Avg, Stats, Min, Max,
     Hist, LHist, TSeries,
 )
 """Every concrete type; a renderer, decoder or LLVM table that lacks one of them is incomplete."""
@@ -84,7 +88,7 @@ def parts(roots: Iterable[Type]) -> Iterator[Type]:
         yield kind
         if isinstance(kind, Array):
             yield from parts((kind.element,))
-        elif isinstance(kind, Tuple | Record):
+        elif isinstance(kind, Members):
             yield from parts(kind.members)
         elif isinstance(kind, Struct):
             yield from parts(field.type for field in kind.fields)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_enum import Enum as PyEnum
 from pytrace.base.fast_typing import ClassVar
-from pytrace.core.types.values import Type
+from pytrace.core.types.values import Members, Type
 
 # ---------------------------------------------------------------------------------------------- stacks, names
 
@@ -146,6 +146,58 @@ class CgroupPath(_Fixed):
 
     tag: ClassVar[str] = "cgroup_path_t"
     _size: ClassVar[int] = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed(Type):
+    """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals."""
+
+    divisor: int
+    digits: int
+    signed: bool = True
+    tag: ClassVar[str] = "fixed_t"
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    @property
+    def one(self) -> int:
+        """How many units of the last decimal are 1."""
+        one: int = 10**self.digits
+        return one
+
+    def scaled(self, value: int) -> int:
+        """*value* / divisor in units of the last decimal, rounded half away from zero."""
+        rounded = (2 * abs(value) * self.one + self.divisor) // (2 * self.divisor)
+        return rounded if value >= 0 else -rounded
+
+    def number(self, value: int) -> float:
+        """The number that is printed, as a float."""
+        return self.scaled(value) / self.one
+
+    def __str__(self) -> str:
+        return self.tag
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Members):
+    """Values that print as one text with *separator* between them, laid out as a tuple of them."""
+
+    separator: str
+    members: tuple[Type, ...]
+    tag: ClassVar[str] = "joined_t"
+
+    def __str__(self) -> str:
+        return self.tag
 
 
 # ---------------------------------------------------------------------------------------------- aggregations

@@ -17,8 +17,10 @@ from pytrace.core.types import (
     Buffer,
     Count,
     Enum,
+    Fixed,
     Hist,
     Int,
+    Joined,
     LHist,
     Max,
     Min,
@@ -31,38 +33,60 @@ from pytrace.core.types import (
     TSeries,
     Tuple,
     Type,
+    shown_name,
 )
 
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
 """Units by the suffix of a number's name: ``lat_us`` is in microseconds."""
 
 NUMBERS = (Int, Count, Sum, Avg, Min, Max)
-"""Types with numeric values: they are right-aligned and may have a unit."""
+"""Types whose values are decoded as integers and print as such."""
+
+RIGHT = (*NUMBERS, Fixed)
+"""Types whose values are right-aligned and may have a unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: *unit* is one of the values of :data:`UNITS`, or empty."""
+    """A column: *unit* is one of the values of :data:`UNITS`, or empty.
+
+    *quoted* is the path of a member whose name is in quotes in the script (:class:`Record`), else empty.
+    """
 
     name: str
     type: Type
     unit: str = ""
+    quoted: str = ""
 
     @classmethod
-    def of(cls, name: str, type_: Type) -> Column:
-        """A column whose unit is taken from its name's suffix."""
-        stem, underscore, end = name.rpartition("_")
-        known = bool(stem) and bool(underscore) and isinstance(type_, NUMBERS)
-        return cls(name, type_, UNITS.get(end, "") if known else "")
+    def of(cls, path: str, type_: Type) -> Column:
+        """A column whose unit is taken from its name's suffix, unless the name is in quotes."""
+        if '"' in path:
+            return cls(shown_name(path), type_, "", path)
+        stem, underscore, end = path.rpartition("_")
+        known = bool(stem) and bool(underscore) and isinstance(type_, RIGHT)
+        return cls(path, type_, UNITS.get(end, "") if known else "")
+
+    @property
+    def path(self) -> str:
+        """The path of the member, with quotes."""
+        return self.quoted or self.name
 
     @property
     def number(self) -> bool:
-        """Whether values are numeric."""
+        """Whether values are decoded as the integers that they print as."""
         return isinstance(self.type, NUMBERS)
 
     @property
+    def right(self) -> bool:
+        """Whether values are right-aligned."""
+        return isinstance(self.type, RIGHT)
+
+    @property
     def title(self) -> str:
-        """The column's header in a table for people: ``LAT(us)`` for ``lat_us``."""
+        """The column's header in a table for people: ``LAT(us)`` for ``lat_us``; a name in quotes as it is."""
+        if self.quoted:
+            return self.name
         stem = self.name.rpartition("_")[0] if self.unit else self.name
         return f"{stem.upper()}({self.unit})" if self.unit else stem.upper()
 
@@ -71,8 +95,12 @@ class Column:
         """What must agree for columns to belong to one table: the name, and the type without its width."""
         type_ = self.type
         if isinstance(type_, Int | String | Buffer):
-            return self.name, type_.tag
-        return self.name, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
+            return self.path, type_.tag
+        if isinstance(type_, Fixed):
+            return self.path, f"{type_.tag} {type_.divisor} {type_.digits}"
+        if isinstance(type_, Joined):
+            return self.path, repr(type_)
+        return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
         """A column that holds the values of both: the wider integer, the longer string."""
@@ -81,6 +109,8 @@ class Column:
             return replace(self, type=_wider(own, others))
         if isinstance(own, String | Buffer) and others.size > own.size:
             return replace(self, type=others)
+        if isinstance(own, Fixed) and isinstance(others, Fixed):
+            return replace(self, type=own if own.signed else others)
         return self
 
 
@@ -116,6 +146,20 @@ def joined_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name
 
 
+def path_names(path: str) -> list[str]:
+    """The names that :func:`joined_path` made *path* of; those in quotes may have dots in them."""
+    if '"' not in path:
+        return path.split(".")
+    found, quoted = [""], False
+    for letter in path:
+        quoted ^= letter == '"'
+        if letter == "." and not quoted:
+            found.append("")
+        else:
+            found[-1] += letter
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """The columns of a table."""
@@ -137,6 +181,11 @@ class TableSchema:
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the columns, names in quotes with these."""
+        return tuple(column.path for column in self.columns)
 
     @property
     def shape(self) -> tuple[tuple[str, str], ...]:

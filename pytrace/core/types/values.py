@@ -265,12 +265,12 @@ def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
 
 def _extent(type_: Type) -> tuple[int, int]:
     """Size and alignment, computed together: separate traversals would double the work at each level of nesting."""
-    if isinstance(type_, Tuple | Record):
+    if isinstance(type_, Members):
         return _offsets(type_.members)[1:]
     return type_.size, max(1, type_.align)
 
 
-class _Members(Type):
+class Members(Type):
     """Members one after another, laid out as a C struct would be; padding is zero."""
 
     __slots__ = ()
@@ -291,7 +291,7 @@ class _Members(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class Tuple(_Members):
+class Tuple(Members):
     """Unnamed members."""
 
     members: tuple[Type, ...]
@@ -303,8 +303,11 @@ class Tuple(_Members):
 
 
 @dataclass(frozen=True, slots=True)
-class Record(_Members):
-    """Named members in order, laid out as a :class:`Tuple` of them."""
+class Record(Members):
+    """Named members in order, laid out as a :class:`Tuple` of them.
+
+    A name that the script has in quotes keeps them: :func:`shown_name` is what prints.
+    """
 
     names: tuple[str, ...]
     members: tuple[Type, ...]
@@ -312,6 +315,11 @@ class Record(_Members):
 
     def __str__(self) -> str:
         return "(" + ",".join(f"{name}={member}" for name, member in zip(self.names, self.members, strict=True)) + ")"
+
+
+def shown_name(name: str) -> str:
+    """The name of a record's member, or the path of one, without quotes."""
+    return name.replace('"', "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pytrace.frontend.ast.visitor import walk
 
 _HARMLESS = frozenset(
     (
-        *("print_map", "print_value", "row", "quantiles", "clear", "zero"),
+        *("print_map", "print_value", "row", "print_rows", "quantiles", "clear", "zero"),
         *("printf", "time", "cat", "join", "system", "warnf"),
     )
 )

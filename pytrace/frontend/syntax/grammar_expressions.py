@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.source import Span
+from pytrace.core.types import shown_name
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import Rule, make_if, report, span_of
 
@@ -210,19 +211,36 @@ def p_primary_record(p: Rule) -> None:
     | LPAREN record_fields COMMA RPAREN"""
     names: list[str] = []
     members: list[nodes.Expr] = []
-    for token, value in p[2]:
-        if token.text in names:
-            report(p, f"the record has a field '{token.text}' already", token.span)
+    known: set[str] = set()
+    for token, name, value in p[2]:
+        if (shown := shown_name(name)) in known:
+            report(p, f"the record has a field '{shown}' already", token.span)
             continue
-        names.append(token.text)
+        known.add(shown)
+        names.append(name)
         members.append(value)
     p[0] = nodes.RecordLiteral(span_of(p), tuple(names), tuple(members))
 
 
 def p_record_fields(p: Rule) -> None:
-    """record_fields : IDENT ASSIGN expr
-    | record_fields COMMA IDENT ASSIGN expr"""
-    p[0] = [(p[1], p[3])] if len(p) == 4 else [*p[1], (p[3], p[5])]
+    """record_fields : field_name ASSIGN expr
+    | record_fields COMMA field_name ASSIGN expr"""
+    p[0] = [(*p[1], p[3])] if len(p) == 4 else [*p[1], (*p[3], p[5])]
+
+
+def p_field_name(p: Rule) -> None:
+    """field_name : IDENT"""
+    p[0] = (p[1], p[1].text)
+
+
+def p_field_name_text(p: Rule) -> None:
+    """field_name : STRING"""
+    name = p[1].data.decode("utf-8", "surrogateescape")
+    if not name.isprintable() or '"' in name or not name:
+        hint = "a name in quotes is the title of a column: printable characters other than quotes"
+        report(p, f"a field cannot have the name {p[1].text}", p[1].span, hint)
+        name = "?"
+    p[0] = (p[1], f'"{name}"')
 
 
 def p_primary_sizeof(p: Rule) -> None:

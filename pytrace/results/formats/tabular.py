@@ -169,6 +169,7 @@ _KINDS: dict[type[types.Type], ColumnKind] = {
     types.Pointer: ColumnKind.UNSIGNED,
     types.Buffer: ColumnKind.BYTES,
     types.Stack: ColumnKind.LINES,
+    types.Fixed: ColumnKind.FLOAT,
     types.Count: ColumnKind.UNSIGNED,
     types.Hist: ColumnKind.UNSIGNED,
     types.LHist: ColumnKind.UNSIGNED,
@@ -206,6 +207,8 @@ def _converter(type_: types.Type) -> Callable[[_Held], _Held]:
     """From a portable value to one of a column."""
     if isinstance(type_, types.Avg):
         return lambda value: truncated(*value)
+    if isinstance(type_, types.Fixed):
+        return type_.number
     kind = _kind(type_)
     if kind not in (ColumnKind.TEXT, ColumnKind.LINES):
         return lambda value: value

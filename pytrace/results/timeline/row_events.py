@@ -97,7 +97,7 @@ def _roles(columns: tuple[Column, ...]) -> _Roles:
         )
     durations = [at for at in integers if at != time and columns[at].unit in NANOSECONDS and columns[at].unit]
     duration = next((at for at in durations if stems[at].startswith(_DURATIONS)), durations[0] if durations else None)
-    texts = [at for at, column in enumerate(columns) if not column.number and column.name != "comm"]
+    texts = [at for at, column in enumerate(columns) if not column.right and column.name != "comm"]
     texts = [at for at in texts if not isinstance(columns[at].type, types.Bool | types.Pointer | types.Stack)]
     return _Roles(
         time, duration, _named(columns, integers, "pid"), _named(columns, integers, "tid"),
@@ -149,6 +149,8 @@ def shown(type_: types.Type, value: Held) -> Value:
         return next((name for name, number in type_.members if number == value), str(value))
     if isinstance(type_, types.Pointer):
         return f"0x{value:x}"
+    if isinstance(type_, types.Fixed):
+        return f"{type_.number(value):.{type_.digits}f}"
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, tuple):

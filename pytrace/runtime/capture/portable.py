@@ -160,6 +160,8 @@ ROWS: dict[type[types.Type], Callable[[PortableForms, types.Type], Callable[[Nev
     row(types.InterfaceName, _printed),
     row(types.NetworkNamespace, _printed),
     row(types.CgroupPath, _printed),
+    row(types.Fixed, _same),
+    row(types.Joined, _printed),
     row(types.Count, _same),
     row(types.Sum, _same),
     row(types.Avg, _same),

@@ -47,7 +47,7 @@ class RowKeeper:
 
 def _table(rows: _Rows, identity: str, forms: PortableForms) -> Table:
     schema = rows.table.schema
-    record = Record(schema.names, tuple(column.type for column in schema.columns))
+    record = Record(schema.paths, tuple(column.type for column in schema.columns))
     kept = list(map(forms.row_form(record), rows.kept))
     type_ = plain(record)
     assert isinstance(type_, Record)

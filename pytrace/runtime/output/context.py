@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.output.render.map_printer import MapView, Reader
     from pytrace.runtime.output.render.tables import Page, Table
+    from pytrace.runtime.output.sorted_rows import SortedRows
 
 
 @dataclass(slots=True)
@@ -120,9 +121,21 @@ class Context:
         return Page(height, lambda: output.cuts)
 
     @cached_property
+    def sorted_rows(self) -> SortedRows:
+        """Rows that wait for ``print_rows()``."""
+        from pytrace.runtime.output.sorted_rows import SortedRows  # few scripts need it
+
+        return SortedRows(self)
+
+    @cached_property
     def extend_text(self) -> Callable[[list[bytes]], None]:
         """Prints texts that are rows of no table."""
         return self.output.beside if self.output.csv else self.output.extend
+
+    @property
+    def has_sorted_rows(self) -> bool:
+        """Whether a row was kept for ``print_rows()``."""
+        return "sorted_rows" in self.__dict__
 
     def write_text(self, text: bytes) -> None:
         """Print a text that is no row of a table."""

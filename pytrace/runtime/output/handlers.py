@@ -25,7 +25,7 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
     cut_exit_status,
 )
-from pytrace.core.types import Bool, Buffer, Enum, Inet, Int, Mac, Pointer, String
+from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.render import json
@@ -58,7 +58,30 @@ def _row(context: Context, spec: EventSpec) -> RunHandler:
     return rows.handler(context, spec, quick=all(isinstance(kind, _QUICK) for kind in FlatLayout.of(spec.layout).args))
 
 
-_QUICK = (Bool, Int, Enum, Pointer, String, Buffer, Mac, Inet)
+def _print_rows(context: Context, spec: EventSpec) -> RunHandler:
+    read: Callable[[bytes, int], tuple[int]] | None
+    read = reader(spec.layout, context.decoders) if spec.layout.args else None
+
+    def handle(data: bytes, offset: int) -> None:
+        if context.has_sorted_rows:
+            context.sorted_rows.print(0 if read is None else read(data, offset)[0])
+
+    return each(handle)
+
+
+def _clear_terminal(context: Context, _spec: EventSpec) -> RunHandler:
+    output = context.output
+    if output.json or output.csv or not output.terminal:
+        return _nothing()
+
+    def handle(_data: bytes, _offset: int) -> None:
+        output.write(b"\x1b[H\x1b[2J")
+        context.page.clear()
+
+    return each(handle)
+
+
+_QUICK = (Bool, Int, Enum, Fixed, Pointer, String, Buffer, Mac, Inet)
 """Types whose values take nothing to print that would have to be looked up, and are never long."""
 
 
@@ -298,6 +321,8 @@ HANDLERS: dict[str, Make] = {
     "join": _join,
     "print_value": _print_value,
     "row": _row,
+    "print_rows": _print_rows,
+    "clear_terminal": _clear_terminal,
     "print_map": _print_map,
     "quantiles": _quantiles,
     "clear": _clear,

@@ -121,6 +121,8 @@ FAILURES: dict[str, Failure] = {
                          "dw_ustack stacks truncated where their unwind tables end", "site", told=ALL),
     "unprinted": Failure("event not printed because of the interrupt", "events not printed because of the interrupt",
                          ""),
+    "unsorted": Failure("row lost that had to wait for print_rows()", "rows lost that had to wait for print_rows()",
+                        ""),
     "not_run": Failure("system() command not run because of the interrupt",
                        "system() commands not run because of the interrupt", ""),
     "cut": Failure("string truncated", "strings truncated", "program", told=ALL),

@@ -158,6 +158,11 @@ class Renderer:
                 self._context.located("WARNING", "runtime_error", text, spec)
                 return
 
+    def print_rows(self) -> None:
+        """Print the rows that still wait for ``print_rows()``."""
+        if self._context.has_sorted_rows:
+            self._context.sorted_rows.print()
+
     def print_maps(self) -> None:
         """Print all non-empty maps at the end, by name."""
         if not self.output.json and not self.output.csv:
@@ -218,10 +223,14 @@ class Renderer:
     def all_losses(self, totals: Totals) -> dict[tuple[str, int], int]:
         """*totals*, and what the output itself left out."""
         own = {("ignored", 0): self.ignored, ("not_run", 0): self.state.not_run}
+        if self._context.has_sorted_rows:
+            own["unsorted", 0] = self._context.sorted_rows.lost
         return {**totals, **{key: count for key, count in own.items() if count}}
 
     def broken_off(self, totals: Totals) -> None:
         """Print the summary of losses of an aborted run, on standard error in any case."""
+        if self._context.has_sorted_rows and (waiting := self._context.sorted_rows.waiting):
+            totals = {**totals, ("unprinted", 0): totals.get(("unprinted", 0), 0) + waiting}
         if self._options.warnings:
             for text in messages.summary_lines(self._manifest, totals):
                 self.output.message(messages.plain("WARNING", text, colour=self.output.colour))

@@ -23,7 +23,14 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
 
 def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
     """What prints the rows of one place in the script, and keeps them where somebody wants them."""
-    return keeping(context, spec, _printer(context, spec, quick=quick))
+    return waiting(context, spec, keeping(context, spec, _printer(context, spec, quick=quick)))
+
+
+def waiting(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
+    """The handler *shown*, for sorted rows at the time of ``print_rows()``."""
+    if not spec.static_part(RowMembers).order:
+        return shown
+    return context.sorted_rows.keeping(spec, values(context, spec), shown)
 
 
 def line(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:

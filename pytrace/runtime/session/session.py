@@ -469,6 +469,7 @@ class Session:
             self.renderer.resume()
             self._run_all(END)
             self._consumer.finish()
+            self.renderer.print_rows()
         totals = {**before, **self._counters.totals()}
         self.renderer.losses(totals, ended=True)
         self.output.flush()

@@ -8,6 +8,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
 from pytrace.codegen.ir.values import Number, Ptr
+from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
@@ -119,7 +120,20 @@ def _debugf(e: Emitter, node: nodes.Call) -> Operand:
     return Nothing(VOID)
 
 
+def _fixed(e: Emitter, node: nodes.Call) -> Operand:
+    if not isinstance(node.args[0], nodes.Expr):
+        raise InternalError("fixed takes a value")
+    return Scalar(e.number(node.args[0]), e.type(node))
+
+
+def _joined(e: Emitter, node: nodes.Call) -> Operand:
+    values = tuple(item for item in node.args[1:] if isinstance(item, nodes.Expr))
+    return expressions.members_in_order(e, e.type(node), values)
+
+
 EMIT: dict[str, Emission] = {
+    "fixed": _fixed,
+    "joined": _joined,
     "exit": _exit,
     "join": _join,
     "skboutput": _skboutput,

@@ -1,17 +1,24 @@
-"""``row()``: a row of a table."""
+"""``row()``: a row of a table; ``print_rows()``; what is mostly used in rows: ``fixed()``, ``joined()``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pytrace.core.event_layout import RowMembers
-from pytrace.core.types import VOID, Record, Tuple, Type, Void
-from pytrace.core.types.tables import joined_path
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.event_layout import NoStaticPart, RowMembers
+from pytrace.core.types import INT64, VOID, Enum, Fixed, Int, Joined, Record, Tuple, Type, Void
+from pytrace.core.types.tables import Column, TableSchema, joined_path
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node
-from pytrace.frontend.check.inference.conversions import Unknown, settle
-from pytrace.frontend.check.inference.resources import send
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expressions,
+    integer_argument,
+    literal_integer,
+)
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
+from pytrace.frontend.check.inference.resources import send, text_of
 
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
@@ -20,7 +27,7 @@ _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
 
 
 def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``row((name=value, …))``."""
+    """``row((name=value, …)[, column…])``."""
     record = arguments[0]
     if not isinstance(record, nodes.Expr):
         return checker.error("row() takes a record, not a type", record.span, hints=[_EXAMPLE])
@@ -38,8 +45,85 @@ def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
         if isinstance(checker.program.types[part], Void):
             checker.error("there is no value for the column", part.span)
             return VOID
-    send(checker, node, "row", RowMembers([path for path, _ in parts]), tuple(part for _, part in parts))
+    names = [path for path, _ in parts]
+    kinds = [settle(checker.program.types[part]) for _, part in parts]
+    order = _order(checker, node, TableSchema.of(names, kinds).columns, arguments[1:])
+    send(checker, node, "row", RowMembers(names, order), tuple(part for _, part in parts))
     return VOID
+
+
+def _order(checker: Checker, node: Node, columns: tuple[Column, ...], arguments: Arguments) -> list[int]:
+    """What :attr:`RowMembers.order` is for the columns that a call names."""
+    found: list[int] = []
+    names = [column.name for column in columns]
+    descending = False
+    for argument in arguments:
+        text = checker.constant_text(argument, "the column that rows are sorted by")
+        if text is None:
+            return []
+        name = text.decode("utf-8", "surrogateescape")
+        if name == "-" and not descending:
+            descending = True
+            continue
+        if name not in names and name.startswith("-"):
+            descending, name = True, name[1:]
+        if name not in names:
+            hints = did_you_mean(name, names) or ("the columns are " + ", ".join(names),)
+            checker.error(f"the rows have no column {name!r} to sort by", argument.span, hints=hints)
+            return []
+        number = names.index(name) + 1
+        found.append(-number if descending else number)
+        descending = False
+    if descending:
+        checker.error('no column follows the "-"', node.span, hints=['"-name" sorts by name in descending order'])
+    return found
+
+
+def print_rows(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``print_rows([n])``."""
+    values = expressions(checker, node, arguments)
+    for value in values:
+        integer_argument(checker, node, value, "the number of rows of print_rows()")
+        number = checker.constant(value)
+        if isinstance(number, int) and number < 0:
+            hints = ["0 prints all"]
+            return checker.error(f"print_rows() cannot print {number} rows", value.span, hints=hints)
+    send(checker, node, "print_rows", NoStaticPart(), values, (INT64,) * len(values))
+    return VOID
+
+
+def clear_terminal(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``clear_terminal()``."""
+    send(checker, node, "clear_terminal", NoStaticPart())
+    return VOID
+
+
+MOST_DIVISOR, MOST_DIGITS = 10**12, 9
+
+
+def fixed(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``fixed(value, divisor, digits)``."""
+    type_ = integer_argument(checker, node, arguments[0], "the value of fixed()")
+    divisor = literal_integer(checker, node, arguments[1], "the divisor of fixed()", 1, MOST_DIVISOR)
+    digits = literal_integer(checker, node, arguments[2], "the number of decimals of fixed()", 0, MOST_DIGITS)
+    if isinstance(type_, Unknown) or divisor is None or digits is None:
+        return UNKNOWN
+    settled = settle(type_)
+    return Fixed(divisor, digits, isinstance(settled, Int | Enum) and settled.signed)
+
+
+def joined(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``joined(separator, value…)``."""
+    separator = checker.constant_text(arguments[0], "the separator of joined()")
+    members: list[Type] = []
+    for value in expressions(checker, node, arguments[1:]):
+        type_ = checker.value(value)
+        if isinstance(type_, Void) or type_.aggregate:
+            return checker.error(f"{settle(type_)} cannot be part of a text", value.span)
+        members.append(type_)
+    if separator is None:
+        return UNKNOWN
+    return Joined(text_of(separator), tuple(members))
 
 
 def _whole_map(checker: Checker, record: nodes.Expr) -> bool:

@@ -19,10 +19,13 @@ from pytrace.core.types import (
     Bool,
     Buffer,
     Enum,
+    Fixed,
     Hist,
     Inet,
     Int,
+    Joined,
     LHist,
+    Members,
     Pointer,
     Record,
     Signed,
@@ -106,6 +109,8 @@ def settle(type_: Type) -> Type:
         return Tuple(tuple(settle(member) for member in type_.members))
     if isinstance(type_, Record):
         return Record(type_.names, tuple(settle(member) for member in type_.members))
+    if isinstance(type_, Joined):
+        return Joined(type_.separator, tuple(settle(member) for member in type_.members))
     if isinstance(type_, Signed) and type_.either:
         return type(type_)(type_.signed)
     return type_
@@ -121,6 +126,11 @@ def describe(type_: Type) -> str:
     if isinstance(type_, TSeries):
         reduction = f" by {type_.reduce}" if type_.reduce else ""
         return f"tseries_t of {type_.count} intervals of {type_.interval} ns{reduction}"
+    if isinstance(type_, Fixed):
+        return f"{type_} of divisor {type_.divisor} with {type_.digits} decimals"
+    if isinstance(type_, Joined):
+        members = ", ".join(map(describe, type_.members))
+        return f"{type_} with {type_.separator!r} between {members}"
     if isinstance(type_, Stack):
         return f"{type_} in {type_.mode.value} mode"
     return str(type_)
@@ -128,14 +138,14 @@ def describe(type_: Type) -> str:
 
 def contains_unknown(type_: Type) -> bool:
     """True when a part of the type is not known."""
-    if isinstance(type_, Tuple | Record):
+    if isinstance(type_, Members):
         return any(contains_unknown(member) for member in type_.members)
     return isinstance(type_, Unknown)
 
 
 def nesting(type_: Type) -> int:
     """Nesting depth of tuples and records."""
-    return 1 + max(map(nesting, type_.members), default=0) if isinstance(type_, Tuple | Record) else 0
+    return 1 + max(map(nesting, type_.members), default=0) if isinstance(type_, Members) else 0
 
 
 def is_integer(type_: Type) -> bool:
@@ -279,6 +289,19 @@ def _unify_stacks(first: Stack, second: Stack) -> Type | None:
     return first if first.limit >= second.limit else second
 
 
+def _unify_fixed(first: Fixed, second: Fixed) -> Type | None:
+    if (first.divisor, first.digits) != (second.divisor, second.digits):
+        return None
+    return first if first.signed else second
+
+
+def _unify_joined(first: Joined, second: Joined) -> Type | None:
+    members = _unify_tuples(Tuple(first.members), Tuple(second.members))
+    if first.separator != second.separator or not isinstance(members, Tuple):
+        return None
+    return Joined(first.separator, members.members)
+
+
 def _unify_signed(first: Signed, second: Signed) -> Type | None:
     if type(first) is not type(second):
         return None
@@ -308,6 +331,8 @@ _RULES = (
     _both(Pointer, rule=_unify_pointers),
     _both(Tuple, rule=_unify_tuples),
     _both(Record, rule=_unify_records),
+    _both(Fixed, rule=_unify_fixed),
+    _both(Joined, rule=_unify_joined),
     _both(Array, rule=_unify_arrays),
     _both(Stack, rule=_unify_stacks),
     _both(Signed, rule=_unify_signed),

@@ -85,6 +85,8 @@ def argument_type(checker: Checker, found: ProbeArgument) -> Type:
 def _record_field(checker: Checker, node: nodes.FieldAccess, type_: Record) -> Type:
     if node.name not in type_.names:
         hints = did_you_mean(node.name, type_.names)
+        if f'"{node.name}"' in type_.names:
+            hints = ("a field whose name is in quotes can be printed only; without quotes it can be read, too",)
         return checker.error(f"the record has no field {node.name!r}", node.span, hints=hints)
     index = type_.names.index(node.name)
     settled = settle(type_)

@@ -172,6 +172,11 @@ def _pointer(_kind: types.Type) -> str:
     return "Q"
 
 
+def _fixed(kind: types.Type) -> str:
+    assert isinstance(kind, types.Fixed)
+    return integer_code(8, kind.signed)
+
+
 _SCALARS: dict[type[types.Type], Callable[[types.Type], str]] = {
     types.Bool: _bool,
     types.Int: _integer,
@@ -181,6 +186,7 @@ _SCALARS: dict[type[types.Type], Callable[[types.Type], str]] = {
     types.Username: _pointer,
     types.InterfaceName: _pointer,
     types.NetworkNamespace: _pointer,
+    types.Fixed: _fixed,
     types.Count: _pointer,
 }
 
@@ -224,7 +230,7 @@ def _array(decoders: Decoders, kind: types.Array) -> Decode:
     return decoders.members((kind.element,) * kind.count, tuple(step * index for index in range(kind.count)))
 
 
-def _tuple(decoders: Decoders, kind: types.Tuple | types.Record) -> Decode:
+def _tuple(decoders: Decoders, kind: types.Members) -> Decode:
     return decoders.members(kind.members, kind.offsets)
 
 
@@ -364,6 +370,8 @@ ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = dict((
     row(types.InterfaceName, _scalar),
     row(types.NetworkNamespace, _scalar),
     row(types.CgroupPath, _fields("=QI")),
+    row(types.Fixed, _scalar),
+    row(types.Joined, _tuple),
     row(types.Count, _scalar),
     row(types.Sum, _sum),
     row(types.Avg, _pair),

@@ -177,12 +177,16 @@ def _named(
 
 
 def _record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
-    return _named(forms, kind.names, kind.members)
+    return _named(forms, list(map(types.shown_name, kind.names)), kind.members)
 
 
 def _struct(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
     fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
+
+
+def _fixed(forms: JsonForms, kind: types.Fixed) -> Form:
+    return forms.texts.form(kind)
 
 
 def _average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
@@ -277,6 +281,8 @@ ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Callable[[Never],
     row(types.InterfaceName, _textual),
     row(types.NetworkNamespace, _textual),
     row(types.CgroupPath, _textual),
+    row(types.Fixed, _fixed),
+    row(types.Joined, _textual),
     row(types.Count, _always(number)),
     row(types.Sum, _always(number)),
     row(types.Avg, _average),
@@ -314,9 +320,11 @@ def row_object(
     if list(names) == [""]:
         yield from _nested(kinds[0], leaf)
         return
+    from pytrace.core.types.tables import path_names  # few scripts have rows
+
     tree: _Tree = {}
     for path, kind in zip(names, kinds, strict=True):
-        *above, name = path.split(".")
+        *above, name = path_names(path)
         place = tree
         for step in above:
             inner = place.setdefault(step, {})
@@ -338,6 +346,6 @@ def _nested(value: _Tree | types.Type, leaf: Callable[[types.Type], P]) -> Itera
     yield b"[" if array else b"{"
     for at, (name, inner) in enumerate(value.items()):
         yield (b"," if array else b", ") if at else b""
-        yield b"" if array else b'"%s": ' % escape(name.encode())
+        yield b"" if array else b'"%s": ' % escape(types.shown_name(name).encode())
         yield from _nested(inner, leaf)
     yield b"]" if array else b"}"

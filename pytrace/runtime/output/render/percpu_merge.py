@@ -131,6 +131,7 @@ def _row(kind: type[T], row: Row[T, V]) -> tuple[type[types.Type], Row[types.Typ
 ROWS: dict[type[types.Type], Row[types.Type, Value]] = dict((
     _row(types.Int, Row(_number, itself)),
     _row(types.Enum, Row(_single, itself)),
+    _row(types.Fixed, Row(_single, itself)),
     _row(types.Count, Row(_count, itself, _minus)),
     _row(types.Sum, Row(_sum, itself, _minus)),
     _row(types.Min, Row(_extreme, lambda value: value[0])),
@@ -186,7 +187,7 @@ def divided(kind: types.Type, div: int) -> Callable[[Value], Value]:
         return partial(_buckets_divided, div=div)
     if isinstance(kind, types.Array):
         parts = [divided(kind.element, div)] * kind.count
-    elif isinstance(kind, types.Tuple | types.Record):
+    elif isinstance(kind, types.Members):
         parts = [divided(member, div) for member in kind.members]
     elif isinstance(kind, types.Struct):
         parts = [divided(field.type, div) for field in types.named_fields(kind)]

@@ -25,7 +25,7 @@ _INTEGER_WIDTHS = {1: 4, 2: 6, 4: 7, 8: 8}
 """Digits that integers usually have, by their bytes: process ids take seven."""
 _TEXT_WIDTHS: dict[type[types.Type], int] = {
     types.Bool: 5, types.Pointer: 18, types.Inet: 15, types.Mac: 17, types.KSym: 20, types.USym: 20, types.Username: 8,
-    types.Timestamp: 8, types.InterfaceName: 8,
+    types.Timestamp: 8, types.InterfaceName: 8, types.Joined: 21,
 }  # fmt: skip
 _STRING = 16
 """The width at which columns of longer strings start: that of a process's name."""
@@ -64,6 +64,10 @@ class Page:
         self.last = table
         before, self.used = self.used, True
         return before
+
+    def clear(self) -> None:
+        """The screen is empty: headings come again, without an empty line before the first."""
+        self.last, self.used = None, False
 
     def rows(self) -> int:
         """Rows that fit the screen under a heading."""
@@ -118,10 +122,10 @@ class TextTable(Table):
         super().__init__(page, b"", b"\n")
         self._columns = schema.columns
         self._widths = [max(len(item.title), _width(item)) for item in schema.columns]
-        self.open = not schema.columns[-1].number
+        self.open = not schema.columns[-1].right
         """Whether the last column is text, which is as wide as it is."""
         self._aligned = len(schema.columns) - self.open
-        self._textual = any(not item.number for item in schema.columns)
+        self._textual = any(not item.right for item in schema.columns)
         self._grown = False
         self.form, self.width = b"", 0
         """The format of a row, and how long its result is while all values fit, without the value of an open column."""
@@ -129,7 +133,7 @@ class TextTable(Table):
 
     def _measure(self) -> None:
         aligned = list(zip(self._columns, self._widths, strict=True))[: self._aligned]
-        parts = [b"%%%dd" % width if item.number else b"%%-%ds" % width for item, width in aligned]
+        parts = [b"%%%s%d%s" % (_side(item), width, b"d" if item.number else b"s") for item, width in aligned]
         self.form = b" ".join([*parts, b"%s"] if self.open else parts) + b"\n"
         self.width = sum(width + 1 for _, width in aligned) + self.open
         self._heading = self._line([item.title.encode() for item in self._columns])
@@ -191,7 +195,7 @@ class TextTable(Table):
         before = list(self._widths)
         for at, (item, text) in enumerate(zip(self._columns, texts)):  # noqa: B905
             columns = _columns(text)
-            if not item.number:
+            if not item.right:
                 columns = min(columns, max(_MOST, self._widths[at]))
             self._widths[at] = max(columns, self._widths[at])
         if self._widths != before:
@@ -208,7 +212,7 @@ class TextTable(Table):
         parts = []
         for item, width, text in list(zip(self._columns, self._widths, texts, strict=True))[: self._aligned]:
             fill = b" " * (width - _columns(text))
-            parts.append(fill + text if item.number else text + fill)
+            parts.append(fill + text if item.right else text + fill)
         return b" ".join([*parts, *texts[self._aligned :]]) + b"\n"
 
 
@@ -221,7 +225,12 @@ def _width(column: Column) -> int:
         return max(1, min(kind.capacity - 1, _STRING))
     if isinstance(kind, types.Enum):
         return min(max((len(name) for name, _ in kind.members), default=0), _MOST)
-    return _TEXT_WIDTHS.get(type(kind), _INTEGER_WIDTHS[8] if column.number else _STRING)
+    return _TEXT_WIDTHS.get(type(kind), _INTEGER_WIDTHS[8] if column.right else _STRING)
+
+
+def _side(column: Column) -> bytes:
+    """The flag of a conversion that puts values to the column's side."""
+    return b"" if column.right else b"-"
 
 
 def _suspicious(rows: list[bytes]) -> bool:

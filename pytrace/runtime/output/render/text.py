@@ -161,12 +161,45 @@ def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Calla
 
 
 def _record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
-    return _named(forms, list(kind.names), list(kind.members))
+    return _named(forms, list(map(types.shown_name, kind.names)), list(kind.members))
 
 
 def _struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
     fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
+
+
+def fixed(kind: types.Fixed) -> Callable[[int], bytes]:
+    """Decimal numbers, which are rounded half away from zero."""
+    one, half, divisor, digits = kind.one, kind.divisor, 2 * kind.divisor, kind.digits
+    if not digits:
+        return lambda value: b"%d" % kind.scaled(value)
+    twice = 2 * one
+
+    def text(value: int) -> bytes:
+        if value >= 0:
+            return b"%d.%0*d" % ((number := (value * twice + half) // divisor) // one, digits, number % one)
+        number = (half - value * twice) // divisor
+        return b"%s%d.%0*d" % (b"-" if number else b"", number // one, digits, number % one)
+
+    return text
+
+
+def _fixed(_forms: TextForms, kind: types.Fixed) -> Callable[[int], bytes]:
+    return fixed(kind)
+
+
+def _joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], bytes]:
+    parts = [forms.form(member) for member in kind.members]
+    separator = kind.separator.encode("utf-8", "surrogateescape")
+
+    def text(value: Values | bytes) -> bytes:
+        # In snapshots it is a text already.
+        if isinstance(value, bytes):
+            return value
+        return separator.join([part(item) for part, item in zip(parts, value, strict=True)])
+
+    return text
 
 
 def _stack(forms: TextForms, kind: types.Stack) -> Callable[[Never], bytes]:
@@ -231,6 +264,8 @@ ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Callable[[Never],
     row(types.InterfaceName, _name(lambda names: names.interface)),
     row(types.NetworkNamespace, _name(lambda names: names.network_namespace)),
     row(types.CgroupPath, _name(lambda names: names.cgroup)),
+    row(types.Fixed, _fixed),
+    row(types.Joined, _joined),
     row(types.Count, _always(_int)),
     row(types.Sum, _always(_int)),
     row(types.Avg, _always(_average)),
