@@ -5,9 +5,8 @@ from __future__ import annotations
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import HEAD, Naming, block, literal, outputs, probe, script, stamp
-from pytrace.multitools.specs import places
-from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.script_parts import HEAD, Naming, block, outputs, probe, script, stamp
+from pytrace.multitools.specs import patterns
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
@@ -20,27 +19,16 @@ funccount 'vfs_*'                      calls of kernel functions, until Ctrl-C
 funccount -i 1 -d 10 c:malloc          malloc in all processes, each second for ten seconds
 funccount -p 185 'c:str*'              string functions of libc in one process
 funccount -Ti 5 't:syscalls:sys_enter_*'  system calls every five seconds, with the time
-funccount -r '^c:(mem|str)cpy'         functions by a regular expression
+funccount -r 'c:^(mem|str)cpy'         functions by a regular expression
 funccount 'u:/usr/bin/python3:*'       USDT probes of Python"""
 
 
 def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts."""
-    regexp = options.flag("regexp")
-    spec = SpecText.of(options.text("pattern"))
-    place = places.parse(spec, regexp=regexp)
-    filter_ = ""
-    if regexp:
-        place, filter_ = places.by_regexp(place)
-    attachment = places.attach(place, kernel, common.only_pid(options))
-    point = attachment.leave if place.returns and attachment.leave else attachment.entry
-    naming = Naming.of(place, attachment)
-    if not place.wild and place.family != places.KERNEL:
-        naming = Naming(literal(place.name))
-    count = probe([point], [f"@calls[{naming.key}] = count();"], [common.cpu_condition(options)])
-    seconds = common.interval(options)
-    text = script(HEAD, count, _show(naming, seconds, options))
-    return Translation(text, common.run_arguments(options, filter_), common.notes(options))
+    pattern = patterns.parse(options, kernel)
+    count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [common.cpu_condition(options)])
+    text = script(HEAD, count, _show(pattern.naming, common.interval(options), options))
+    return Translation(text, common.run_arguments(options, pattern.filter), common.notes(options))
 
 
 def _show(naming: Naming, interval: int, options: Options) -> str:

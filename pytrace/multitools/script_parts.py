@@ -60,20 +60,23 @@ class Naming:
 
     def shown(self, variable: str) -> str:
         """The name for people, given the variable that has the key."""
-        return f"str((int8 *)&{variable} + {self.prefix})" if self.prefix else variable
+        return f"str((int8 *)&{variable} + {self.prefix}, 128)" if self.prefix else variable
 
 
 # ---------------------------------------------------------------------------------------------- frames
 
-FRAMES = "let @frame = hash(65536);\nlet @callees = hash(65536);\nlet @depth = hash(16384);"
+FRAMES = "let @depth = hash(16384);\nlet @frame = hash(65536);"
 """For each thread the functions that run, outermost first: ``@frame[tid, level]``, and how many there are."""
+CALLEES = "let @callees = hash(65536);"
+"""For each of them the time of the functions that it called."""
 
 
-def enter(naming: Naming, *, callees: bool = False, more: tuple[tuple[str, str], ...] = ()) -> list[str]:
-    """Statements at the entry of a function; *more* are members of its frame: names and values."""
-    members = [("function", "func"), ("name", naming.key), *more, ("start", "nsecs")]
-    if naming.key == "func":
-        del members[1]
+def enter(naming: Naming | None, *, callees: bool = False, more: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    """Statements at the entry of a function, whose frame gets its name when there is a *naming* (not for the kernel,
+    as ``function`` is the name there); *more* are further members of the frame: names and values.
+    """
+    name = [] if naming is None or naming.key == "func" else [("name", naming.key)]
+    members = [("function", "func"), *name, *more, ("start", "nsecs")]
     record = ", ".join(f"{name}={value}" for name, value in members)
     return [
         "$level = @depth[tid];",
@@ -92,7 +95,7 @@ def leave(lines: Iterable[str], *, callees: bool = False) -> list[str]:
         "$now = nsecs;",
         "$function = func;",
         "$depth = @depth[tid];",
-        "let $above: uint64 = 0;",
+        "let $above: int64 = 0;",
         block(
             "for ($i : 0..$depth)",
             ["if (@frame[tid, $depth - 1 - $i].function == $function) { break; }", "$above = $above + 1;"],
@@ -115,7 +118,7 @@ def leave(lines: Iterable[str], *, callees: bool = False) -> list[str]:
 
 def forget() -> str:
     """The probe that forgets the frames of threads that end inside of traced functions."""
-    return "tracepoint:sched:sched_process_exit { delete(@depth, tid); }"
+    return "tracepoint:sched:sched_process_exit /has_key(@depth, tid)/ { delete(@depth, tid); }"
 
 
 # ---------------------------------------------------------------------------------------------- intervals

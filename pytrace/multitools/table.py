@@ -1,0 +1,24 @@
+"""The multi-purpose tools: imported when one of them is named."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from pytrace.multitools import argdist, funccount, funclatency, funcslower, functime, stackcount, tplist, trace
+from pytrace.multitools.names import NAMES
+from pytrace.multitools.translation import MultiTool
+
+_MODULES: dict[str, ModuleType] = {
+    "funccount": funccount, "funclatency": funclatency, "functime": functime, "funcslower": funcslower,
+    "stackcount": stackcount, "trace": trace, "argdist": argdist, "tplist": tplist,
+}  # fmt: skip
+
+
+def _tool(name: str) -> MultiTool:
+    group, summary = NAMES[name]
+    module = _MODULES[name]
+    return MultiTool(name, summary, group, module.OPTIONS, module.EXAMPLES, module.translate)
+
+
+TOOLS: dict[str, MultiTool] = {name: _tool(name) for name in NAMES}
+"""The tools by name, in the order of the list."""
