@@ -118,11 +118,18 @@ def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
     return parameters.substitute(merged, c.options, c.diagnostics)
 
 
-def macros(c: Compilation, substituted: nodes.Program, defined: Definitions) -> nodes.Program:
+def conditions(c: Compilation, substituted: nodes.Program, defined: Definitions, config: Config) -> nodes.Program:
+    """The AST with the items that conditions at the root choose."""
+    from pytrace.frontend.check import root_conditions
+
+    return root_conditions.choose(substituted, c.options, c.kernel, defined, config, c.diagnostics)
+
+
+def macros(c: Compilation, chosen: nodes.Program, defined: Definitions) -> nodes.Program:
     """The AST with macros expanded."""
     from pytrace.frontend.expand import macros
 
-    return macros.expand(substituted, defined, c.diagnostics)
+    return macros.expand(chosen, defined, c.diagnostics)
 
 
 def attach_points(c: Compilation, expanded: nodes.Program, defined: Definitions, config: Config) -> list[ProbeUnit]:
@@ -151,7 +158,7 @@ def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
         raise ScriptError from problem
 
 
-PASSES = (parse, imports, settings, definitions, parameters, macros, attach_points, analysis, generate)
+PASSES = (parse, imports, settings, definitions, parameters, conditions, macros, attach_points, analysis, generate)
 """All passes, in the order in which they run."""
 
 # ---------------------------------------------------------------------------------------------- pipeline
@@ -167,7 +174,8 @@ def find_programs(c: Compilation) -> Programs:
         merged = c.do(imports, c.do(parse))
         config = c.do(settings, merged)
         defined = c.do(definitions, merged)
-        expanded = c.do(macros, c.do(parameters, merged), defined)
+        chosen = c.do(conditions, c.do(parameters, merged), defined, config)
+        expanded = c.do(macros, chosen, defined)
         units = c.do(attach_points, expanded, defined, config)
     return Programs(merged, expanded, config, defined, units)
 

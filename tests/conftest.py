@@ -20,8 +20,15 @@ from tests.support.server import Server
 TESTS = Path(__file__).resolve().parent
 
 OF_EACH_KERNEL = frozenset(
-    {"test_ahead.py", "test_attach.py", "test_facts.py", "test_kernel_headers.py", "test_loader.py", "test_misses.py",
-     "test_selection.py"}
+    {
+        "test_ahead.py",
+        "test_attach.py",
+        "test_facts.py",
+        "test_kernel_headers.py",
+        "test_loader.py",
+        "test_misses.py",
+        "test_selection.py",
+    }
 )
 """Files of tests/kernel that are run in the test machine."""
 
@@ -39,9 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests in tests/kernel trace; soak tests only run when they are asked for by name or mark."""
+    """Tests in tests/kernel and cases of tools trace; soak tests only run when they are asked for by name or mark."""
     for item in items:
-        if TESTS / "kernel" in item.path.parents:
+        tools = [name for mark in item.iter_markers("tool") for name in mark.args]
+        if tools:
+            item.user_properties.append(("tools", tools))
+        if tools or TESTS / "kernel" in item.path.parents:
             item.add_marker(pytest.mark.kernel)
     soak = [] if "soak" in (config.getoption("-m") or "") else [i for i in items if i.get_closest_marker("soak")]
     done = _done() if config.getoption("--rest") else set()
@@ -132,16 +142,18 @@ class _Report:
         if report.when == "call" or report.outcome != "passed":
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
             outcome = "failed" if report.failed else report.outcome
-            self._write(report.nodeid, outcome, str(reason).removeprefix("Skipped: "), report.duration)
+            tools = dict(report.user_properties).get("tools")
+            self._write(report.nodeid, outcome, str(reason).removeprefix("Skipped: "), report.duration, tools)
 
     @pytest.hookimpl
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._write(report.nodeid, "failed", "could not be collected", 0.0)
 
-    def _write(self, name: str, outcome: str, reason: str, seconds: float) -> None:
+    def _write(self, name: str, outcome: str, reason: str, seconds: float, tools: object = None) -> None:
+        item = {"name": name, "outcome": outcome, "reason": reason, "seconds": seconds}
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"name": name, "outcome": outcome, "reason": reason, "seconds": seconds}) + "\n")
+            file.write(json.dumps(item | ({"tools": tools} if tools else {})) + "\n")
 
 
 def _done() -> set[str]:

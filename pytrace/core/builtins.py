@@ -331,6 +331,26 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("kfunc_exist", "meta", "kfunc_exist(const string name)",
             "True when the kernel has the kernel function.", _C, least=1, most=1,
             example='begin { print(kfunc_exist("bpf_task_from_pid")); }'),
+    Builtin("probe_exist", "meta", "probe_exist(const string attach_point)",
+            "True when the attach point, or something that its pattern matches, exists and this kernel can attach it.",
+            _C, least=1, most=1, yields=True,
+            example='begin { print(probe_exist("kprobe:vfs_read")); }'),
+    Builtin("type_exist", "meta", "type_exist(type)",
+            "True when the kernel or the script defines the type: `struct X`, `union X`, `enum X` or a typedef.",
+            _C, least=1, most=1, yields=True,
+            example="begin { print(type_exist(struct task_struct)); }"),
+    Builtin("member_exist", "meta", "member_exist(type or expression, member)",
+            "True when a struct has the member, also `a.b` and members of anonymous structs; false when there is no "
+            "such struct. `member_exist(args, member)` asks about an argument of the probe.",
+            _C, least=2, most=2, yields=True,
+            example="begin { print(member_exist(struct task_struct, __state)); }"),
+    Builtin("constant_exist", "meta", "constant_exist(const string name)",
+            "True when there is an enumerator or macro of that name.", _C, least=1, most=1, yields=True,
+            example='begin { print(constant_exist("TASK_COMM_LEN")); }'),
+    Builtin("one_of", "meta", "one_of(int or string value, const string list)",
+            "True when the value is one of the comma-separated entries of a literal text; false for an empty list.",
+            least=2, most=2, yields=True,
+            example='begin { print((one_of(443, "80, 443"), one_of(comm, "bash,sh"))); }'),
 )  # fmt: skip
 
 AGGREGATES: tuple[Builtin, ...] = (

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tests.support.expect import Result
 from tests.support.patience import patience
@@ -27,6 +28,31 @@ NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
 """What says that the probes are attached, with text and with JSON output."""
 GRACE = 20.0
 """Seconds after its time limit in which a run is killed and cleared away."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run whose probes are attached, while the test does something for it to see."""
+
+    pid: int
+    folder: Path
+
+    def stdout(self) -> str:
+        """What it has printed until now."""
+        return _text(str(self.folder / "stdout"))
+
+    def until_printed(self, text: str, times: int = 1, seconds: float = 10.0) -> None:
+        """Return when its standard output has *text* that often; the limit is as for :func:`patience`."""
+        end = time.monotonic() + patience(seconds)
+        while self.stdout().count(text) < times:
+            if not os.path.exists(f"/proc/{self.pid}"):
+                raise AssertionError(f"the run ended before it printed {text!r} {times} times:\n{self.stdout()}")
+            assert time.monotonic() < end, f"not printed {times} times: {text!r}, but:\n{self.stdout()}"
+            time.sleep(0.01)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
 
 
 @dataclass
@@ -45,43 +71,61 @@ class Server:
         environment: dict[str, str] | None = None,
         timeout: float = 10.0,
         when_attached: tuple[str, ...] = (),
+        while_attached: Callable[[Running], object] | None = None,
     ) -> Result:
         """One run of pytrace; *when_attached* are shell commands or ``signal NAME``, done after the attach notice.
 
-        *timeout* is as for :func:`patience`.
+        *while_attached* is called before them, here. What it raises is raised after the run has ended. *timeout* is as
+        for :func:`patience`.
         """
         process = self._start()
         paths = {name: os.path.join(self.folder.name, name) for name in ("stdin", "stdout", "stderr")}
         Path(paths["stdin"]).write_bytes((stdin or "").encode("utf-8", "surrogateescape"))
+        actions = (*(("hand over",) if while_attached else ()), *when_attached)
         request = {
             "argv": list(argv), "cwd": str(cwd), "environment": environment or {}, "timeout": patience(timeout),
-            "when_attached": list(when_attached), "stdin": paths["stdin"] if stdin is not None else os.devnull,
+            "when_attached": list(actions), "stdin": paths["stdin"] if stdin is not None else os.devnull,
             "stdout": paths["stdout"], "stderr": paths["stderr"],
         }  # fmt: skip
-        answer = self._ask(process, request)
+        work = _Work(while_attached, Path(self.folder.name))
+        answer = self._ask(process, request, work)
+        if work.error is not None:
+            work.error.add_note(f"the run: {_text(paths['stdout'])}{_text(paths['stderr'])}")
+            raise work.error
         return Result(
             answer["status"], _text(paths["stdout"]), _text(paths["stderr"]), answer["timed_out"],
             tuple(answer["left_behind"]),
         )  # fmt: skip
 
-    def _ask(self, process: subprocess.Popen[str], request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, process: subprocess.Popen[str], request: dict[str, Any], work: _Work) -> dict[str, Any]:
         """The answer; a server that gives none in time, or that nobody waits for any more, is replaced by a new one."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-            if not select.select([process.stdout], [], [], request["timeout"] + GRACE)[0]:
-                raise RuntimeError(f"the run could not be ended: {request['argv']}")
-            line = process.stdout.readline()
-            if not line:
-                raise RuntimeError(f"the test server died with status {process.wait()} on {request['argv']}")
-            answer: dict[str, Any] = json.loads(line)
+            answer = self._answer(process, request)
+            if "attached" in answer:
+                work.do(answer["attached"])
+                process.stdin.write("done\n")
+                process.stdin.flush()
+                answer = self._answer(process, request)
             return answer
         except BaseException:
             self.process = None
             process.kill()
             raise
+
+    @staticmethod
+    def _answer(process: subprocess.Popen[str], request: dict[str, Any]) -> dict[str, Any]:
+        assert process.stdout is not None
+        if not select.select([process.stdout], [], [], request["timeout"] + GRACE)[0]:
+            raise RuntimeError(f"the run could not be ended: {request['argv']}")
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the test server died with status {process.wait()} on {request['argv']}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def close(self) -> None:
         """End the process."""
@@ -100,6 +144,22 @@ class Server:
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
         return self.process
+
+
+@dataclass
+class _Work:
+    """What the test does while a run is attached, and what went wrong with it."""
+
+    function: Callable[[Running], object] | None
+    folder: Path
+    error: BaseException | None = None
+
+    def do(self, pid: int) -> None:
+        assert self.function is not None
+        try:
+            self.function(Running(pid, self.folder))
+        except BaseException as error:  # noqa: BLE001 - raised again after the run has ended
+            self.error = error
 
 
 def _text(path: str) -> str:
@@ -132,7 +192,7 @@ def serve() -> None:
     # A run must not write into the answers, whatever goes wrong.
     os.dup2(2, 1)
     for line in sys.stdin:
-        channel.write(json.dumps(_perform(json.loads(line))) + "\n")
+        channel.write(json.dumps(_perform(json.loads(line), channel)) + "\n")
         channel.flush()
 
 
@@ -144,7 +204,7 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
 
-def _perform(request: dict[str, Any]) -> dict[str, Any]:
+def _perform(request: dict[str, Any], channel: TextIO) -> dict[str, Any]:
     for name in ("stdout", "stderr"):
         Path(request[name]).write_bytes(b"")
     child = os.fork()
@@ -158,7 +218,11 @@ def _perform(request: dict[str, Any]) -> dict[str, Any]:
         if done:
             status = os.waitstatus_to_exitcode(code)
         elif actions and any(notice in Path(request[name]).read_bytes() for name, notice in NOTICES):
-            _act(actions.pop(0), child, request)
+            action = actions.pop(0)
+            if action == "hand over":
+                _hand_over(child, channel)
+            else:
+                _act(action, child, request)
         else:
             time.sleep(0.005)
     timed_out = status is None
@@ -166,6 +230,13 @@ def _perform(request: dict[str, Any]) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return {"status": status, "timed_out": timed_out, "left_behind": [] if timed_out and not _orphans() else _clear()}
+
+
+def _hand_over(child: int, channel: TextIO) -> None:
+    """Tell the client that the run is attached, and wait until it has done its work."""
+    channel.write(json.dumps({"attached": child}) + "\n")
+    channel.flush()
+    sys.stdin.readline()
 
 
 def _act(action: str, child: int, request: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.core.types import Enum, Pointer, Struct, parts
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.compile_time_facts import LayoutReliance, TypeDescription, UserSymbol
+from pytrace.frontend.ast.compile_time_facts import Existence, LayoutReliance, TypeDescription, UserSymbol
 from pytrace.frontend.ast.typed_program import (
     CheckedProgram,
     ContextField,
@@ -37,7 +37,9 @@ def collect(checked: CheckedProgram, ahead: Ahead) -> None:
     """Record everything that *checked* relies on."""
     for unit in checked.units:
         _unit(checked, unit, ahead)
-    for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
+    bodies: list[nodes.Node] = [unit.body for unit in checked.units]
+    bodies += [function.body for function in checked.functions]
+    for body in [*bodies, *checked.decided]:
         for node in visitor.walk(body):
             _node(checked, node, ahead)
     values = [kind for event in checked.event_list for kind in event.args]
@@ -181,10 +183,23 @@ def _kernel_function(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) ->
         ahead.rely("kfunc", text, int(ahead.kernel.function(text) is not None))
 
 
+def _existence(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
+    """The answer decided what was compiled."""
+    found = checked.find_fact(node, Existence)
+    if found is not None and found.question[0] == "build":
+        ahead.rely(*found.question)
+    elif found is not None:
+        ahead.rely(*found.question, int(found.answer))
+
+
 _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
     "kfunc_allowed": _kernel_function,
     "kfunc_exist": _kernel_function,
     "uaddr": _user_address,
+    "probe_exist": _existence,
+    "type_exist": _existence,
+    "member_exist": _existence,
+    "constant_exist": _existence,
 }
 
 

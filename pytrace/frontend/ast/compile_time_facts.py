@@ -53,6 +53,24 @@ class LayoutReliance(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Existence(Fact):
+    """What ``type_exist``, ``member_exist``, ``constant_exist`` or ``probe_exist`` was asked, and the answer.
+
+    *question* is a row of ``runtime.aot.layouts`` without its last part, the answer.
+    """
+
+    question: tuple[str, ...]
+    answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Fact):
+    """The entries that ``one_of`` compares with: integers, or texts."""
+
+    entries: tuple[int, ...] | tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TypeDescription(Fact):
     """The result of ``typeinfo``: BTF id, kind and full name; *record* holds them as constants to generate."""
 

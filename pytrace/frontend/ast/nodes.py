@@ -52,7 +52,8 @@ __all__ = [
     "CPart", "Call", "Cast", "Comptime", "ConfigBlock", "ConfigEntry", "Continue", "Discard", "Expr", "ExprStmt",
     "FieldAccess", "For", "Function", "Identifier", "If", "Import", "Index", "IntLiteral", "Let", "Macro",
     "MapDecl", "MapIndex", "MapRef", "NamedType", "Node", "Offsetof", "OpenParameter", "ParamCount", "Parameter",
-    "PointerTypeExpr", "PositionalParam", "Probe", "Program", "Range", "RecordLiteral", "Return", "RootItem",
+    "PointerTypeExpr", "PositionalParam", "Probe", "Program", "Range", "RecordLiteral", "Return", "RootFail", "RootIf",
+    "RootItem",
     "Sizeof", "Stmt", "StringLiteral", "StructTypeExpr", "Ternary", "TupleAccess", "TupleLiteral",
     "TupleTypeExpr", "TypeExpr", "TypeInfo", "TypeofExpr", "Unary", "Unroll", "Variable", "While",
 ]  # fmt: skip
@@ -264,20 +265,39 @@ class BpfObject(Node):
     headers: tuple[str, ...] = ()
 
 
-RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl
+@dataclass(frozen=True, slots=True, eq=False)
+class RootIf(Node):
+    """``if comptime condition { items } else { items }`` at the root; *other* of an ``else if`` is one RootIf."""
+
+    condition: Expr
+    then: tuple[RootItem, ...]
+    other: tuple[RootItem, ...]
+    head: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RootFail(Node):
+    """``fail("format", …);`` at the root."""
+
+    call: Expr
+
+
+RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | RootIf | RootFail
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program(Node):
     """A whole script; *items* in source order.
 
-    *shebang* is the ``#!`` line, which only blank lines and comments may precede.
+    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the conditions at the
+    root that chose among items; the items of branches not taken are no longer in the program then.
     """
 
     shebang: str | None
     c_parts: tuple[CPart, ...]
     items: tuple[RootItem, ...]
     objects: tuple[BpfObject, ...] = ()
+    decided: tuple[Expr, ...] = ()
 
     @property
     def probes(self) -> tuple[Probe, ...]:

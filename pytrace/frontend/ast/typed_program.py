@@ -349,6 +349,8 @@ class CheckedProgram:
     strings: list[str] = field(default_factory=list)
     objects: list[bytes] = field(default_factory=list)
     """Imported BPF object files."""
+    decided: tuple[nodes.Expr, ...] = ()
+    """Conditions at the root of the script, which chose among its items."""
     config: Config = field(default_factory=Config)
     sources: list[Source] = field(default_factory=list)
     """Every source, the script first."""

@@ -9,14 +9,36 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytrace.base.fast_dataclass import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import BEGIN, BENCH, END, PROBE_KINDS, TEST, Context, ProbeKind, probe_kind
+from pytrace.core.probes.kinds import (
+    BEGIN,
+    BENCH,
+    END,
+    FENTRY,
+    FEXIT,
+    HARDWARE,
+    ITER,
+    KPROBE,
+    KRETPROBE,
+    PROBE_KINDS,
+    RAWTRACEPOINT,
+    TEST,
+    TRACEPOINT,
+    UPROBE,
+    URETPROBE,
+    USDT,
+    WATCHPOINT,
+    Context,
+    ProbeKind,
+    probe_kind,
+)
 from pytrace.core.probes.targets import NoTarget
-from pytrace.core.source import Span
+from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach import programs, sessions
@@ -207,6 +229,38 @@ def _check_some(
 
 def _starts(point: nodes.AttachPoint, name: str) -> bool:
     return point.text.lower().startswith(f"{name}:")
+
+
+# ---------------------------------------------------------------------------------------------- queries
+
+_NEEDS = {
+    KPROBE: "kprobe", KRETPROBE: "kprobe", UPROBE: "uprobe", URETPROBE: "uprobe", USDT: "uprobe",
+    TRACEPOINT: "tracepoint", RAWTRACEPOINT: "rawtracepoint", FENTRY: "fentry", FEXIT: "fentry",
+    HARDWARE: "perf_hardware", WATCHPOINT: "watchpoint", ITER: "iter",
+}  # fmt: skip
+"""The kernel feature that attaches probes of a kind; the other kinds need none of their own."""
+
+
+def exists(
+    text: str, options: CompileOptions, kernel: KernelInfo, config: Config, diagnostics: Diagnostics
+) -> bool:
+    """Whether an attach point or pattern has a target that this kernel and machine can attach.
+
+    Args:
+        text: the attach point as a script would have it.
+        options: options of the compilation.
+        kernel: facts about the machine.
+        config: the script's configuration.
+        diagnostics: receives errors about the form of the attach point; that something is missing is no error.
+    """
+    wanted = replace(options, mode="run") if options.mode == "list" else options
+    scope = Scope(wanted, kernel, replace(config, missing_probes="ignore"), diagnostics)
+    point = nodes.AttachPoint(Span(Source("probe_exist()", text), 0, len(text)), text)
+    parts = split(point, options.positional, diagnostics, ahead=options.ahead)
+    if parts is None:
+        return False
+    found = _places(_points(parts, point.span, scope), parts, point.span, scope)
+    return any(item.kind.name not in _NEEDS or scope.feature(_NEEDS[item.kind.name]) for item in found)
 
 
 # ---------------------------------------------------------------------------------------------- unattached blocks

@@ -17,6 +17,7 @@ from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.attach_points import left_out
 from pytrace.frontend.check.builtins.table import CHECKS
 from pytrace.frontend.check.inference import removed_code
@@ -35,7 +36,16 @@ from pytrace.frontend.check.rules.statements import check_block, check_body, che
 
 MAX_PASSES = 60
 
-RULES = Rules(EXPRESSIONS, CHECKS, check_if, check_block)
+
+def _probe_exists(checker: Checker, text: str, span: Span) -> bool:
+    found = Diagnostics()
+    there = attach_points.exists(text, checker.options, checker.kernel, checker.config, found)
+    for problem in found.errors:
+        checker.error(problem.message, span, hints=problem.hints)
+    return there
+
+
+RULES = Rules(EXPRESSIONS, CHECKS, check_if, check_block, _probe_exists)
 
 
 def analyse(
@@ -234,6 +244,7 @@ def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
     checked.types.update(checker.retyped)
     checked.functions = list(checker.functions.values())
     checked.objects = [item.data for item in program.objects]
+    checked.decided = program.decided
     checked.config = checker.config
     checked.sources = _sources(program)
     return checked

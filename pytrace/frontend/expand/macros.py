@@ -234,7 +234,26 @@ class _Expander:
         known = self._overloads(node.name, scope)
         if known and builtin(node.name) is None and node.name not in self.functions:
             self._misfit(node.name, known, node.args, place)
+        if node.name == "member_exist" and len(node.args) == 2:
+            return self._member_question(node, scope)
         return self.plain(node, scope)
+
+    def _member_question(self, node: nodes.Call, scope: _Expansion | None) -> nodes.Node:
+        """``member_exist``, whose member is never a macro, but may be a parameter that stands for members."""
+        path: list[str] = []
+        for step in _members(node.args[1]):
+            given = scope.names.get(step) if scope is not None else None
+            path.extend(_members(given) if given is not None else [step])
+        if not path:
+            return self.plain(node, scope)
+        span = node.args[1].span if scope is None else scope.span(node.args[1].span)
+        member: nodes.Expr = nodes.Identifier(span, path[0])
+        for name in path[1:]:
+            member = nodes.FieldAccess(span, member, name)
+        first = node.args[0]
+        bare = isinstance(first, nodes.Identifier) and (scope is None or first.name not in scope.names)
+        asked = self._bare(first, scope) if bare and isinstance(first, nodes.Identifier) else self.node(first, scope)
+        return self.plain(node, scope, args=(asked, member))
 
     def _overloads(self, name: str, scope: _Expansion | None) -> list[nodes.Macro]:
         own = [] if scope is not None and scope.library else self.macros.get(name, [])
@@ -303,7 +322,7 @@ def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int
     return score
 
 
-def _members(node: nodes.Expr) -> list[str]:
+def _members(node: nodes.Node) -> list[str]:
     if isinstance(node, nodes.FieldAccess):
         return [*_members(node.base), node.name]
     return [node.name] if isinstance(node, nodes.Identifier) else []

@@ -17,18 +17,19 @@ Comments stay where they were: alone on a line, or after what they follow.  C pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.format.item_printer import ItemPrinter
-from pytrace.frontend.format.lines import Lines
+from pytrace.frontend.format.lines import INDENT, Lines
 from pytrace.frontend.syntax import parser
-from pytrace.frontend.syntax.parser import Piece
+from pytrace.frontend.syntax.parser import Branch, Piece
 
 _WIDTH = 100
-_BODIES = (nodes.Probe, nodes.Macro, nodes.Function)
+_BODIES = (nodes.Probe, nodes.Macro, nodes.Function, nodes.RootIf)
 
 
 def format_source(source: Source, diagnostics: Diagnostics) -> str:
@@ -57,7 +58,7 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
 
 def _ended(source: Source, pieces: list[Piece]) -> Source | None:
     """The script with missing semicolons between statements added; None when none is missing."""
-    structures = [piece.structure for piece in pieces if piece.structure is not None]
+    structures = [piece.structure for piece in _all(pieces) if piece.structure is not None]
     before = [found.tokens[index - 1] for found in structures for index in sorted(found.unended)]
     if not before:
         return None
@@ -67,6 +68,14 @@ def _ended(source: Source, pieces: list[Piece]) -> Source | None:
     return Source(source.name, ";".join(source.text[a:b] for a, b in pairwise(bounds)))
 
 
+def _all(pieces: list[Piece]) -> Iterator[Piece]:
+    """*pieces*, and those inside them."""
+    for piece in pieces:
+        yield piece
+        for branch in piece.branches:
+            yield from _all(branch.pieces)
+
+
 class _Formatter:
     """One run over a script."""
 
@@ -74,24 +83,56 @@ class _Formatter:
         self.source = source
         self.program = program
         self.lines = Lines(source.text, sorted(comments.items()))
+        self.level = 0
+        """Number of ``if comptime`` around the current item."""
 
     def run(self, pieces: list[Piece]) -> str:
-        lines = self.lines
+        self._pieces(pieces)
+        self.lines.between(len(self.source.text), blank=False, end=True)
+        return self.lines.text()
+
+    def _pieces(self, pieces: list[Piece]) -> None:
         before: Piece | None = None
         for piece in pieces:
             start = piece.head.start
             apart = before is not None and (isinstance(before.node, _BODIES) or isinstance(piece.node, _BODIES))
-            lines.between(start, blank=apart)
+            opened = before is None and self.level > 0
+            self.lines.between(start, blank=apart, end=opened, level=self.level)
             self._piece(piece)
             before = piece
-        lines.between(len(self.source.text), blank=False, end=True)
-        return lines.text()
+
+    def _branch(self, branch: Branch, *, first: bool) -> None:
+        lines = self.lines
+        lines.comments_to(branch.head.start, self.level)
+        lines.space()
+        word = "if comptime" if first else "else"
+        lines.write(word if first or branch.structure is None else "else if comptime")
+        lines.reached(branch.head.end)
+        if branch.structure is not None:
+            ItemPrinter(lines, branch.structure, self.level).run()
+        lines.comments_to(branch.opener.start, self.level + 1)
+        lines.space()
+        lines.write("{")
+        lines.reached(branch.opener.end)
+        self.level += 1
+        self._pieces(branch.pieces)
+        lines.between(branch.end.start, blank=False, end=True, level=self.level)
+        self.level -= 1
+        lines.break_line()
+        lines.drop_empty()
+        lines.break_line(INDENT * self.level)
+        lines.write("}")
+        lines.reached(branch.end.end)
 
     def _piece(self, piece: Piece) -> None:
         lines = self.lines
         node = piece.node
         if isinstance(node, nodes.CPart):
             lines.write_verbatim(node.text, node.span.end)
+            return
+        if piece.branches:
+            for index, branch in enumerate(piece.branches):
+                self._branch(branch, first=index == 0)
             return
         assert piece.structure is not None
         if isinstance(node, nodes.Probe):
@@ -100,7 +141,9 @@ class _Formatter:
         else:
             lines.write(piece.head.text)
             lines.passed(piece.head.end)
-        ItemPrinter(lines, piece.structure).run()
+        ItemPrinter(lines, piece.structure, self.level).run()
+        if isinstance(node, nodes.RootFail):
+            lines.write(";")
 
     def _predicate_line(self, node: nodes.Probe) -> None:
         """Start a new line when the predicate does not fit after the last attach point."""
@@ -109,7 +152,7 @@ class _Formatter:
         width = len("".join(node.predicate.span.text.split()))
         if self.lines.column + width > _WIDTH:
             self.lines.trailing_comments(node.predicate.span.start)
-            self.lines.break_line()
+            self.lines.break_line(INDENT * self.level)
 
     def _attach_points(self, node: nodes.Probe) -> None:
         lines = self.lines
@@ -118,11 +161,11 @@ class _Formatter:
         split = commented or len(", ".join(texts)) > _WIDTH
         for index, (point, text) in enumerate(zip(node.attach_points, texts, strict=True)):
             last = index == len(texts) - 1
-            lines.comments_to(point.span.start, 0)
+            lines.comments_to(point.span.start, self.level)
             lines.write(text if last else text + ",")
             lines.passed(point.span.end)
             if not last and split:
-                lines.trailing_comments(node.attach_points[index + 1].span.start)
-                lines.break_line()
+                lines.trailing_comments(node.attach_points[index + 1].span.start, INDENT * self.level)
+                lines.break_line(INDENT * self.level)
             elif not last:
                 lines.space()

@@ -18,12 +18,12 @@ _JUMPS = frozenset({"LET", "BREAK", "CONTINUE", "RETURN", "IMPORT"})
 class ItemPrinter:
     """Prints the tokens of one item, after :mod:`pytrace.frontend.format.formatter` has written its head."""
 
-    def __init__(self, lines: Lines, structure: Structure) -> None:
+    def __init__(self, lines: Lines, structure: Structure, level: int = 0) -> None:
         self.lines = lines
         self.tokens = structure.tokens
         self.starts = structure.starts
         self.roles = structure.roles
-        self.level = 0
+        self.level = level
         self.blocks: list[bool] = []
         """For each open block, whether it is on one line."""
         self.casts: list[bool] = []

@@ -120,15 +120,19 @@ class Lines:
         elif not self.fresh and not self._line.endswith(" ") and self._line.endswith("*/"):
             self.space()
 
-    def between(self, position: int, *, blank: bool, end: bool = False) -> None:
-        """Go from one root item to the next one at *position*; *blank*: an empty line is due."""
-        self.trailing_comments(position)
-        self.break_line()
+    def between(self, position: int, *, blank: bool, end: bool = False, level: int = 0) -> None:
+        """Go from one root item to the next one at *position*; *blank*: an empty line is due.
+
+        *end*: what follows is no item. *level* is the number of ``if comptime`` around the items.
+        """
+        indent = INDENT * level
+        self.trailing_comments(position, indent)
+        self.break_line(indent)
         if blank:
             self.empty_line()
         if end and not self.comment_before(position):
             return
-        self.comments_to(position, 0)
+        self.comments_to(position, level)
 
     def _tail(self, position: int) -> str:
         """The source between the last token written and the next comment or *position*."""

@@ -18,7 +18,7 @@ from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.syntax.grammar_support import LRParser
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
-from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.frontend.syntax.lexical.tokens import Token, found_name
 from pytrace.frontend.syntax.recovery import AbandonedItem, Item
 
 _SHEBANG = re.compile(r"#![^\n]*")
@@ -26,6 +26,10 @@ _BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
 """Maximum nesting that the passes after the parser support."""
+_MAX_NESTED = 50
+"""Maximum nesting of ``if comptime`` around items."""
+_OPTION = late(r"getopt\s*\(")
+_CLAUSE_ENDS = frozenset({"SEMI", "LBRACE", "RBRACE"})
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> nodes.Program:
@@ -88,6 +92,24 @@ class Piece:
     head: Span
     node: nodes.RootItem | nodes.CPart
     structure: Structure | None
+    branches: tuple[Branch, ...] = ()
+    """Of an ``if comptime``: its branches in order; *structure* is None."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """One branch of an ``if comptime`` at the root; without *structure* and *condition* it is the last ``else``.
+
+    *head* is ``if`` or ``else``, *opener* and *end* are the braces.
+    """
+
+    head: Span
+    structure: Structure | None
+    condition: nodes.Expr | None
+    opener: Span
+    end: Span
+    items: list[nodes.RootItem]
+    pieces: list[Piece]
 
 
 def parse_pieces(source: Source, diagnostics: Diagnostics) -> tuple[nodes.Program, list[Piece], dict[int, int]]:
@@ -112,6 +134,8 @@ class _ProgramParser:
         self.body: Span | None = None
         """The first item after the preamble."""
         self.pieces: list[Piece] = []
+        self.nested = 0
+        """Number of ``if comptime`` around the current item."""
 
     def run(self) -> nodes.Program:
         shebang = self._shebang()
@@ -200,6 +224,109 @@ class _ProgramParser:
         structure.item(token, role)
         self._add(structure, token.span)
 
+    # ------------------------------------------------------------------------------------------ conditions
+
+    def _conditional(self, token: Token) -> None:
+        """``if comptime``, with all its ``else if`` and ``else``."""
+        self.body = self.body or token.span
+        branches = [self._branch(token.span, self._condition(token))]
+        while branches[-1] is not None and self.lexer.peek().text == "else":
+            word = self.lexer.peek()
+            if branches[-1].condition is None:
+                self.lexer.error("'else' after the last 'else'", word.span, "only one branch has no condition")
+            self.lexer.seek(word.span.end)
+            following = self.lexer.peek()
+            structure = self._condition(self.lexer.token()) if following.type == "IF_ITEM" else None
+            branches.append(self._branch(word.span, structure))
+        whole = tuple(item for item in branches if item is not None)
+        if len(whole) == len(branches) and (whole[0].condition is not None):
+            node = _root_if(whole)
+            self.items.append(node)
+            self.pieces.append(Piece(token.span, node, None, whole))
+
+    def _condition(self, token: Token) -> Structure:
+        """The tokens of a condition after ``if``, up to its brace."""
+        if self.lexer.peek().type == "COMPTIME":
+            self.lexer.token()
+        else:
+            self.lexer.error(
+                "expected 'comptime' after 'if'", token.span,
+                "at the root of a script, conditions are decided at compile time: if comptime (…) { … }",
+            )  # fmt: skip
+        structure = Structure(self.lexer)
+        structure.clause(Token("EXPRESSION_ITEM", "", token.span), frozenset({"LBRACE", "SEMI"}))
+        return structure
+
+    def _branch(self, head: Span, structure: Structure | None) -> Branch | None:
+        """A branch from its condition on; None when it has no braces."""
+        node = _run_grammar(structure, head) if structure is not None else None
+        opener = self.lexer.token()
+        if opener.text != "{":
+            what = "the condition" if structure is not None else "'else'"
+            self.lexer.error(f"expected '{{' after {what}, found {found_name(opener)}", opener.span)
+            return None
+        condition = node if isinstance(node, nodes.Expr) else None
+        if structure is not None and condition is None:
+            condition = nodes.BoolLiteral(head, False)  # its error is reported
+        kept = self.items, self.pieces
+        self.items, self.pieces = [], []
+        end = self._branch_items(opener)
+        items, pieces = self.items, self.pieces
+        self.items, self.pieces = kept
+        return Branch(head, structure, condition, opener.span, end, items, pieces)
+
+    def _branch_items(self, opener: Token) -> Span:
+        """Read items up to the closing brace, whose span is returned."""
+        self.nested += 1
+        self.lexer.seek(opener.span.end)
+        while True:
+            token = self.lexer.peek()
+            if token.type == "EOF" or len(self.diagnostics.errors) >= _MAX_ERRORS or self.nested > _MAX_NESTED:
+                problem = "the branch is not closed" if self.nested <= _MAX_NESTED else "too many nested conditions"
+                self.lexer.error(problem, opener.span, "add '}' at its end")
+                self.lexer.seek(len(self.text))
+                break
+            if token.text == "}":
+                self.lexer.seek(token.span.end)
+                break
+            if _OPTION.match(self.text, token.span.start):
+                self._option_inside(token)
+            else:
+                self._item(self.lexer.token())
+            self.lexer.root()
+        self.nested -= 1
+        return token.span
+
+    def _option_inside(self, token: Token) -> None:
+        """Report a declaration of an option in a branch, and skip it."""
+        self.lexer.seek(token.span.start, SCRIPT)
+        place = self.lexer.peek().span
+        self.lexer.error(
+            "an option cannot be declared inside 'if comptime'", place,
+            "declare it at the root of the script: its value may decide the condition",
+        )  # fmt: skip
+        Structure(self.lexer).clause(Token("EXPRESSION_ITEM", "", place), _CLAUSE_ENDS)
+        if self.lexer.peek().type == "SEMI":
+            self.lexer.token()
+
+    def _fail(self, token: Token) -> None:
+        """``fail(…);``."""
+        self.body = self.body or token.span
+        structure = Structure(self.lexer)
+        structure.clause(Token("EXPRESSION_ITEM", "", token.span), _CLAUSE_ENDS)
+        call = _run_grammar(structure, token.span)
+        end = self.lexer.peek()
+        if end.type == "SEMI":
+            self.lexer.token()
+        elif call is not None:
+            self.lexer.error(f"expected ';' after fail(), found {found_name(end)}", end.span)
+        if isinstance(call, nodes.Expr):
+            node = nodes.RootFail(call.span, call)
+            self.items.append(node)
+            self.pieces.append(Piece(token.span, node, structure))
+
+    # ------------------------------------------------------------------------------------------ probes
+
     def _probe(self, token: Token) -> None:
         points, token = self._attach_points(token)
         if points:
@@ -258,6 +385,20 @@ class _ProgramParser:
         return True
 
 
+def _root_if(branches: tuple[Branch, ...]) -> nodes.RootIf:
+    """The node of an ``if comptime`` from its branches."""
+    other: tuple[nodes.RootItem, ...] = ()
+    end = branches[-1].end
+    for branch in reversed(branches):
+        if branch.condition is None:
+            other = tuple(branch.items)
+        else:
+            other = (nodes.RootIf(branch.head.to(end), branch.condition, tuple(branch.items), other, branch.head),)
+    found = other[0]
+    assert isinstance(found, nodes.RootIf)
+    return found
+
+
 def _quoted(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{_shown(text)}'"
 
@@ -283,6 +424,8 @@ _ITEMS = {
     "MACRO_ITEM": _ProgramParser._body_item,
     "FUNCTION_ITEM": _ProgramParser._body_item,
     "MAP_ITEM": _ProgramParser._map,
+    "IF_ITEM": _ProgramParser._conditional,
+    "FAIL_ITEM": _ProgramParser._fail,
     "STRAY": _ProgramParser._stray,
 }
 """Parser methods of items, by first token; all other tokens start probes."""

@@ -9,6 +9,7 @@ A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` 
 - ``enumerator``, name, value
 - ``names``, enumeration, bytes: its names are printed (:func:`renamed` brings those of this kernel)
 - ``kfunc``, name, 1 or 0: whether the kernel has a function
+- ``type_exist``, kind, name, 1 or 0; ``member_exist``, kind, name, path, 1 or 0; ``constant_exist``, name, 1 or 0
 - ``build``, what: right on the very kernel build only
 """
 
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pytrace.core.manifest import Manifest
-from pytrace.core.types import Enum, Field, Pointer, Struct, to_data
+from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, to_data
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
@@ -147,6 +148,35 @@ def _kfunc(kernel: KernelInfo, row: Row) -> str:
     return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} function {row[1]} here"
 
 
+def _type_exists(kernel: KernelInfo, row: Row) -> str:
+    there = _type(kernel, row[1], row[2]) is not None
+    shown = f"{row[1]} {row[2]}"
+    return "" if there == (row[3] == "1") else f"there is {'a' if there else 'no'} {shown} here"
+
+
+def _type(kernel: KernelInfo, kind: str, name: str) -> Type | None:
+    if kind == "enum":
+        return kernel.enum(name)
+    return kernel.typedef(name) if kind == "typedef" else kernel.struct(kind, name)
+
+
+def _member_exists(kernel: KernelInfo, row: Row) -> str:
+    found = _type(kernel, row[1], row[2])
+    for step in row[3].split("."):
+        inner = found.target if isinstance(found, Pointer) else found
+        inner = inner.element if isinstance(inner, Array) else inner
+        field = inner.find(step) if isinstance(inner, Struct) else None
+        found = field.type if field is not None else None
+    there = found is not None
+    shown = f"{row[1]} {row[2]} has {'a' if there else 'no'} member {row[3]} here"
+    return "" if there == (row[4] == "1") else shown
+
+
+def _constant_exists(kernel: KernelInfo, row: Row) -> str:
+    there = kernel.enumerator(row[1]) is not None
+    return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} constant {row[1]} here"
+
+
 def _build(_kernel: KernelInfo, row: Row) -> str:
     return f"it uses {row[1]}"
 
@@ -160,5 +190,8 @@ _CHECKS: dict[str, Callable[[KernelInfo, Row], str]] = {
     "enumerator": _enumerator,
     "names": _names,
     "kfunc": _kfunc,
+    "type_exist": _type_exists,
+    "member_exist": _member_exists,
+    "constant_exist": _constant_exists,
     "build": _build,
 }

@@ -1,14 +1,19 @@
-"""Compile-time builtins: all are constants before code is generated, except for records."""
+"""Compile-time builtins: all are constants before code is generated, except for records and lists of values."""
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pytrace.codegen.emit import comparison, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Operand, Parts
+from pytrace.codegen.ir.operands import Operand, Parts, Scalar
+from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import Record
+from pytrace.core.types import BOOL, Record, String
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import OneOf
 
 
 def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
@@ -21,4 +26,67 @@ def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     return Parts(type_, tuple(expressions.constant(e, value, of) for value, of in members))
 
 
-EMIT: dict[str, Emission] = {"config": _config}
+def _one_of(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
+    assert isinstance(node, nodes.Call)
+    value = node.args[0]
+    assert isinstance(value, nodes.Expr)
+    entries = e.checked.fact(node, OneOf).entries
+    operand = e.value(value)
+    if not operand.type.scalar:
+        texts = [item for item in entries if isinstance(item, bytes)]
+        return Scalar(e.b.number(_one_of_texts(e, operand, texts)), BOOL)
+    numbers = [item for item in entries if isinstance(item, int)]
+    return Scalar(e.b.number(_one_of_numbers(e, memory.number(e, operand), numbers)), BOOL)
+
+
+def _one_of_texts(e: Emitter, operand: Operand, entries: list[bytes]) -> I1:
+    """Compare with one text after the other, up to the first that is equal."""
+    place = e.place(operand)
+    found, done = e.b.register(), e.b.block()
+    e.b.store(1, found)
+    for entry in entries:
+        other = e.b.block()
+        text = expressions.constant(e, entry, String(len(entry) + 1))
+        e.b.branch(comparison.equal(e, place, text), done, other)
+        e.b.start(other)
+    e.b.store(0, found)
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.truth(e.b.load(found))
+
+
+LINEAR = 8
+"""So many numbers are compared one after the other; a longer list is searched by halves."""
+
+
+def _one_of_numbers(e: Emitter, value: Number, entries: list[int]) -> I1:
+    """Whether *value* is one of *entries*, which are sorted."""
+    if len(entries) <= LINEAR:
+        return _any_equal(e, value, entries)
+    found, done = e.b.register(), e.b.block()
+    waiting = [(e.b.current, entries)]
+    while waiting:
+        block, part = waiting.pop()
+        if block is not e.b.current:
+            e.b.start(block)
+        if len(part) <= LINEAR:
+            e.b.store(e.b.number(_any_equal(e, value, part)), found)
+            e.b.jump(done)
+            continue
+        middle = len(part) // 2
+        below, rest = e.b.block(), e.b.block()
+        predicate: Literal["slt", "ult"] = "slt" if entries[0] < 0 else "ult"
+        e.b.branch(e.b.icmp(predicate, value, part[middle]), below, rest)
+        waiting += [(below, part[:middle]), (rest, part[middle:])]
+    e.b.start(done)
+    return e.b.truth(e.b.load(found))
+
+
+def _any_equal(e: Emitter, value: Number, entries: list[int]) -> I1:
+    result = e.b.icmp("eq", value, entries[0])
+    for entry in entries[1:]:
+        result = e.b.either(result, e.b.icmp("eq", value, entry))
+    return result
+
+
+EMIT: dict[str, Emission] = {"config": _config, "one_of": _one_of}

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.builtins import bare_builtin
+from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.formats import Format
-from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Type
+from pytrace.core.numbers import parse_integer
+from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.compile_time_facts import Existence, OneOf
 from pytrace.frontend.check.inference import format_checks
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, expressions, is_text
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expression,
+    expressions,
+    is_text,
+    require_args,
+)
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
-from pytrace.frontend.check.inference.type_names import operand_type
+from pytrace.frontend.check.inference.type_names import operand_type, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,4 +178,172 @@ def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
         kind = checker.unit.kind if checker.unit is not None else None
         allowed = kind is not None and checker.kernel.feature(f"kfunc_{kind.program_type}")
         checker.set_constant(node, exists and allowed)
+    return BOOL
+
+
+# ---------------------------------------------------------------------------------------------- what exists
+
+
+def _answer(checker: Checker, node: Node, answer: bool, *question: str) -> Type:
+    checker.set_constant(node, answer)
+    checker.program.facts[node] = Existence(question, answer)
+    return BOOL
+
+
+def probe_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``probe_exist("provider:…")``."""
+    name = checker.constant_text(arguments[0], "the argument of probe_exist()")
+    if name is None:
+        return BOOL
+    text = name.decode(errors="replace")
+    there = checker.rules.probe_exists(checker, text, arguments[0].span)
+    return _answer(checker, node, there, "build", f'probe_exist("{text}"), which was decided at compile time')
+
+
+def constant_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``constant_exist("NAME")``: an enumerator, or a macro of the script or its headers."""
+    name = checker.constant_text(arguments[0], "the argument of constant_exist()")
+    if name is None:
+        return BOOL
+    text = name.decode(errors="replace")
+    known = checker.definitions
+    there = known.enumerator(text) is not None or known.macro(text) is not None or known.constant(text) is not None
+    return _answer(checker, node, there, "constant_exist", text)
+
+
+def type_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``type_exist(struct X)``, ``type_exist(name_t)``."""
+    type_ = _type_asked(arguments[0])
+    if type_ is None:
+        return checker.error("type_exist() takes a type", arguments[0].span, hints=["for example, struct task_struct"])
+    return _answer(checker, node, not isinstance(_quietly(checker, type_), Unknown), "type_exist", *_named(type_))
+
+
+def _type_asked(argument: nodes.Expr | nodes.TypeExpr) -> nodes.TypeExpr | None:
+    """The type that an argument names; a bare name is a type unless it names a value."""
+    if isinstance(argument, nodes.TypeExpr):
+        return argument
+    if isinstance(argument, nodes.Identifier) and not bare_builtin(argument.name):
+        return nodes.NamedType(argument.span, argument.name)
+    return None
+
+
+def _quietly(checker: Checker, node: nodes.TypeExpr) -> Type:
+    """The type that *node* denotes, or UNKNOWN when there is none, which is not reported."""
+    kept, checker.diagnostics = checker.diagnostics, Diagnostics()
+    try:
+        return resolve(checker, node)
+    finally:
+        checker.diagnostics = kept
+
+
+def _named(node: nodes.TypeExpr) -> tuple[str, str]:
+    """Kind and name of the type that the existence of *node* depends on."""
+    while isinstance(node, nodes.PointerTypeExpr | nodes.ArrayTypeExpr):
+        node = node.target if isinstance(node, nodes.PointerTypeExpr) else node.element
+    if isinstance(node, nodes.StructTypeExpr):
+        return node.kind, node.name
+    return "typedef", node.name if isinstance(node, nodes.NamedType) else ""
+
+
+def member_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``member_exist(T or expression, a.b)``."""
+    path = _member_path(arguments[1])
+    if path is None:
+        hints = ["for example, member_exist(struct sock, sk_protocol)"]
+        return checker.error("the second argument of member_exist() is a member", arguments[1].span, hints=hints)
+    shown = ".".join(path)
+    if isinstance(arguments[0], nodes.Identifier) and arguments[0].name == "args":
+        return _argument_exists(checker, node, arguments[0], path)
+    asked = _type_asked(arguments[0])
+    if asked is not None:
+        there = _has_member(_quietly(checker, asked), path)
+        return _answer(checker, node, there, "member_exist", *_named(asked), shown)
+    type_ = operand_type(checker, arguments[0])
+    if isinstance(type_, Unknown):
+        return BOOL
+    return _answer(checker, node, _has_member(type_, path), "build", f"member_exist() of {shown} in {type_}")
+
+
+def _argument_exists(checker: Checker, node: Node, args: nodes.Identifier, path: list[str]) -> Type:
+    """``member_exist(args, a.b)`` in the block of a probe."""
+    if not require_args(checker, args) or checker.unit is None:
+        return UNKNOWN
+    found = checker.unit.context.argument(path[0])
+    there = found is not None and (len(path) == 1 or _has_member(found.type, path[1:]))
+    probe = checker.unit.targets[0].probe if checker.unit.targets else checker.unit.kind.name
+    return _answer(checker, node, there, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
+
+
+def _member_path(node: nodes.Node) -> list[str] | None:
+    if isinstance(node, nodes.FieldAccess):
+        before = _member_path(node.base)
+        return None if before is None else [*before, node.name]
+    return [node.name] if isinstance(node, nodes.Identifier) else None
+
+
+def _has_member(type_: Type, path: list[str]) -> bool:
+    """Whether a struct, or the struct that a pointer points to, has a member; steps may be inside each other."""
+    for step in path:
+        inner = type_.target if isinstance(type_, Pointer) else type_
+        inner = inner.element if isinstance(inner, Array) else inner
+        if isinstance(inner, Record) and step in inner.names:
+            type_ = inner.members[inner.names.index(step)]
+            continue
+        found = inner.find(step) if isinstance(inner, Struct) else None
+        if found is None:
+            return False
+        type_ = found.type
+    return True
+
+
+# ---------------------------------------------------------------------------------------------- lists of values
+
+
+def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``one_of(value, "80,443")``."""
+    value = expression(checker, node, arguments[0])
+    type_ = checker.value(value)
+    text = checker.constant_text(arguments[1], "the list of one_of()")
+    if text is None or isinstance(type_, Unknown):
+        return BOOL
+    entries = [entry.strip() for entry in text.split(b",")] if text.strip() else []
+    if is_text(type_):
+        return _compared(checker, node, value, tuple(dict.fromkeys(entries)))
+    if not isinstance(type_, Int | Enum):
+        return checker.error(f"one_of() compares integers and strings, not {settle(type_)}", value.span)
+    numbers = [_entry(checker, entry, settle(type_), arguments[1]) for entry in entries]
+    return _compared(checker, node, value, tuple(sorted({number for number in numbers if number is not None})))
+
+
+def _entry(checker: Checker, entry: bytes, type_: Type, argument: nodes.Node) -> int | None:
+    """The number of an entry; None for one that is wrong, or that no value of the type equals."""
+    shown = entry.decode(errors="replace")
+    number = parse_integer(shown)
+    if number is None and isinstance(type_, Enum):
+        number = dict(type_.members).get(shown)
+    if number is None:
+        what = f"{shown!r} in the list" if shown else "an empty entry in the list"
+        checker.error(f"{what} of one_of() is not an integer", argument.span, hints=["entries are separated by ','"])
+        return None
+    low, high = _range(type_)
+    if low <= number <= high:
+        return number
+    checker.warn(f"{shown} in the list of one_of() never matches: the value is {type_}", argument.span)
+    return None
+
+
+def _range(type_: Type) -> tuple[int, int]:
+    bits, signed = 8 * type_.size, isinstance(type_, Int | Enum) and type_.signed
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def _compared(checker: Checker, node: Node, value: nodes.Expr, entries: tuple[int, ...] | tuple[bytes, ...]) -> Type:
+    known = checker.constant(value)
+    if not entries:
+        checker.set_constant(node, False)
+    elif known is not None:
+        checker.set_constant(node, known in entries)
+    else:
+        checker.program.facts[node] = OneOf(entries)
     return BOOL

@@ -98,6 +98,8 @@ class Rules:
     """Checks of builtins by the name of their row."""
     check_if: BranchRule[nodes.If]
     check_block: BranchRule[nodes.Block]
+    probe_exists: Callable[[Checker, str, Span], bool]
+    """Whether an attach point exists and can be attached here; reports what is wrong with its form."""
 
 
 class Checker:

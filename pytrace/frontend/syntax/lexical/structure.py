@@ -73,6 +73,18 @@ class Structure(Brackets):
                 return self.tokens
             self._take(token)
 
+    def clause(self, first: Token, ends: frozenset[str]) -> list[Token]:
+        """The tokens of an expression at the root, up to a token of *ends*, which is not consumed."""
+        self._put(first)
+        self._last = ""
+        self.stack.append(Frame("loose", None))
+        while True:
+            token = self.lexer.peek()
+            if token.type == "EOF" or token.type in ends:
+                self._close_all(token, report=True)
+                return self.tokens
+            self._take(self.lexer.token())
+
     def _run(self) -> list[Token]:
         while not self._done:
             self._take(self.lexer.token())
@@ -157,6 +169,8 @@ class Structure(Brackets):
         after = token.span.end
         if last in ("IDENT", "CONFIG"):
             opened.call = True
+            if self.tokens[-2].text == "member_exist":
+                opened.role = "offsetof"
             self._mark(is_type_argument(self.lexer), after)
         elif last in _TYPE_CALLS:
             opened.role = "offsetof" if last == "OFFSETOF" else ""

@@ -247,6 +247,29 @@ def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
     return Token(_ITEM_KINDS[word], "", _span(lexeme))
 
 
+_ROOT_CONDITION = late(r"comptime\b|\(")
+
+
+@matches(r"if\b")
+def t_INITIAL_if(lexeme: Lexeme) -> Token | None:
+    """``if comptime`` around items, unless it is an attach point by what follows."""
+    lexer = lexeme.lexer
+    if not _ROOT_CONDITION.match(lexer.lexdata, skip_layout(lexer.lexdata, lexer.lexpos)):
+        _as_attach_point(lexeme)
+        return None
+    lexer.begin("script")
+    return Token("IF_ITEM", "", _span(lexeme))
+
+
+@matches(r"fail[ \t]*(?=\()")
+def t_INITIAL_fail(lexeme: Lexeme) -> Token:
+    """A call of ``fail`` in place of an item, which is read again as an expression."""
+    lexer = lexeme.lexer
+    lexer.begin("script")
+    lexer.lexpos = lexeme.lexpos
+    return Token("FAIL_ITEM", "", Span(lexer.scan.source, lexeme.lexpos, lexeme.lexpos))
+
+
 def _as_attach_point(lexeme: Lexeme) -> None:
     """Read a word again that starts no item and no definition."""
     lexeme.lexer.lexpos = lexeme.lexpos

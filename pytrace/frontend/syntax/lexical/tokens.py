@@ -73,6 +73,7 @@ LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 ROOT_KINDS = (
     "C_PART",
     "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM",
+    "IF_ITEM", "FAIL_ITEM",
     "STRAY",  # characters that start no attach point, and unknown characters between probes
     "ATTACH_POINT",
     "BODY",  # where the predicate or body of a probe starts

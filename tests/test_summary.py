@@ -1,0 +1,62 @@
+"""The end of scripts/test: counts, skips, and the table of tools by kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SUMMARY = Path(__file__).resolve().parent.parent / "scripts" / "test-summary"
+
+
+def result(name: str, outcome: str, *tools: str, reason: str = "") -> str:
+    return json.dumps({"name": name, "outcome": outcome, "reason": reason, "seconds": 1.0, "tools": list(tools)})
+
+
+def summary(folder: Path, **parts: list[str]) -> tuple[int, list[str]]:
+    """Exit status and lines for reports of parts."""
+    for part, lines in parts.items():
+        (folder / f"{part}.jsonl").write_text("\n".join(lines) + "\n")
+        (folder / f"{part}.status").write_text("0 12\n")
+    done = subprocess.run([sys.executable, SUMMARY, folder, *parts], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_tools_by_kernel(tmp_path: Path) -> None:
+    here = [
+        result("a", "passed", "opensnoop"),
+        result("b", "skipped", "vfsstat", reason="kprobe: not here"),
+        result("c", "passed", "tcpdrop"),
+        result("d", "skipped", "tcpdrop", reason="no netem"),
+        result("e", "passed"),
+    ]
+    there = [
+        result("a", "passed", "opensnoop", "statsnoop"),
+        result("b", "started", "vfsstat"),
+        result("b", "passed", "vfsstat"),
+        result("c", "passed", "tcpdrop"),
+        result("c", "failed", "tcpdrop"),
+    ]
+    status, lines = summary(tmp_path, kernel=here, vm=there)
+    assert status == 1
+    table = {words[0]: words for words in (line.split(maxsplit=1) for line in lines if line.startswith("  "))}
+    rows = {name: " ".join(words[1].split()) for name, words in table.items()}
+    assert rows["TOOL"] == "here 6.1"
+    assert rows["opensnoop"] == "right right"
+    assert rows["statsnoop"] == "no case right"
+    assert rows["vfsstat"] == "cannot: kprobe: not here right"
+    assert rows["tcpdrop"] == "right, in part: no netem wrong"
+    assert lines[-1] == "7 passed, 1 failed, 2 skipped"
+
+
+def test_a_case_that_did_not_end_is_wrong(tmp_path: Path) -> None:
+    _, lines = summary(tmp_path, vm=[result("a", "started"), result("b", "failed", "opensnoop")])
+    assert any(line.split() == ["opensnoop", "wrong"] for line in lines)
+
+
+def test_without_cases_there_is_no_table(tmp_path: Path) -> None:
+    status, lines = summary(tmp_path, unit=[result("a", "passed")], kernel=[result("b", "passed")])
+    assert status == 0
+    assert not any("tools by kernel" in line for line in lines)

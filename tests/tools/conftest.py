@@ -1,0 +1,34 @@
+"""Fixtures of the tests of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.support import leaks
+from tests.support.server import Server
+from tests.support.tools import ToolRun, run_tool
+
+
+class Tool(Protocol):
+    """:func:`tests.support.tools.run_tool` without its first argument."""
+
+    def __call__(self, name: str, *arguments: object, **options: object) -> ToolRun: ...
+
+
+@pytest.fixture
+def tool(server: Server) -> Iterator[Tool]:
+    """Runs a tool, and checks that the case left no BPF objects or processes behind."""
+    server.run(("--version",))  # it starts before processes are counted
+    with leaks.no_leaks():
+        yield partial(run_tool, server)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session: on a real file system here, in memory in the test machine."""
+    return tmp_path_factory.mktemp("tools")
