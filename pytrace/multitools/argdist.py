@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import HEAD, literal, probe, script
+from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
 from pytrace.multitools.specs import distribution
 from pytrace.multitools.specs.distribution import Distribution
 from pytrace.multitools.specs.problems import SpecText
@@ -83,7 +83,7 @@ def _probes(parsed: Distribution, names: _Names, options: Options, *, histogram:
         store = f"{names.values}[{value}] = count();" if value else f"{names.values} = count();"
     lines = parsed.scope.variables(parsed.predicate, *parsed.values)
     if parsed.predicate:
-        lines.append(f"if (!({parsed.predicate})) {{ return; }}")
+        lines.append(unless(parsed.predicate))
     lines.append(store)
     if not (parsed.entries or parsed.latency):
         return [probe([parsed.probe.point], lines, only)]

@@ -24,6 +24,13 @@ def probe(points: Iterable[str], lines: Iterable[str], conditions: Iterable[str]
     return block(", ".join(points) + (f" /{joined}/" if joined else ""), lines)
 
 
+def unless(predicate: str) -> str:
+    """The statement that leaves a probe when a predicate does not hold."""
+    if predicate.startswith("(") and predicate.endswith(")") and predicate.count("(") == 1:
+        predicate = predicate[1:-1]
+    return f"if (!({predicate})) {{ return; }}"
+
+
 def script(*parts: str) -> str:
     """The parts of a script with an empty line between them."""
     return "\n\n".join(part for part in parts if part) + "\n"

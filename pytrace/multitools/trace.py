@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import literal, probe, script
+from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
 from pytrace.multitools.specs import formats, probe_text
 from pytrace.multitools.specs.expressions import Translator, split
 from pytrace.multitools.specs.probe_text import ProbeText
@@ -18,7 +18,7 @@ OPTIONS: tuple[ScriptOption, ...] = (
     common.PID,
     ScriptOption(("L", "tid"), 0, "only thread TID", "TID"),
     ScriptOption(("uid",), -1, "only user UID (a number)", "UID"),
-    ScriptOption(("Z", "string-size"), 0, "bytes of texts", "SIZE"),
+    ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE"),
     ScriptOption(("S", "include-self"), False, "accepted; events of pytrace itself are always included"),
     ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS"),
     ScriptOption(("t", "timestamp"), False, "seconds since the start as TIME"),
@@ -59,8 +59,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     if sum(options.flag(name) for name in ("timestamp", "unix-timestamp", "time")) > 1:
         raise TraceError("-t, -u and -T cannot be used together", hints=("each of them says what TIME is",))
     probes = [_probe(SpecText.of(text), options, kernel) for text in options.many("probe")]
-    head = "" if options.flag("aggregate") else _heading(options)
-    text = script("config = { print_maps_on_exit = false }" if options.number("max-events") else "", head, *probes)
+    text = script(HEAD if options.number("max-events") else "", *probes)
     words = [*common.run_arguments(options)]
     if options.text("cgroup-path"):
         words += ["--cgroup", options.text("cgroup-path")]
@@ -93,7 +92,7 @@ def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
         raise unknown_at_return(error) if parsed.place.returns and "unknown name" in error.message else error from None
     lines = scope.variables(predicate, *values)
     if predicate:
-        lines.append(f"if (!({predicate})) {{ return; }}")
+        lines.append(unless(predicate))
     lines += _aggregate(parsed, format_, values) if options.flag("aggregate") else _print(
         parsed, format_, values, options)  # fmt: skip
     return probe([parsed.point], lines, _conditions(options))
@@ -161,37 +160,17 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
 # ---------------------------------------------------------------------------------------------- output
 
 
-def _columns(options: Options) -> list[tuple[str, str, str, tuple[str, ...]]]:
-    """Columns before FUNC: title, how the heading and the lines write it, and the values."""
-    if options.flag("timestamp"):
-        time = ("TIME", "%-11s", "%4lld.%06lld", ("elapsed / 1000000000", "elapsed / 1000 % 1000000"))
-    elif options.flag("unix-timestamp"):
-        time = ("TIME", "%-17s", "%s", ('strftime("%s.%f", nsecs)',))
-    else:
-        time = ("TIME", "%-8s", "%-8s", ('strftime("%H:%M:%S", nsecs)',))
-    cpu = [("CPU", "%-3s", "%-3d", ("cpu",))] if options.flag("print_cpu") else []
-    return [
-        time, *cpu, ("PID", "%-7s", "%-7d", ("pid",)), ("TID", "%-7s", "%-7d", ("tid",)),
-        ("COMM", "%-15s", "%-15s", ("comm",)), ("FUNC", "%-16s", "%-16s", ()),
-    ]  # fmt: skip
-
-
-def _heading(options: Options) -> str:
-    columns = _columns(options)
-    layout = " ".join(heading for _, heading, _, _ in columns)
-    titles = ", ".join(literal(title) for title, _, _, _ in columns)
-    return f'begin {{ printf("{layout} %s\\n", {titles}, "-"); }}'
-
-
 def _print(parsed: ProbeText, format_: str, values: list[str], options: Options) -> list[str]:
-    columns = _columns(options)
-    layout = " ".join(form for _, _, form, _ in columns)
-    given = [value for _, _, _, parts in columns for value in parts]
-    every = ", ".join([*given, parsed.event_name(), *values])
-    line = f'printf("{layout} {format_}\\n", {every});' if format_ else f'printf("{layout}\\n", {every});'
-    mode = "perf" if options.flag("address") else ""
-    stacks = [f"print({name}{f'({mode})' if mode else ''});" for flag, name in
-              (("kernel-stack", "kstack"), ("user-stack", "ustack")) if options.flag(flag)]  # fmt: skip
+    message = f'sprintf("{format_}"{"".join(f", {value}" for value in values)})' if format_ else 'sprintf("")'
+    cpu = "cpu=cpu, " if options.flag("print_cpu") else ""
+    name = f'sprintf("%s", {parsed.event_name()})'
+    line = f'row((time={_time(options)}, {cpu}pid=pid, tid=tid, comm=comm, func={name}, "-"={message}));'
+    mode = "(perf)" if options.flag("address") else ""
+    stacks = [
+        f"print({name}{mode});"
+        for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack"))
+        if options.flag(flag)
+    ]
     most = options.number("max-events")
     if most < 0:
         raise TraceError(f"-M takes a number of events, {most} is less than none")
@@ -201,6 +180,12 @@ def _print(parsed: ProbeText, format_: str, values: list[str], options: Options)
     return [*before, line, *stacks, f"if ($number == {most - 1}) {{ exit(); }}"]
 
 
+def _time(options: Options) -> str:
+    if options.flag("timestamp"):
+        return "fixed(elapsed, 1000000000, 6)"
+    return f'strftime("{"%s.%f" if options.flag("unix-timestamp") else "%H:%M:%S"}", nsecs)'
+
+
 def _aggregate(parsed: ProbeText, format_: str, values: list[str]) -> list[str]:
-    text = [literal(format_.replace("\\n", " "))] if format_ and not values else []
-    return [f"@lines[{', '.join(['comm', parsed.event_name(), *text, *values])}] = count();"]
+    message = f', sprintf("{format_}"{"".join(f", {value}" for value in values)})' if format_ else ""
+    return [f"@lines[comm, {parsed.event_name()}{message}] = count();"]

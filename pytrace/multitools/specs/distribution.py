@@ -150,5 +150,21 @@ def _typed(
         if histogram:
             raise spec.error("a histogram needs a number, char* is text", hints=("-C counts texts",))
         return value if parsed.array_field(value, kernel) else scope.string(value)
+    if type_ == _type_of(value, parsed, kernel):
+        return value
     simple = value.replace("_", "").replace("$", "").isalnum()
     return f"({type_}){value}" if simple else f"({type_})({value})"
+
+
+def _type_of(value: str, parsed: ProbeText, kernel: KernelInfo) -> str:
+    """The type that a simple value has in the script, empty when it is not known: a cast to it would be warned of."""
+    if value == "$latency" or value.startswith("arg") and value[3:].isdigit():
+        return "uint64"
+    for parameter in parsed.parameters:
+        if value in (f"${parameter.name}", f"$entry_{parameter.name}"):
+            return parameter.type
+    if value != "retval" or parsed.place.family != USER or parsed.place.wild:
+        return ""
+    paths = kernel.binaries(parsed.place.target, None)
+    result = kernel.user_result(paths[0], parsed.place.name) if len(paths) == 1 else None
+    return str(result) if result is not None else "uint64"

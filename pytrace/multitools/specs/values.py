@@ -114,7 +114,7 @@ class Scope:
         if len(values) != 2 or len(texts) != 1:
             raise translator.error('STRCMP takes a text in quotes and an expression: STRCMP("abc", arg1)', token)
         other = next(value for value in values if value != texts[0])
-        return f"{self.string(other)} == {texts[0]}"
+        return f"({self.string(other)} == {texts[0]})"
 
 
 def _sizeof(translator: Translator, _token: Token) -> str:

@@ -190,6 +190,10 @@ def _fixed(_forms: TextForms, kind: types.Fixed) -> Callable[[int], bytes]:
 
 
 def _joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], bytes]:
+    if kind.formatted:
+        from pytrace.runtime.output.render import printf  # few scripts need it
+
+        return printf.of_values(kind, forms)
     parts = [forms.form(member) for member in kind.members]
     separator = kind.separator.encode("utf-8", "surrogateescape")
 
