@@ -148,7 +148,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
             example='begin { row((address=joined(":", ntop(0x0100007f), 80))); }'),
     Builtin("sprintf", "output", "sprintf(const string fmt, args…)",
-            "Formatted text as a value: a column of row(), a key, what print() shows. It is formatted when it is printed.",
+            "Formatted text as a value, for columns of row(), keys, print(); formatted when it is printed.",
             least=1, most=None, yields=True,
             example='begin { row((pid=pid, message=sprintf("%d of %x", 1, 255))); }'),
     Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",

@@ -10,6 +10,7 @@ from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
 from pytrace.multitools.specs import distribution
 from pytrace.multitools.specs.distribution import Distribution
 from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.values import Scope
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
@@ -96,7 +97,7 @@ def _paired(parsed: Distribution, names: _Names, lines: list[str], only: list[st
     inputs = parsed.probe.parameters
     entry = [f"$level = {names.depth}[tid];", f"{names.depth}[tid] = $level + 1;"]
     used = [value for _, value in parsed.entries]
-    entry += distribution.Scope(attachment.arguments, True, False, False, inputs).variables(*used)
+    entry += Scope(attachment.arguments, parameters=inputs).variables(*used)
     entry += [f"{names.entry(name)}{level} = {value};" for name, value in parsed.entries]
     if parsed.latency:
         entry.append(f"{names.start}{level} = nsecs;")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
+from pytrace.multitools import patterns
 from pytrace.multitools.script_parts import HEAD, Naming, block, outputs, probe, script, stamp
-from pytrace.multitools.specs import patterns
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (

@@ -6,14 +6,14 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import FRAMES, HEAD, Naming, enter, forget, leave, literal, probe, script
+from pytrace.multitools.script_parts import FRAMES, HEAD, Naming, enter, forget, leave, probe, script
 from pytrace.multitools.specs import places
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID,
-    ScriptOption(("m", "min-ms"), 0, "only calls of at least MS milliseconds (1 when neither -m nor -u is given)", "MS"),
+    ScriptOption(("m", "min-ms"), 0, "only calls of at least MS milliseconds (1 without -m and -u)", "MS"),
     ScriptOption(("u", "min-us"), 0, "only calls of at least US microseconds; latencies are in microseconds", "US"),
     ScriptOption(("a", "arguments"), 0, "show the first N arguments (at most 6)", "N"),
     ScriptOption(("T", "time"), False, "the time of day"),
@@ -62,7 +62,7 @@ def _probes(spec: SpecText, arguments: int, options: Options, kernel: KernelInfo
         arguments = len(attachment.arguments)
     named = [f"(uint64)args.{name}" for name in attachment.arguments] or [f"arg{n}" for n in range(arguments)]
     kept = tuple((f"arg{number + 1}", value) for number, value in enumerate(named[:arguments]))
-    naming = Naming.of(place, attachment) if place.wild or place.family == places.KERNEL else Naming(literal(place.name))
+    naming = Naming.of(place, attachment)
     return [
         probe([attachment.entry], enter(naming if place.wild else None, more=kept)),
         probe([attachment.leave], leave(_slow(naming, len(kept), options)), ["@depth[tid]"]),

@@ -6,8 +6,9 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
+from pytrace.multitools import patterns
 from pytrace.multitools.script_parts import block, probe, script
-from pytrace.multitools.specs import patterns, places
+from pytrace.multitools.specs import places
 from pytrace.multitools.specs.places import Place
 from pytrace.multitools.translation import Options, Translation
 

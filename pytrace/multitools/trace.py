@@ -149,7 +149,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     if len(parts) > 1:
         if not parts[1].text:
             raise spec.error("values are expected after the comma", at=len(spec.text) - 1)
-        expressions = Translator(parts[1], scope.names()).list()
+        expressions = Translator(parts[1], scope.names()).every()
 
     def string(expression: str) -> str:
         return expression if parsed.array_field(expression, kernel) else scope.string(expression)

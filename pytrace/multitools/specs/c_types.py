@@ -22,7 +22,7 @@ _TAGS = {"struct", "union", "enum"}
 _WORD = late(r"[A-Za-z_]\w*|\*")
 
 
-class NotAType(ValueError):
+class NoTypeError(ValueError):
     """The text is no C type."""
 
 
@@ -36,27 +36,27 @@ def script_type(text: str) -> str:
     """The type *text* (``const struct sock *``) as scripts write it (``struct sock *``).
 
     Raises:
-        NotAType: it is none.
+        NoTypeError: it is none.
     """
     words = _WORD.findall(text)
     if "".join(words) != "".join(text.split()):
-        raise NotAType(text)
+        raise NoTypeError(text)
     stars = words.count("*")
     names = [word for word in words if word != "*" and word not in _QUALIFIERS]
-    if not names or "*" in words[: len(words) - stars] and set(words[words.index("*") :]) - {"*"} - _QUALIFIERS:
-        raise NotAType(text)
+    if not names or ("*" in words[: len(words) - stars] and set(words[words.index("*") :]) - {"*"} - _QUALIFIERS):
+        raise NoTypeError(text)
     return _base(names, text) + (" " + "*" * stars if stars else "")
 
 
 def _base(names: list[str], text: str) -> str:
     if names[0] in _TAGS:
         if len(names) != 2:
-            raise NotAType(text)
+            raise NoTypeError(text)
         return " ".join(names)
     if all(name in _PARTS for name in names):
         return _arithmetic(names)
     if len(names) != 1:
-        raise NotAType(text)
+        raise NoTypeError(text)
     return _INTEGERS.get(names[0], names[0])
 
 
@@ -72,7 +72,7 @@ def is_text(text: str) -> bool:
     """Whether a C type is text: a pointer to characters."""
     try:
         return script_type(text) == "int8 *"
-    except NotAType:
+    except NoTypeError:
         return False
 
 

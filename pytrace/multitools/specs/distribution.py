@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.multitools.specs import probe_text
-from pytrace.multitools.specs.c_types import NotAType, is_text, script_type
+from pytrace.multitools.specs.c_types import NoTypeError, is_text, script_type
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator, split
 from pytrace.multitools.specs.places import KERNEL, USER
 from pytrace.multitools.specs.probe_text import ProbeText
@@ -63,7 +63,7 @@ class _Remembered:
 
         return Names(resolve, known, calls, FUNCTIONS)
 
-    def _remember(self, translator: Translator, token: Token) -> str:
+    def _remember(self, translator: Translator, _token: Token) -> str:
         translator.expect("(")
         name = translator.take()
         translator.expect(")")
@@ -144,7 +144,7 @@ def _typed(
     """The value as its C type."""
     try:
         type_ = script_type(kind)
-    except NotAType:
+    except NoTypeError:
         raise spec.error(f"{kind!r} is not a C type", hints=("such as int, u32, size_t, char*",)) from None
     if is_text(kind):
         if histogram:
@@ -158,7 +158,7 @@ def _typed(
 
 def _type_of(value: str, parsed: ProbeText, kernel: KernelInfo) -> str:
     """The type that a simple value has in the script, empty when it is not known: a cast to it would be warned of."""
-    if value == "$latency" or value.startswith("arg") and value[3:].isdigit():
+    if value == "$latency" or (value.startswith("arg") and value[3:].isdigit()):
         return "uint64"
     for parameter in parsed.parameters:
         if value in (f"${parameter.name}", f"$entry_{parameter.name}"):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.multitools.specs.c_types import NotAType, is_type_word, script_type
+from pytrace.multitools.specs.c_types import NoTypeError, is_type_word, script_type
 from pytrace.multitools.specs.problems import SpecText
 
 _TOKEN = late(
@@ -127,7 +127,7 @@ class Translator:
             raise self.error(f"an operator or the end is expected, {self._shown()} found")
         return text
 
-    def list(self) -> list[str]:
+    def every(self) -> list[str]:
         """The whole text as expressions separated by commas."""
         found = [self.expression()]
         while self.next.text == ",":
@@ -178,7 +178,7 @@ class Translator:
             return None
         try:
             type_ = script_type(" ".join(words))
-        except NotAType:
+        except NoTypeError:
             return None
         self._place = place + 1
         return type_

@@ -19,7 +19,7 @@ _NATIVE = {
     "usdt": (USDT, False), "U": (USDT, False), "tracepoint": (TRACEPOINT, False),
     "rawtracepoint": (OTHER, False), "rt": (OTHER, False), "software": (OTHER, False), "hardware": (OTHER, False),
 }  # fmt: skip
-"""Providers of attach points, with their families and whether they are at the return. (``t``, ``u``, ``p`` are bcc's.)"""
+"""Providers of attach points: their families, and whether they are at the return. (``t``, ``u``, ``p`` are bcc's.)"""
 
 _TYPED = ("fentry", "fexit", "f", "fr", "kfunc", "kretfunc")
 _PLAIN = late(r"[\w./*+@~?-]+$")
@@ -147,7 +147,7 @@ def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachme
 
 
 def _binary(target: str, kernel: KernelInfo, pid: int | None) -> str:
-    """bcc's users write ``pthread`` for ``libpthread``."""
+    """The binary: ``pthread`` is what users of bcc write for ``libpthread``."""
     if "/" in target or _WILD.search(target) or kernel.binaries(target, pid):
         return target
     return f"lib{target}" if kernel.binaries(f"lib{target}", pid) else target

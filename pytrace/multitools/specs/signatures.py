@@ -1,10 +1,10 @@
-"""Signatures of functions, as users write them to give arguments names and types: ``(struct sock *sk, size_t size)``."""
+"""Signatures, which give the arguments of functions names and types: ``(struct sock *sk, size_t size)``."""
 
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.lazy_regex import late
-from pytrace.multitools.specs.c_types import NotAType, is_text, is_user, script_type
+from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_user, script_type
 from pytrace.multitools.specs.problems import SpecText
 
 _PARAMETER = late(r"(?s)(.*?[\s*])([A-Za-z_]\w*)\s*(\[\s*\d*\s*\])?$")
@@ -55,6 +55,6 @@ def _parameter(piece: SpecText) -> Parameter:
     declared = match[1] + ("*" if match[3] else "")
     try:
         type_ = script_type(declared)
-    except NotAType:
+    except NoTypeError:
         raise piece.error(f"{match[1].strip()!r} is not a C type", length=len(match[1].rstrip()), hints=hints) from None
     return Parameter(match[2], type_, is_text(declared), is_user(declared))

@@ -14,7 +14,10 @@ from pytrace.multitools.translation import Options
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern as attach points: *naming* says how its functions are told apart, *filter* is for ``--probe-filter``."""
+    """A pattern as attach points.
+
+    *naming* says how its functions are told apart, *filter* is for ``--probe-filter``.
+    """
 
     place: Place
     attachment: Attachment
