@@ -73,6 +73,7 @@ def test_a_listing_needs_no_analysis() -> None:
         ("begin { $x = ; }", "parse"),
         ('import "nowhere.bt"; begin { }', "imports"),
         ("config = { nothing = 1 } begin { }", "settings"),
+        ('if comptime (1) { fail("no"); } begin { }', "conditions"),
         ("macro f(x) { x } begin { f(1, 2); }", "macros"),
         ("kprobe:nothing_of_this_name { }", "attach_points"),
         ("begin { print(unknown); }", "analysis"),

@@ -13,7 +13,7 @@ from pytrace.base.terminal import colour
 from pytrace.cli import request
 from pytrace.cli.options import CommandLine
 from pytrace.cli.request import Script
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
+from pytrace.core.diagnostics import Diagnostics, TraceError, render_all
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
@@ -29,6 +29,15 @@ AHEAD_CPUS = 64
 
 def run(line: CommandLine) -> int:
     """Run the mode that the command line selects. Returns the exit status."""
+    if line.flag("tools"):
+        from pytrace.cli.scripts import tools
+
+        sys.stdout.write(tools.listing(" ".join(line.operands)))
+        return 0
+    if line.usage or line.flag("show_script"):
+        from pytrace.cli import script_texts
+
+        return script_texts.show(line)
     options = request.run_options(line)
     _warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
     if line.flag("info"):
@@ -52,7 +61,9 @@ def run(line: CommandLine) -> int:
         return _format(script, options)
     compile_options = request.compile_options(line, options, script)
     if script.wants_help:
-        return _script_help(script)
+        from pytrace.cli import script_texts
+
+        return script_texts.parameters_help(line, script)
     return _run_script(line, script, compile_options, options)
 
 
@@ -193,19 +204,6 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
     return 0
 
 
-def _script_help(script: Script) -> int:
-    from pytrace.frontend.expand import parameters
-    from pytrace.frontend.syntax import parser
-
-    diagnostics = Diagnostics()
-    program = parser.parse(script.source, diagnostics)
-    if diagnostics.failed:
-        _print(diagnostics, RunOptions())
-        raise ScriptError
-    sys.stdout.write(parameters.help_text(program, script.source.name))
-    return 0
-
-
 # ---------------------------------------------------------------------------------------------- for developers
 
 
@@ -293,7 +291,7 @@ def _list(line: CommandLine, options: RunOptions) -> int:
 
     kernel = live_kernel(options)
     operand = line.operands[0] if line.operands else None
-    if line.text("program") is not None or (operand is not None and os.path.isfile(operand)):
+    if line.text("program") is not None or line.script is not None or (operand and os.path.isfile(operand)):
         return _list_script(line, kernel, options)
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")

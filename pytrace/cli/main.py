@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
-        return _dispatch(read(words))
+        return _dispatch(_read(words))
     except TraceError as error:
         report(error)
         return error.status
@@ -121,6 +121,21 @@ def _version() -> str:
     if os.path.basename(sys.argv[0]) == "bpftrace":
         return f"bpftrace v{LANGUAGE} ({own})\n"
     return f"{own}\n"
+
+
+def _read(words: list[str]) -> CommandLine:
+    line = read(words, _find)
+    if line.tool:
+        from pytrace.cli import script_finder
+
+        script_finder.complete(line)
+    return line
+
+
+def _find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
+    from pytrace.cli import script_finder
+
+    return script_finder.find(line, rest)
 
 
 def _dispatch(line: CommandLine) -> int:

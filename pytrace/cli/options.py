@@ -7,10 +7,15 @@ apart, and its import is a tenth of a cached start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, similar
+
+if TYPE_CHECKING:
+    from pytrace.cli.scripts.words import ScriptWords
+    from pytrace.core.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class Option:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("program", "e", "", "PROGRAM", "program text", "script"),
-    Option("include_directories", "I", "", "DIR", "search DIR for C headers", "script", repeat=True),
+    Option("program", "e", "program", "PROGRAM", "program text", "script"),
+    Option("include_directories", "I", "include-dir", "DIR", "search DIR for C headers", "script", repeat=True),
     Option("includes", "", "include", "FILE", "include FILE before the script's own includes", "script", repeat=True),
     Option("list", "l", "list", "", "list probes, or those of a script; -v shows arguments", "script"),
     Option("pid", "p", "pid", "PID", "trace process PID, exit when it exits", "process"),
@@ -42,13 +47,14 @@ OPTIONS: tuple[Option, ...] = (
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",
            "raise USDT semaphores in all processes that map the file", "process"),
-    Option("format", "f", "", "FORMAT", "output format: text, json, csv, folded, speedscope, pprof ...", "output"),
+    Option("format", "f", "format", "FORMAT",
+           "output format: text, json, csv, folded, speedscope, pprof ...", "output"),
     Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
     Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
     Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",
            second="DIR"),
     Option("metrics", "", "metrics", "HOST:PORT", "serve the maps to Prometheus while the script runs", "output"),
-    Option("buffering", "B", "", "MODE", "flush output: none, line or full", "output"),
+    Option("buffering", "B", "buffering", "MODE", "flush output: none, line or full", "output"),
     Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output"),
     Option("verbose", "v", "verbose", "", "more messages", "output"),
     Option("no_warnings", "", "no-warnings", "", "suppress warnings and reports of failed helpers", "output"),
@@ -66,6 +72,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("test", "", "test", "", "run the test: probes", "mode"),
     Option("bench", "", "bench", "", "run the bench: probes", "mode"),
     Option("fmt", "", "fmt", "", "format the script; with -o rewrite that file", "mode"),
+    Option("show_script", "", "show-script", "", "print the script, or that of a tool, and stop", "mode"),
+    Option("tools", "", "tools", "", "list the tools, or those with WORD in name or summary", "mode"),
     Option("info", "", "info", "", "show what this build and this kernel support", "mode"),
     Option("examples", "", "examples", "", "list the example scripts", "mode"),
     Option("help", "h", "help", "", "show this help", "mode"),
@@ -83,7 +91,9 @@ _SHORT = {row.short: row for row in OPTIONS if row.short}
 _LONG = {row.long: row for row in OPTIONS if row.long}
 
 USAGE = """\
-usage: pytrace [options] FILE [parameters] [-- parameters]
+usage: pytrace [options] TOOL [options of the tool and of pytrace]
+       pytrace --tools [WORD]                 (TOOL -h shows the options of a tool)
+       pytrace [options] FILE [parameters] [-- parameters]
        pytrace [options] -e 'PROGRAM' [parameters] [-- parameters]
        pytrace [options] -                    (program from standard input)
        pytrace -l [-v] [PATTERN | FILE | -e 'PROGRAM']
@@ -108,6 +118,14 @@ class CommandLine:
     """Operands before ``--``: the file, if any, and positional parameters."""
     after: list[str] = field(default_factory=list)
     """What stood after ``--``."""
+    words: ScriptWords | None = None
+    """What belongs to the script, when it declares options."""
+    usage: bool = False
+    """The usage of the script is wanted: ``-h`` after its name."""
+    script: tuple[Source, bytes | None] | None = None
+    """The script, when it was read already: its text, and the bytes of a file that ``--aot`` wrote."""
+    tool: str = ""
+    """The name of the tool that *script* is."""
     repeated: dict[str, None] = field(default_factory=dict)
     """Options that were given again with another argument, as they are written."""
 
@@ -115,6 +133,11 @@ class CommandLine:
         """Value of an option with an argument, None when it was not given."""
         value = self.values.get(key)
         return value if isinstance(value, str) else None
+
+    @property
+    def knows_script(self) -> bool:
+        """Whether it is known which script is meant."""
+        return self.words is not None or self.script is not None
 
     def flag(self, key: str) -> bool:
         """Whether a flag was given."""
@@ -126,8 +149,13 @@ class CommandLine:
         return list(value) if isinstance(value, list) else []
 
 
-def read(argv: Sequence[str]) -> CommandLine:
-    """Sort *argv* (without the program name) by the option table.
+Find = Callable[[CommandLine, Sequence[str]], Sequence[str]]
+"""Called when the script may be known, with what follows its name: finds the script and sets what the command line has
+for it (``words``, ``script``, ``tool``). Returns the words to go on with."""
+
+
+def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
+    """Sort *argv* (without the program name) by the option table, and by that of the script after its name.
 
     Raises:
         TraceError: an option is unknown, ambiguous, or lacks its argument.
@@ -140,16 +168,69 @@ def read(argv: Sequence[str]) -> CommandLine:
         if word == "--":
             line.after.extend(argv[at:])
             break
+        had_program = "program" in line.values
         if word.startswith("--"):
             at = _long(line, word[2:], argv, at)
-        elif word.startswith("-") and word != "-":
+        elif word.startswith("-") and word != "-" and not (line.words and line.words.is_operand(word)):
             at = _short(line, word[1:], argv, at)
+        elif line.words is not None and line.words.takes_operands():
+            line.words.operands.append(word)
         else:
             line.operands.append(word)
+            if find is not None and len(line.operands) == 1 and not had_program:
+                argv, at = find(line, argv[at:]), 0
+        if find is not None and not had_program and "getopt" in (line.text("program") or "") and not line.words:
+            argv, at = find(line, argv[at:]), 0
     return line
 
 
+def _own_long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int | None:
+    """Read a long option of the script; None when it has none of that name, or pytrace's has just that name."""
+    words = line.words
+    name, equals, value = text.partition("=")
+    option = words.word(name) if words is not None else None
+    if option is None and name == "help" and line.knows_script:
+        line.usage = True
+        return at
+    if words is None:
+        return None
+    if option is None and name not in _LONG:
+        option = words.abbreviated(name)
+    if option is None:
+        return None
+    given = value if equals else None
+    if given is None and option.argument:
+        if at >= len(argv):
+            raise TraceError(f"option --{name} needs an argument: {option.argument}")
+        given, at = argv[at], at + 1
+    if words.set(option, f"--{name}", given):
+        line.repeated[f"--{name}"] = None
+    return at
+
+
+def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> tuple[str, int] | None:
+    """Read the first of *letters* as an option of the script; None when it has none of that letter."""
+    words, letter, rest = line.words, letters[0], letters[1:]
+    option = words.letter(letter) if words is not None else None
+    if option is None and letter == "h" and line.knows_script:
+        line.usage = True
+        return rest, at
+    if words is None or option is None:
+        return None
+    given = None
+    if option.argument:
+        if not rest and at >= len(argv):
+            raise TraceError(f"option -{letter} needs an argument: {option.argument}")
+        given, rest, at = (rest, "", at) if rest else (argv[at], "", at + 1)
+    if words.set(option, f"-{letter}", given):
+        line.repeated[f"-{letter}"] = None
+    return rest, at
+
+
 def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
+    own = _own_long(line, text, argv, at)
+    if own is not None:
+        return own
     name, equals, value = text.partition("=")
     row = _LONG.get(name)
     if row is None:
@@ -158,7 +239,7 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
             hint = "could be " + ", ".join(f"--{match}" for match in matches)
             raise TraceError(f"option --{name} is ambiguous", hints=(hint,))
         if not matches:
-            near = similar(name, _LONG)
+            near = similar(name, (*_LONG, *_own_names(line)))
             hints = ("did you mean " + " or ".join(f"--{m}" for m in near) + "?",) if near else ()
             raise TraceError(f"unknown option --{name}", hints=(*hints, "parameters of the script go after --"))
         row = _LONG[matches[0]]
@@ -195,10 +276,16 @@ def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], at: in
 
 def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int:
     while letters:
+        own = _own_letter(line, letters, argv, at)
+        if own is not None:
+            letters, at = own
+            continue
         letter, letters = letters[0], letters[1:]
         row = _SHORT.get(letter)
         if row is None:
             hints = ("pytrace --help lists the options", "parameters of the script that start with - go after --")
+            if line.words is not None:
+                hints = (f"pytrace {line.words.name} -h lists the options", hints[1])
             raise TraceError(f"unknown option -{letter}", hints=hints)
         if not row.argument:
             _set(line, row, "")
@@ -211,6 +298,10 @@ def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int
         _set(line, row, letters)
         letters = ""
     return at
+
+
+def _own_names(line: CommandLine) -> list[str]:
+    return [word for option in line.words.options for word in option.words] if line.words is not None else []
 
 
 def _set(line: CommandLine, row: Option, value: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-import sys
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.cli.options import CommandLine
@@ -132,7 +130,7 @@ def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOpti
     named = tuple(f"--{key}" if value is None else f"--{key}={value}" for key, value in script.named)
     name = script.source.name
     if script.source.path is None:
-        name = "-" if line.text("program") is None else "-e"
+        name = line.tool or ("-" if line.text("program") is None else "-e")
     return replace(options, script=name, text=script.source.text, parameters=script.positional + named)
 
 
@@ -248,12 +246,14 @@ def script(line: CommandLine) -> Script:
     text = line.text("program")
     compiled = None
     if text is not None:
+        if line.script is not None and line.words is not None:
+            raise TraceError(f"give -e or the script {line.words.name}, not both")
         source = Source("stdin", text)
     else:
         name = words.pop(0) if words else after.pop(0) if after and not after[0].startswith("--") else None
         if name is None:
             raise TraceError("no script given", hints=("give a FILE, or -e 'PROGRAM'; --help lists the options",))
-        source, compiled = _read(name)
+        source, compiled = line.script if line.script is not None else _read(name)
     named: list[tuple[str, str | None]] = []
     wants_help = False
     for word in after:
@@ -262,37 +262,19 @@ def script(line: CommandLine) -> Script:
         elif word.startswith("--") and len(word) > 2:
             key, equals, value = word[2:].partition("=")
             named.append((key, value if equals else None))
+        elif line.words is not None and line.words.takes_operands():
+            line.words.operands.append(word)
         else:
             words.append(word)
+    if line.words is not None and not wants_help:
+        return Script(source, tuple(words), line.words.named(named), wants_help, compiled)
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
 
 
-_LOOKED_AT = 8192
-"""How many bytes of a file tell whether it is a text."""
-
-
 def _read(name: str) -> tuple[Source, bytes | None]:
-    from pytrace.core.manifest import is_compiled
+    from pytrace.cli import script_finder
 
-    try:
-        if name == "-":
-            data = sys.stdin.buffer.read()
-        else:
-            if stat.S_ISDIR(os.stat(name).st_mode):
-                raise TraceError(f"{name} is a directory, not a script")
-            with open(name, "rb") as file:
-                data = file.read()
-    except OSError as error:
-        hints = ("a program on the command line goes after -e",) if any(c in name for c in "{<") else ()
-        raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=hints) from error
-    if is_compiled(data):
-        return Source(name, "", name), data
-    if b"\0" in data[:_LOOKED_AT]:
-        hints = (f"-c {name} runs a program and traces it",) if data.startswith(b"\x7fELF") and name != "-" else ()
-        raise TraceError(f"{name!r} is not a script: there are zero bytes in it", hints=hints)
-    # Editors of other systems put a byte order mark in front.
-    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    return (Source("stdin", text) if name == "-" else Source(name, text, os.path.abspath(name))), None
+    return script_finder.read_file(name)
 
 
 def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], default: str) -> str:

@@ -124,6 +124,15 @@ class Diagnostics:
             self._known.add(item)
             self.items.append(item)
 
+    def drop_warnings(self, place: Span) -> None:
+        """Remove the warnings about a part of a script that turned out not to be compiled."""
+
+        def inside(item: Diagnostic) -> bool:
+            span = item.span
+            return span.source is place.source and place.start <= span.start and span.end <= place.end
+
+        self.items[:] = [item for item in self.items if item.severity is not Severity.WARNING or not inside(item)]
+
     @property
     def errors(self) -> list[Diagnostic]:
         """Only the errors."""

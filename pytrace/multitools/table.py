@@ -1,4 +1,4 @@
-"""The multi-purpose tools: imported when one of them is named."""
+"""The multi-purpose tools: tools that are translated from their command line into a script (``pytrace NAME``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import ModuleType
 
 from pytrace.multitools import argdist, funccount, funclatency, funcslower, functime, stackcount, tplist, trace
 from pytrace.multitools.names import NAMES
-from pytrace.multitools.translation import MultiTool
+from pytrace.multitools.translation import MultiTool, TranslatedTool
 
 _MODULES: dict[str, ModuleType] = {
     "funccount": funccount, "funclatency": funclatency, "functime": functime, "funcslower": funcslower,
@@ -17,8 +17,8 @@ _MODULES: dict[str, ModuleType] = {
 def _tool(name: str) -> MultiTool:
     group, summary = NAMES[name]
     module = _MODULES[name]
-    return MultiTool(name, summary, group, module.OPTIONS, module.EXAMPLES, module.translate)
+    return TranslatedTool(name, summary, group, module.OPTIONS, module.EXAMPLES, module.translate)
 
 
 TOOLS: dict[str, MultiTool] = {name: _tool(name) for name in NAMES}
-"""The tools by name, in the order of the list."""
+"""The tools by name; ``pytrace.cli.scripts.tools.TRANSLATED`` has the same names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core.options.script_options import ScriptOption, Value
 
 if TYPE_CHECKING:
@@ -59,11 +59,34 @@ class Options:
         return tuple(part for part in self.text(name).split("\n") if part)
 
 
+class MultiTool(Protocol):
+    """One tool."""
+
+    @property
+    def summary(self) -> str:
+        """What it shows, in one sentence."""
+
+    @property
+    def group(self) -> str:
+        """The group that ``--tools`` lists it in."""
+
+    @property
+    def options(self) -> tuple[ScriptOption, ...]:
+        """Its options and operands."""
+
+    @property
+    def examples(self) -> str:
+        """Command lines and what they do, for its usage."""
+
+    def translate(self, values: Values) -> Translation:
+        """The script for the *values* of all options, by :attr:`ScriptOption.name`."""
+
+
 Translate = Callable[[Options, "KernelInfo"], Translation]
 
 
 @dataclass(frozen=True, slots=True)
-class MultiTool:
+class TranslatedTool:
     """A tool whose command line becomes a script.
 
     Attributes:

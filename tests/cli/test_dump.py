@@ -23,7 +23,7 @@ def compilation(watch: Watch | None = None) -> Compilation:
 def test_the_tree_shows_one_node_a_line() -> None:
     lines = dump.tree(pipeline.parse(compilation())).splitlines()
     assert lines[0].startswith("Program")
-    assert "    AttachPoint text='tracepoint:sched:sched_wakeup' name=None" in lines
+    assert "    AttachPoint text='tracepoint:sched:sched_wakeup' name=None options=()" in lines
     assert any(line.strip() == "Variable name='x'" for line in lines)
     assert not any("span" in line for line in lines)
 

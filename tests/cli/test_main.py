@@ -69,7 +69,7 @@ def test_exit_statuses(monkeypatch: pytest.MonkeyPatch, error: BaseException, st
 
 def test_hints_follow_the_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     failing(monkeypatch, TraceError("it failed", hints=("do this", "or that")))
-    main.main(["x"])
+    main.main(["-q"])
     assert capsys.readouterr().err == "ERROR: it failed\nHINT: do this\nHINT: or that\n"
 
 
@@ -77,7 +77,7 @@ def test_bugs_say_where_and_show_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing(monkeypatch, ValueError("odd"))
-    main.main(["x"])
+    main.main(["-q"])
     text = capsys.readouterr().err
     assert text.startswith("BUG: ValueError: odd (test_main.py:")
     assert "Traceback" not in text
@@ -87,7 +87,7 @@ def test_tracebacks_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTRACE_TRACEBACK", "1")
     failing(monkeypatch, ValueError("odd"))
     with pytest.raises(ValueError, match="odd"):
-        main.main(["x"])
+        main.main(["-q"])
 
 
 def imported(*arguments: str) -> set[str]:

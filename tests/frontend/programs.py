@@ -110,12 +110,29 @@ _PROBES = st.tuples(
     st.one_of(st.just(""), EXPRESSIONS.map(lambda e: f"/{e}/")),
     BODIES,
 ).map(" ".join)
-_ITEMS = st.one_of(
+_FLAT_ITEMS = st.one_of(
     _PROBES,
     BODIES.map(lambda b: f"macro m($v, @m, x) {b}"),
     st.tuples(TYPES, BODIES).map(lambda t: f"fn f($a : {t[0]}, $b : int8) : {t[0]} {t[1]}"),
     st.just("let @m = lruhash(10);"),
+    st.tuples(STRINGS, EXPRESSIONS).map(lambda t: f"fail({t[0]}, {t[1]});"),
 )
+
+
+def _root_conditions(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    items = st.lists(st.tuples(COMMENTS, inner, COMMENTS).map("".join), max_size=2).map("\n".join)
+    return st.one_of(
+        st.tuples(EXPRESSIONS, COMMENTS, items).map(lambda t: f"if comptime ({t[0]}) {t[1]}{{ {t[2]} }}"),
+        st.tuples(EXPRESSIONS, items, COMMENTS, items).map(
+            lambda t: f"if comptime ({t[0]}) {{ {t[1]} }} {t[2]} else {{ {t[3]} }}"
+        ),
+        st.tuples(EXPRESSIONS, COMMENTS, items, items).map(
+            lambda t: f"if comptime ({t[0]}) {{ {t[2]} }} else {t[1]}if comptime 1 {{ {t[3]} }} else {{ {t[2]} }}"
+        ),
+    )
+
+
+_ITEMS = st.recursive(_FLAT_ITEMS, _root_conditions, max_leaves=3)
 _PREAMBLE = st.sampled_from(
     ["", "#!/usr/bin/env pytrace\n", "#include <a.h>\n#define X \\\n 5\nstruct a { int x; } __attribute__((packed));\n",
      'config = { max_strlen = 8; license = "GPL" }\n', 'import "x.bt";\n', "// first\n\nenum e { A, B = 2 };\n"]

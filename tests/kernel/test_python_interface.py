@@ -74,6 +74,19 @@ def test_each_kind_of_event(statement: str, kind: str, values: tuple[Any, ...], 
     assert event.location.line == 1
 
 
+def test_sorted_rows_have_titles_and_decimal_numbers() -> None:
+    found = events(
+        'begin { for ($i : 0..5) { row(("LAT(ms)"=fixed($i * 1500, 1000, 1), at=joined(":", $i, "x")), "-LAT(ms)"); } '
+        'print_rows(2); row(("LAT(ms)"=fixed(1, 1, 1), at=joined(":", 1, "y")), "-LAT(ms)"); '
+        "print((fixed(5, 2, 1), 1)); exit(); }"
+    )
+    rows = [event for event in found if event.kind == "row"]
+    assert [event.names for event in rows] == [("LAT(ms)", "at")] * 3
+    assert [event.values for event in rows] == [(6.0, "4:x"), (4.5, "3:x"), (1.0, "1:y")]
+    (printed,) = [event for event in found if event.kind == "print"]
+    assert printed.values == ((2.5, 1),)
+
+
 def test_rows_and_records_have_names() -> None:
     row, record = events('begin { row((pid=1, comm="x")); print((a=1, b=2)); exit(); }')
     assert (row.kind, row.names, row.values) == ("row", ("pid", "comm"), (1, "x"))

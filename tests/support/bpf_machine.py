@@ -77,6 +77,11 @@ class Machine:
         self.current = self.region(self.task)
         self._load()
 
+    @property
+    def steps(self) -> int:
+        """Number of instructions that the last run took."""
+        return self._steps
+
     # ------------------------------------------------------------------ memory
 
     def region(self, data: bytes | int) -> int:

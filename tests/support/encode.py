@@ -93,6 +93,8 @@ ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.InterfaceName: lambda _kind, value: struct.pack("=Q", value),
     types.NetworkNamespace: lambda _kind, value: struct.pack("=Q", value),
     types.CgroupPath: lambda _kind, value: struct.pack("=QI", *value),
+    types.Fixed: lambda kind, value: struct.pack("=q" if kind.signed else "=Q", value),
+    types.Joined: lambda kind, value: _members(kind.members, kind.offsets, value),
     types.Count: lambda _kind, value: struct.pack("=Q", value),
     types.Sum: lambda kind, value: struct.pack("=q" if kind.signed else "=Q", value),
     types.Avg: _pair,

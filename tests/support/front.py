@@ -11,7 +11,7 @@ from pytrace.core.source import Source, Span
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.c import definitions
-from pytrace.frontend.check import analysis
+from pytrace.frontend.check import analysis, root_conditions
 from pytrace.frontend.expand import imports, macros, parameters, settings
 from pytrace.frontend.syntax import parser
 from tests.support.recorded import Facts
@@ -58,6 +58,8 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
     c_part = definitions.read(program, options, kernel, found)
     if not _failed(found):
         program = parameters.substitute(program, options, found)
+    if not _failed(found):
+        program = root_conditions.choose(program, options, kernel, c_part, config, found)
     if not _failed(found):
         program = macros.expand(program, c_part, found)
     if _failed(found):

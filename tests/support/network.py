@@ -21,6 +21,9 @@ _SCHED_CLS = 3
 """``BPF_PROG_TYPE_SCHED_CLS``."""
 _EGRESS = 0xFFFFFFF3
 """``TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)``."""
+_INGRESS = 0xFFFFFFF2
+_NODAD = 0x02
+"""``IFA_F_NODAD``."""
 _numbers = count()
 
 
@@ -32,6 +35,7 @@ class End:
     interface: str
     index: int
     address: str
+    address6: str = ""
 
     @property
     def inode(self) -> int:
@@ -67,18 +71,21 @@ def link() -> Iterator[tuple[End, End]]:
         left, right = f"pt{next(_numbers)}left", f"pt{next(_numbers)}right"
         with NetNS(here, flags=0) as inside:
             inside.link("add", ifname=left, kind="veth", peer={"ifname": right, "net_ns_fd": there})
-        ends = _start(here, left, "192.0.2.1"), _start(there, right, "192.0.2.2")
+        ends = _start(here, left, 1), _start(there, right, 2)
         _introduce(*ends)
         _introduce(*reversed(ends))
         yield ends
 
 
-def _start(name: str, interface: str, address: str) -> End:
+def _start(name: str, interface: str, number: int) -> End:
+    """Addresses of ranges for documentation; the IPv6 one is usable at once, without looking for duplicates."""
+    address, address6 = f"192.0.2.{number}", f"2001:db8::{number}"
     with NetNS(name, flags=0) as inside:
         (index,) = inside.link_lookup(ifname=interface)
         inside.addr("add", index=index, address=address, prefixlen=24)
+        inside.addr("add", index=index, address=address6, prefixlen=64, flags=_NODAD)
         inside.link("set", index=index, state="up")
-    return End(name, interface, index, address)
+    return End(name, interface, index, address, address6)
 
 
 def _introduce(end: End, other: End) -> None:
@@ -86,12 +93,14 @@ def _introduce(end: End, other: End) -> None:
     with NetNS(other.namespace, flags=0) as inside:
         hardware = inside.get_links(other.index)[0].get_attr("IFLA_ADDRESS")
     with NetNS(end.namespace, flags=0) as inside:
-        inside.neigh("add", dst=other.address, lladdr=hardware, ifindex=end.index, state="permanent")
+        for family, address in ((socket.AF_INET, other.address), (socket.AF_INET6, other.address6)):
+            inside.neigh("add", family=family, dst=address, lladdr=hardware, ifindex=end.index, state="permanent")
 
 
-def lose(end: End, share: float) -> None:
-    """Have a *share* (0 to 1) of the packets that leave an end dropped, at random.
+def lose(end: End, share: float, *, arriving: bool = False) -> None:
+    """Have a *share* (0 to 1) of the packets that leave an end, or arrive at it, dropped at random.
 
+    TCP is told of what is dropped as it leaves, and waits; only what is dropped on arrival is lost to it.
     By a classifier, which every kernel that can trace has; ``netem`` is a module that many lack.
     """
     limit = min(round(share * (1 << 32)), (1 << 32) - 1)
@@ -110,10 +119,23 @@ def lose(end: End, share: float) -> None:
         with NetNS(end.namespace, flags=0) as inside:
             inside.tc("add", "clsact", end.index)
             inside.tc(
-                "add-filter", "bpf", end.index, parent=_EGRESS, fd=program, name="lose", direct_action=True, prio=1
+                "add-filter",
+                "bpf",
+                end.index,
+                parent=_INGRESS if arriving else _EGRESS,
+                fd=program,
+                name="lose",
+                direct_action=True,
+                prio=1,
             )
     finally:
         os.close(program)
+
+
+def heal(end: End) -> None:
+    """Let a link lose nothing any more."""
+    with NetNS(end.namespace, flags=0) as inside:
+        inside.tc("delete", "clsact", end.index)
 
 
 def lost(end: End) -> int:

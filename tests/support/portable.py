@@ -60,6 +60,8 @@ PLAIN: dict[type[Type], Sample] = {
     types.InterfaceName: ((types.InterfaceName(),), TEXTS),
     types.NetworkNamespace: ((types.NetworkNamespace(),), TEXTS),
     types.CgroupPath: ((types.CgroupPath(),), TEXTS),
+    types.Fixed: ((types.Fixed(1000, 3), types.Fixed(1000, 3, False)), I64 | U64),
+    types.Joined: ((types.Joined(":", (types.INT64, types.INT8)), types.Joined(":", (types.INT64,))), TEXTS),
 }  # fmt: skip
 """Types of keys and plain values: some that join, and values that all of them may have."""
 

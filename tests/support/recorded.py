@@ -98,7 +98,7 @@ RAW_TRACEPOINTS = {
     ),
     "consume_skb": FunctionPrototype("consume_skb", "vmlinux", (("skb", Pointer(SK_BUFF)),), VOID),
 }
-SYMBOLS = {"jiffies_64": 0xFFFFFFFF82000000, "vfs_read": 0xFFFFFFFF81234560}
+SYMBOLS = {"jiffies": 0xFFFFFFFF82000000, "jiffies_64": 0xFFFFFFFF82000000, "vfs_read": 0xFFFFFFFF81234560}
 
 
 class Facts(RecordedKernel):

@@ -9,9 +9,11 @@ from typing import Protocol
 
 import pytest
 
-from tests.support import leaks
+from tests.support import leaks, network
+from tests.support.network import End
 from tests.support.server import Server
 from tests.support.tools import ToolRun, run_tool
+from tests.support.workloads.storage import Disk, FileSystem, file_system, loop_disk
 
 
 class Tool(Protocol):
@@ -32,3 +34,38 @@ def tool(server: Server) -> Iterator[Tool]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this session: on a real file system here, in memory in the test machine."""
     return tmp_path_factory.mktemp("tools")
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[End, End]]:
+    """Two network namespaces with a link between them, of this test alone."""
+    with network.link() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def ext4() -> Iterator[FileSystem]:
+    """An ext4 of this session, for cases that look at their own files."""
+    with file_system("ext4") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def xfs() -> Iterator[FileSystem]:
+    """As ``ext4``."""
+    with file_system("xfs") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def btrfs() -> Iterator[FileSystem]:
+    """As ``ext4``."""
+    with file_system("btrfs") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def disk() -> Iterator[Disk]:
+    """An empty disk of this session."""
+    with loop_disk() as made:
+        yield made

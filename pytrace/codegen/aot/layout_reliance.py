@@ -37,11 +37,11 @@ def collect(checked: CheckedProgram, ahead: Ahead) -> None:
     """Record everything that *checked* relies on."""
     for unit in checked.units:
         _unit(checked, unit, ahead)
-    bodies: list[nodes.Node] = [unit.body for unit in checked.units]
-    bodies += [function.body for function in checked.functions]
-    for body in [*bodies, *checked.decided]:
+    for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
         for node in visitor.walk(body):
             _node(checked, node, ahead)
+    for row in checked.decided:
+        ahead.rely(*row)
     values = [kind for event in checked.event_list for kind in event.args]
     values += [kind for info in checked.maps.values() for kind in (info.key, info.value) if kind is not None]
     for kind in values:
@@ -173,28 +173,16 @@ def _user_address(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> No
         ahead.exact(symbol.path, "uaddr() gives addresses in it")
 
 
-def _kernel_function(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    """The result of the query decided what was compiled."""
-    name = checked.constants.get(node.args[0]) if isinstance(node.args[0], nodes.Expr) else None
-    if name is None and isinstance(node.args[0], nodes.StringLiteral):
-        name = node.args[0].value
-    if isinstance(name, bytes):
-        text = name.decode(errors="replace")
-        ahead.rely("kfunc", text, int(ahead.kernel.function(text) is not None))
-
-
 def _existence(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
     """The answer decided what was compiled."""
     found = checked.find_fact(node, Existence)
-    if found is not None and found.question[0] == "build":
-        ahead.rely(*found.question)
-    elif found is not None:
-        ahead.rely(*found.question, int(found.answer))
+    if found is not None:
+        ahead.rely(*found.row)
 
 
 _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
-    "kfunc_allowed": _kernel_function,
-    "kfunc_exist": _kernel_function,
+    "kfunc_allowed": _existence,
+    "kfunc_exist": _existence,
     "uaddr": _user_address,
     "probe_exist": _existence,
     "type_exist": _existence,

@@ -54,13 +54,9 @@ class LayoutReliance(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Existence(Fact):
-    """What ``type_exist``, ``member_exist``, ``constant_exist`` or ``probe_exist`` was asked, and the answer.
+    """A question about what the kernel has, with its answer: a row of ``runtime.aot.layouts``."""
 
-    *question* is a row of ``runtime.aot.layouts`` without its last part, the answer.
-    """
-
-    question: tuple[str, ...]
-    answer: bool
+    row: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

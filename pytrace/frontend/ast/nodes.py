@@ -51,7 +51,8 @@ __all__ = [
     "ArrayTypeExpr", "Assign", "AttachPoint", "Binary", "Block", "BlockExpr", "BoolLiteral", "BpfObject", "Break",
     "CPart", "Call", "Cast", "Comptime", "ConfigBlock", "ConfigEntry", "Continue", "Discard", "Expr", "ExprStmt",
     "FieldAccess", "For", "Function", "Identifier", "If", "Import", "Index", "IntLiteral", "Let", "Macro",
-    "MapDecl", "MapIndex", "MapRef", "NamedType", "Node", "Offsetof", "OpenParameter", "ParamCount", "Parameter",
+    "MapDecl", "MapIndex", "MapRef", "NamedType", "Node", "Offsetof", "OpenParameter", "OptionDeclaration",
+    "ParamCount", "Parameter",
     "PointerTypeExpr", "PositionalParam", "Probe", "Program", "Range", "RecordLiteral", "Return", "RootFail", "RootIf",
     "RootItem",
     "Sizeof", "Stmt", "StringLiteral", "StructTypeExpr", "Ternary", "TupleAccess", "TupleLiteral",
@@ -174,20 +175,28 @@ class Import(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttachPoint(Node):
-    """One attach point as written, parameters not yet expanded; *name* is N of ``N=attachpoint``."""
+    """One attach point as written, parameters not yet expanded; *name* is N of ``N=attachpoint``.
+
+    *options* are the names and texts of the script's options, where it may contain one.
+    """
 
     text: str
     name: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe(Node):
-    """``attachpoint, … /predicate/ { … }``; *head* spans the attach points."""
+    """``attachpoint, … /predicate/ { … }``; *head* spans the attach points.
+
+    *off*: the script's options switch it off: it is not attached.
+    """
 
     attach_points: tuple[AttachPoint, ...]
     predicate: Expr | None
     body: Block
     head: Span
+    off: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,6 +206,14 @@ class MapDecl(Node):
     map: MapRef
     kind: str
     size: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptionDeclaration(Node):
+    """``getopt("x|name=ARGUMENT", default, "help", ("choice", …));`` at the root; *head* is the word."""
+
+    args: tuple[Expr | TypeExpr, ...]
+    head: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,22 +299,22 @@ class RootFail(Node):
     call: Expr
 
 
-RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | RootIf | RootFail
+RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | OptionDeclaration | RootIf | RootFail
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program(Node):
     """A whole script; *items* in source order.
 
-    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the conditions at the
-    root that chose among items; the items of branches not taken are no longer in the program then.
+    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the answers about
+    the kernel (rows of ``runtime.aot.layouts``) that chose among items at the root.
     """
 
     shebang: str | None
     c_parts: tuple[CPart, ...]
     items: tuple[RootItem, ...]
     objects: tuple[BpfObject, ...] = ()
-    decided: tuple[Expr, ...] = ()
+    decided: tuple[tuple[str, ...], ...] = ()
 
     @property
     def probes(self) -> tuple[Probe, ...]:

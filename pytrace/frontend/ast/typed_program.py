@@ -349,8 +349,8 @@ class CheckedProgram:
     strings: list[str] = field(default_factory=list)
     objects: list[bytes] = field(default_factory=list)
     """Imported BPF object files."""
-    decided: tuple[nodes.Expr, ...] = ()
-    """Conditions at the root of the script, which chose among its items."""
+    decided: tuple[tuple[str, ...], ...] = ()
+    """Answers about the kernel that chose among the script's items (:class:`~pytrace.frontend.ast.nodes.Program`)."""
     config: Config = field(default_factory=Config)
     sources: list[Source] = field(default_factory=list)
     """Every source, the script first."""

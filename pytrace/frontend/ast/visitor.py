@@ -13,7 +13,10 @@ from pytrace.frontend.ast import nodes
 
 N = TypeVar("N", bound=nodes.Node)
 
-_PLAIN = frozenset({"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]"})
+_PLAIN = frozenset(
+    {"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]",
+     "tuple[tuple[str, str], ...]"}
+)
 
 
 _children: dict[type[nodes.Node], tuple[str, ...]] = {}

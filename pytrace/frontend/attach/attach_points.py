@@ -84,6 +84,8 @@ def expand(
     found: list[ProbeUnit] = []
     dropped = False
     for index, probe in enumerate(program.probes):
+        if probe.off:
+            continue
         matches = places(probe, scope)
         kept = [item for item in matches if _runs(item.kind, options) and wanted(item)]
         dropped = dropped or len(kept) < len(matches)
@@ -223,6 +225,8 @@ def _check_some(
         for name, (_, option) in ONLY_IN_MODE.items()
         if dropped and any(_starts(item, name) for probe in program.probes for item in probe.attach_points)
     ]
+    if any(probe.off for probe in program.probes):
+        hints.append("the options of the script switch its probes off")
     span = program.probes[0].head if program.probes else program.span
     diagnostics.error("there are no probes to attach", span, hints=hints)
 
@@ -253,7 +257,8 @@ def exists(
         config: the script's configuration.
         diagnostics: receives errors about the form of the attach point; that something is missing is no error.
     """
-    wanted = replace(options, mode="run") if options.mode == "list" else options
+    # --unsafe attaches even to what seems to be missing.
+    wanted = replace(options, mode="run" if options.mode == "list" else options.mode, unsafe=False)
     scope = Scope(wanted, kernel, replace(config, missing_probes="ignore"), diagnostics)
     point = nodes.AttachPoint(Span(Source("probe_exist()", text), 0, len(text)), text)
     parts = split(point, options.positional, diagnostics, ahead=options.ahead)

@@ -14,6 +14,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.compile_time_facts import Existence
 from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker, Definitions
 from pytrace.frontend.check.inference.tree_depth import run_deep
@@ -62,7 +63,8 @@ def choose(
     chooser = _Chooser(checker)
     none: list[nodes.RootItem] = []
     items = run_deep(lambda: chooser.items(program.items), none, diagnostics, program.span)
-    return replace(program, items=tuple(items), decided=tuple(chooser.decided))
+    rows = tuple(fact.row for fact in checker.program.facts.values() if isinstance(fact, Existence))
+    return replace(program, items=tuple(items), decided=rows)
 
 
 class _Chooser:
@@ -70,7 +72,6 @@ class _Chooser:
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
-        self.decided: list[nodes.Expr] = []
 
     def items(self, items: Iterable[nodes.RootItem]) -> list[nodes.RootItem]:
         """The items that are chosen."""
@@ -81,7 +82,9 @@ class _Chooser:
             holds = self._holds(item.condition)
             if holds is None:
                 return []
-            branch = item.then if holds else item.other
+            branch, left = (item.then, item.other) if holds else (item.other, item.then)
+            for other in left:
+                self.checker.diagnostics.drop_warnings(other.span)
             if len(branch) != 1:
                 return self.items(branch)
             item = branch[0]
@@ -101,7 +104,6 @@ class _Chooser:
         checker = self.checker
         if not self._possible(condition):
             return None
-        self.decided.append(condition)
         known = len(checker.diagnostics.errors)
         holds = checker.condition(condition)
         if holds is None and len(checker.diagnostics.errors) == known:

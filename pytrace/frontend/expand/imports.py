@@ -32,6 +32,10 @@ class _State:
     c_parts: list[nodes.CPart] = field(default_factory=list)
     items: list[nodes.RootItem] = field(default_factory=list)
     objects: list[nodes.BpfObject] = field(default_factory=list)
+    scripts_only: bool = False
+    """Whether headers and C are left out."""
+    paths: list[str] = field(default_factory=list)
+    """Files and directories that were named or found, also those that do not exist."""
 
 
 def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
@@ -44,6 +48,15 @@ def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagno
         state.seen.add(os.path.realpath(program.span.source.path))
     _merge(program, state)
     return replace(program, c_parts=tuple(state.c_parts), items=tuple(state.items), objects=tuple(state.objects))
+
+
+def scripts(program: nodes.Program) -> tuple[nodes.Program, list[str]]:
+    """*program* with the scripts that it imports, as far as they can be read, and the paths that this depends on."""
+    state = _State(CompileOptions(), Diagnostics(), scripts_only=True)
+    if program.span.source.path is not None:
+        state.seen.add(os.path.realpath(program.span.source.path))
+    _merge(program, state)
+    return replace(program, items=tuple(state.items)), state.paths
 
 
 def _merge(program: nodes.Program, state: _State) -> None:
@@ -88,6 +101,7 @@ def _import(node: nodes.Import, state: _State) -> None:
     with contextlib.suppress(FileNotFoundError):
         # That directory may have been removed.
         path = os.path.join(os.getcwd(), path)
+    state.paths.append(path)
     if os.path.isdir(path):
         _directory(path, node, state)
     elif not os.path.exists(path):
@@ -115,6 +129,7 @@ def _directory(path: str, node: nodes.Import, state: _State) -> None:
         return
     for name in sorted(_names(path)):
         inner = os.path.join(path, name)
+        state.paths.append(inner)
         if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
             continue
         if _writable(inner):
@@ -125,7 +140,7 @@ def _directory(path: str, node: nodes.Import, state: _State) -> None:
 
 def _file(path: str, node: nodes.Import, state: _State) -> None:
     real = os.path.realpath(path)
-    if real in state.seen:
+    if real in state.seen or (state.scripts_only and not path.endswith(".bt")):
         return
     state.seen.add(real)
     if path.endswith(".h"):

@@ -1,60 +1,20 @@
-"""Parameters of a script: positional (``$1``, ``$#``) and named (``getopt``), replaced by their values."""
+"""Parameters of a script: positional (``$1``, ``$#``), named (``getopt``), and options, replaced by their values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core.diagnostics import Diagnostics, Note, similar
+from pytrace.base.fast_dataclass import replace
+from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest_sections import Parameters
-from pytrace.core.numbers import parse_flag, parse_integer
+from pytrace.core.numbers import parse_integer
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.script_options import Value as OptionValue
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes, visitor
-
-Value = bool | int | bytes
-
-
-@dataclass(frozen=True, slots=True)
-class NamedParameter:
-    """A named parameter as the script declares it; *default* is False for a flag."""
-
-    name: str
-    default: Value
-    description: str
-    span: Span
-
-
-def usage(program: nodes.Program) -> list[NamedParameter]:
-    """The named parameters of a script in order of their first ``getopt``, for its own ``--help``."""
-    found: dict[str, NamedParameter] = {}
-    for call in _getopts(program):
-        declared = _declared(call, None)
-        if declared is not None:
-            kept = found.setdefault(declared.name, declared)
-            if declared.description and not kept.description:
-                found[declared.name] = declared
-    return list(found.values())
-
-
-def help_text(program: nodes.Program, name: str) -> str:
-    """The text of ``--help`` of the script *name*: one line for each named parameter."""
-    known = usage(program)
-    if not known:
-        return f"{name} has no named parameters\n"
-    return f"parameters of {name}:\n{help_lines(known)}"
-
-
-def help_lines(known: list[NamedParameter]) -> str:
-    """One line for each of the *known* parameters."""
-    forms = [_form(item) for item in known]
-    width = max((len(text) for text in forms), default=0)
-    lines = []
-    for text, item in zip(forms, known, strict=True):
-        default = "" if item.default is False else f" (default: {_shown(item.default)})"
-        lines.append(f"  {text:{width}}  {item.description}{default}".rstrip() + "\n")
-    return "".join(lines)
+from pytrace.frontend.ast import literals, nodes, visitor
+from pytrace.frontend.expand import named_parameters, option_declarations
+from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
 
 
 def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
@@ -63,20 +23,28 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string.
     A missing one is 0, or the empty string, with a warning.
     """
-    declared = _check_named(program, options, diagnostics)
-    substitution = _Substitution(program, options, diagnostics, declared)
+    roots = option_declarations.read(program, diagnostics)
+    values = option_declarations.values(roots, options.named, diagnostics)
+    declared = named_parameters.check(program, options, roots, diagnostics)
+    substitution = _Substitution(program, options, diagnostics, declared, values)
     result = visitor.rebuild(program, substitution.replace)
     assert isinstance(result, nodes.Program)
-    return result
+    return replace(result, items=tuple(x for x in result.items if not isinstance(x, nodes.OptionDeclaration)))
 
 
 def describe(program: nodes.Program, options: CompileOptions) -> Parameters:
-    """The parameters for the manifest of an ahead-of-time file: fixed values, and all declarations."""
+    """The parameters for the manifest of an ahead-of-time file: fixed values, and those that each run may give.
+
+    Options that are declared at the root are fixed: attach points and types may depend on them.
+    """
     numbers = [node.number for node in visitor.walk(program) if isinstance(node, nodes.PositionalParam)]
     known = usage(program)
+    roots = option_declarations.read(program, Diagnostics())
+    given = dict(options.named)
+    defaults = tuple((x.name, str(x.default)) for x in roots.options if not given.keys() & set(x.names))
     return Parameters(
         options.positional,
-        options.named,
+        (*options.named, *defaults),
         tuple(item.name for item in known),
         help_lines(known),
         max(numbers, default=0),
@@ -96,14 +64,18 @@ class _Substitution:
         options: CompileOptions,
         diagnostics: Diagnostics,
         declared: dict[str, NamedParameter],
+        values: Mapping[str, OptionValue],
     ) -> None:
         self.options = options
         self.diagnostics = diagnostics
         self.declared = declared
+        self.values = values
         self.named = dict(options.named)
         self.ahead = options.ahead
         self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
         self.made: set[nodes.Node] = set()
+        self.chosen: set[nodes.Node] = set()
+        """The literals of named parameters and options."""
 
     def replace(self, node: nodes.Node) -> nodes.Node:
         """The replacement of *node*, whose children are replaced already."""
@@ -170,82 +142,49 @@ class _Substitution:
         return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.made else node
 
     def _getopt(self, node: nodes.Call) -> nodes.Expr:
-        declared = _declared(node, None)
+        declared = named_parameters.parameter(node, None)
         if declared is None:
             return nodes.BoolLiteral(node.span, False)
+        if declared.name in self.values:
+            return self._chosen(node.span, self.values[declared.name])
         known = self.declared.get(declared.name, declared)
         if declared.name not in self.named and self.ahead:
-            return nodes.OpenParameter(node.span, declared.name, form(known.default), _text(known.default))
+            default = named_parameters.as_text(known.default)
+            return nodes.OpenParameter(node.span, declared.name, form(known.default), default)
         if declared.name not in self.named:
-            return _literal(node.span, known.default)
-        return _literal(node.span, self._given(declared, self.named[declared.name], node))
+            return self._chosen(node.span, known.default)
+        text = self.named[declared.name]
+        return self._chosen(node.span, named_parameters.given_value(declared, text, node, self.diagnostics))
 
-    def _given(self, declared: NamedParameter, text: str | None, node: nodes.Call) -> Value:
-        if isinstance(declared.default, bool):
-            flag = True if text is None else parse_flag(text)
-            if flag is not None:
-                return flag
-            expected = "true or false"
-        elif isinstance(declared.default, int):
-            number = parse_integer(text or "")
-            if number is not None:
-                return number
-            expected = "an integer"
-        else:
-            if text is not None:
-                return _bytes(text)
-            expected = "a value"
-        given = f"--{declared.name}" + (f"={text}" if text is not None else "")
-        self.diagnostics.error(f"parameter --{declared.name} needs {expected}; {given} was given", node.span)
-        return declared.default
+    def _chosen(self, span: Span, value: OptionValue | bytes) -> nodes.Expr:
+        """The literal of a named parameter or option."""
+        literal = _literal(span, _plain(value) if isinstance(value, str) else value)
+        self.chosen.add(literal)
+        return literal
+
+    def _probe(self, node: nodes.Probe) -> nodes.Node:
+        """A probe that named parameters or options switch off keeps its body, for the types of what it stores."""
+        predicate = node.predicate
+        if predicate is None or not literals.is_false(predicate):
+            return node
+        return replace(node, off=any(item in self.chosen for item in visitor.walk(predicate)))
+
+    def _attach_point(self, node: nodes.AttachPoint) -> nodes.Node:
+        """An attach point with the texts of the options that it may name."""
+        if "$" not in node.text or not self.values:
+            return node
+        texts = tuple((name, named_parameters.as_text(_plain(value))) for name, value in self.values.items())
+        return replace(node, options=texts)
 
 
-_HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes.Expr]] = by_class(
+_HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes.Node]] = by_class(
     on(nodes.PositionalParam, _Substitution._positional),
     on(nodes.ParamCount, _Substitution._count),
     on(nodes.Binary, _Substitution._sum),
     on(nodes.Call, _Substitution._call),
+    on(nodes.Probe, _Substitution._probe),
+    on(nodes.AttachPoint, _Substitution._attach_point),
 )
-
-
-def _check_named(
-    program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics
-) -> dict[str, NamedParameter]:
-    """All declarations; reports conflicting ones, and parameters that are not declared."""
-    found: dict[str, NamedParameter] = {}
-    for call in _getopts(program):
-        declared = _declared(call, diagnostics)
-        if declared is None:
-            continue
-        first = found.setdefault(declared.name, declared)
-        for what, same in (
-            ("default", _typed(first.default) == _typed(declared.default)),
-            ("description", first.description == declared.description),
-        ):
-            if not same:
-                note = Note("declared here first", first.span)
-                diagnostics.error(
-                    f"parameter {declared.name!r} has another {what} elsewhere", declared.span, notes=[note]
-                )
-    _check_unknown(program, options, found, diagnostics)
-    return found
-
-
-def _check_unknown(
-    program: nodes.Program, options: CompileOptions, known: dict[str, NamedParameter], diagnostics: Diagnostics
-) -> None:
-    for name, _ in options.named:
-        if name in known or name == "help":
-            continue
-        near = similar(name, known)
-        hints = [f"did you mean {' or '.join(f'--{item}' for item in near)}?"] if near else []
-        hints.append(
-            f"the script knows {', '.join(f'--{item}' for item in known)}"
-            if known
-            else "the script has no named parameters"
-        )
-        first = Span(program.span.source, 0, program.span.source.text.find("\n") % (len(program.span.source.text) + 1))
-        diagnostics.error(f"unknown parameter --{name}", first, hints=hints)
 
 
 def _text_parameters(node: nodes.Node) -> Iterator[nodes.PositionalParam]:
@@ -261,73 +200,15 @@ def _text_parameters(node: nodes.Node) -> Iterator[nodes.PositionalParam]:
             if isinstance(parameter, nodes.PositionalParam) and isinstance(count, nodes.IntLiteral):
                 yield parameter
 
-
-def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
-    for node in visitor.walk(program):
-        if isinstance(node, nodes.Call) and node.name == "getopt":
-            yield node
-
-
-def _declared(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
-    """The declaration of a ``getopt`` call; None after an error."""
-    default = _constant(call.args[1]) if len(call.args) > 1 else False
-    problem: tuple[str, nodes.Node] | None = None
-    if not 1 <= len(call.args) <= 3:
-        problem = ("getopt() takes a name, a default and a description", call)
-    elif not isinstance(call.args[0], nodes.StringLiteral) or not call.args[0].value:
-        problem = ("the name of a parameter must be a string literal", call.args[0])
-    elif default is None:
-        problem = ("the default of a parameter must be an integer, boolean or string literal", call.args[1])
-    elif len(call.args) > 2 and not isinstance(call.args[2], nodes.StringLiteral):
-        problem = ("the description of a parameter must be a string literal", call.args[2])
-    if problem is None and default is not None:
-        description = _string(call.args[2]) if len(call.args) > 2 else ""
-        return NamedParameter(_string(call.args[0]), default, description, call.span)
-    if problem is not None and diagnostics is not None:
-        diagnostics.error(problem[0], problem[1].span)
-    return None
-
-
-def _constant(node: nodes.Node) -> Value | None:
-    if isinstance(node, nodes.Unary) and node.operator == "-" and isinstance(node.operand, nodes.IntLiteral):
-        return -node.operand.value
-    return node.value if isinstance(node, nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) else None
-
-
-def _string(node: nodes.Node) -> str:
-    return node.value.decode(errors="surrogateescape") if isinstance(node, nodes.StringLiteral) else ""
-
-
 def _literal(span: Span, value: Value) -> nodes.Expr:
     if isinstance(value, bool):
         return nodes.BoolLiteral(span, value)
     return nodes.IntLiteral(span, value) if isinstance(value, int) else nodes.StringLiteral(span, value)
 
 
-def form(value: Value) -> str:
-    """The form of a parameter with the default *value*, as in :class:`ast.OpenParameter`."""
-    return "flag" if isinstance(value, bool) else "number" if isinstance(value, int) else "text"
-
-
-def _text(value: Value) -> str:
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(int(value))
-
-
-def _typed(value: Value) -> tuple[type, Value]:
-    return (type(value), value)
+def _plain(value: OptionValue) -> Value:
+    return _bytes(value) if isinstance(value, str) else value
 
 
 def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
-
-
-def _form(item: NamedParameter) -> str:
-    if isinstance(item.default, bool):
-        return f"--{item.name}" if item.default is False else f"--{item.name}=true|false"
-    return f"--{item.name}={'N' if isinstance(item.default, int) else 'TEXT'}"
-
-
-def _shown(value: Value) -> str:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -109,6 +109,9 @@ class _Formatter:
         lines.write(word if first or branch.structure is None else "else if comptime")
         lines.reached(branch.head.end)
         if branch.structure is not None:
+            start = branch.structure.tokens[1].span.start
+            if not lines.comment_before(start):
+                lines.reached(start)  # a line break before the condition does not stay
             ItemPrinter(lines, branch.structure, self.level).run()
         lines.comments_to(branch.opener.start, self.level + 1)
         lines.space()

@@ -8,7 +8,7 @@ from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, 
 
 _TIGHT_BEFORE = frozenset({"COMMA", "SEMI", "RPAREN", "RBRACKET", "DOT", "ARROW", "RANGE", "LBRACKET"})
 _TIGHT_BEHIND = frozenset({"LPAREN", "LBRACKET", "DOT", "ARROW", "RANGE", "NOT", "BNOT", "PREDICATE_OPEN"})
-_CALLERS = frozenset({"IDENT", "CONFIG", "SIZEOF", "OFFSETOF", "TYPEOF", "TYPEINFO"})
+_CALLERS = frozenset({"IDENT", "OPTION_ITEM", "CONFIG", "SIZEOF", "OFFSETOF", "TYPEOF", "TYPEINFO"})
 _PREFIXES = frozenset({"MINUS", "TIMES", "BAND", "INCREMENT", "DECREMENT"})
 _STEPS = frozenset({"INCREMENT", "DECREMENT"})
 _ASSIGNS = frozenset({"ASSIGN", "OP_ASSIGN", "TIMES_ASSIGN"})
@@ -46,7 +46,7 @@ class ItemPrinter:
         self.last = self.tokens[0]
         for index in range(1, len(self.tokens)):
             self._token(index)
-        if self.tokens[0].type == "MAP_ITEM" and self.tokens[-1].type != "SEMI":
+        if self.tokens[0].type in ("MAP_ITEM", "OPTION_ITEM") and self.tokens[-1].type != "SEMI":
             self.lines.write(";")
 
     # ------------------------------------------------------------------------------------------ tokens

@@ -39,6 +39,7 @@ def p_start(p: Rule) -> None:
     | MACRO_ITEM macro
     | FUNCTION_ITEM function
     | MAP_ITEM map_declaration
+    | OPTION_ITEM option_declaration
     | EXPRESSION_ITEM expr"""
     p[0] = p[2]
 
@@ -171,6 +172,12 @@ def p_map_declaration(p: Rule) -> None:
 def p_declared_size(p: Rule) -> None:
     """declared_size : expr"""
     p[0] = p[1]
+
+
+def p_option_declaration(p: Rule) -> None:
+    """option_declaration : LPAREN arguments RPAREN declaration_end"""
+    head = p.lexer.head
+    p[0] = nodes.OptionDeclaration(head.to(p[3].span), tuple(p[2]), head)
 
 
 def p_declaration_end(p: Rule) -> None:

@@ -136,6 +136,8 @@ class _ProgramParser:
         self.pieces: list[Piece] = []
         self.nested = 0
         """Number of ``if comptime`` around the current item."""
+        self.abandoned = False
+        """The rest of the script is not read, because a branch is not closed."""
 
     def run(self) -> nodes.Program:
         shebang = self._shebang()
@@ -218,6 +220,12 @@ class _ProgramParser:
     def _map(self, token: Token) -> None:
         self._later(token, "map")
 
+    def _option(self, token: Token) -> None:
+        """A declaration of an option, which may stand before imports and the C part as well as after them."""
+        structure = Structure(self.lexer)
+        structure.item(token, "map")
+        self._add(structure, token.span)
+
     def _later(self, token: Token, role: str) -> None:
         self.body = self.body or token.span
         structure = Structure(self.lexer)
@@ -281,9 +289,7 @@ class _ProgramParser:
         self.lexer.seek(opener.span.end)
         while True:
             token = self.lexer.peek()
-            if token.type == "EOF" or len(self.diagnostics.errors) >= _MAX_ERRORS or self.nested > _MAX_NESTED:
-                problem = "the branch is not closed" if self.nested <= _MAX_NESTED else "too many nested conditions"
-                self.lexer.error(problem, opener.span, "add '}' at its end")
+            if self._cannot_go_on(token, opener):
                 self.lexer.seek(len(self.text))
                 break
             if token.text == "}":
@@ -296,6 +302,18 @@ class _ProgramParser:
             self.lexer.root()
         self.nested -= 1
         return token.span
+
+    def _cannot_go_on(self, token: Token, opener: Token) -> bool:
+        """Whether a branch ends without its brace, which is reported once."""
+        if len(self.diagnostics.errors) >= _MAX_ERRORS:
+            return True
+        if self.nested > _MAX_NESTED:
+            self.lexer.error(f"conditions are nested more than {_MAX_NESTED} levels deep", opener.span)
+            self.abandoned = True
+        elif token.type == "EOF" and not self.abandoned:
+            self.lexer.error("the branch is not closed", opener.span, "add '}' at its end")
+            self.abandoned = True
+        return token.type == "EOF" or self.abandoned
 
     def _option_inside(self, token: Token) -> None:
         """Report a declaration of an option in a branch, and skip it."""
@@ -426,6 +444,7 @@ _ITEMS = {
     "MAP_ITEM": _ProgramParser._map,
     "IF_ITEM": _ProgramParser._conditional,
     "FAIL_ITEM": _ProgramParser._fail,
+    "OPTION_ITEM": _ProgramParser._option,
     "STRAY": _ProgramParser._stray,
 }
 """Parser methods of items, by first token; all other tokens start probes."""

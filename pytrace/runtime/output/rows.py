@@ -30,7 +30,7 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
         return read
 
     def row(data: bytes, offset: int) -> Values:
-        found = read(data, offset)
+        found: Values = read(data, offset)
         return tuple([item if form is None else form(item) for form, item in zip(forms, found, strict=True)])
 
     return row

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from pytrace.runtime.ring.decoder import RunHandler
 
 MOST_BYTES = 64 << 20
-"""Bytes of records that wait at most; rows that come after are counted as lost."""
+"""Bytes that waiting rows take at most; rows that come after are counted as lost."""
+
+OVERHEAD = 128
+"""Bytes that a row takes beside its record, about."""
 
 _Entry = tuple["Values", int, int, int]
 """A row: the values of its columns, which statement sent it, the place of its record there, and its length."""
@@ -74,9 +77,9 @@ class SortedRows:
 
         def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
             size = RECORD_HEADER + _padded(length)
-            fitting = min(count, max(0, self._most - self._bytes) // size)
+            fitting = min(count, max(0, self._most - self._bytes) // (size + OVERHEAD))
             self.lost += count - fitting
-            self._bytes += fitting * size
+            self._bytes += fitting * (size + OVERHEAD)
             records, places = statement.records, statement.places
             for at in range(offset, offset + stride * fitting, stride):
                 places.append((len(records) + RECORD_HEADER, length))

@@ -35,6 +35,11 @@ def ahead(script: str, kernel: RecordedKernel | None = None) -> AheadOfTime:
         ("begin { print(*curtask.mm); }", "member", "arg_end"),
         ("begin { print(offsetof(struct task_struct, bits[1])); }", "size", ""),
         ('begin { print(kfunc_exist("vfs_read")); }', "kfunc", "vfs_read"),
+        ("begin { print(type_exist(struct task_struct)); }", "type_exist", "task_struct"),
+        ("begin { print(member_exist(struct task_struct, none)); }", "member_exist", "none"),
+        ('begin { print(constant_exist("NONE")); }', "constant_exist", "NONE"),
+        ("if comptime (type_exist(struct none)) { begin { } } else { end { } }", "type_exist", "none"),
+        ("begin { print(member_exist(curtask, none)); }", "build", "member_exist() of none in struct task_struct *"),
         ('config = { unstable_typeinfo = "enable" } begin { print(typeinfo(curtask.mm).full_type); }', "", ""),
     ],
 )

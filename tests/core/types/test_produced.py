@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytrace.core.types import (
     Avg,
     Count,
+    Fixed,
     Hist,
     LHist,
     Max,
@@ -16,6 +21,7 @@ from pytrace.core.types import (
     Stats,
     Sum,
 )
+from pytrace.runtime.output.render.text import fixed
 
 
 def test_bucket_counts_match_the_reference() -> None:
@@ -64,3 +70,17 @@ def test_names() -> None:
     assert [str(item) for item in (Sum(), Sum(False), Avg(False), Count(), Stats(False), Hist(3))] == [
         "sum_t", "usum_t", "uavg_t", "count_t", "ustats_t", "hist_t",
     ]  # fmt: skip
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.sampled_from([1, 2, 3, 1000, 1024, 10**12]), st.integers(0, 9))
+def test_decimal_numbers_are_rounded_half_away_from_zero(value: int, divisor: int, digits: int) -> None:
+    kind = Fixed(divisor, digits)
+    with localcontext() as context:
+        context.prec = 60
+        exact = Decimal(value) / divisor
+        expected = exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+        scaled = int(expected.scaleb(digits))
+    assert kind.scaled(value) == scaled
+    text = fixed(kind)(value).decode()
+    assert text == f"{expected:f}" or (expected == 0 and text == f"{abs(expected):f}")
+    assert kind.number(value) == float(expected)

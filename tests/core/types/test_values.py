@@ -57,6 +57,8 @@ SAMPLES: dict[str, types.Type] = {
     "ifname_t": types.InterfaceName(),
     "netns_t": types.NetworkNamespace(),
     "cgroup_path_t": types.CgroupPath(),
+    "fixed_t": types.Fixed(1_000_000, 3, False),
+    "joined_t": types.Joined(":", (types.Inet(), UINT16, Tuple((INT8,)))),
     "count": types.Count(),
     "sum": types.Sum(False),
     "avg": types.Avg(),

@@ -118,24 +118,6 @@ def test_bad_declarations(text: str, place: str) -> None:
     assert error.span.text == place
 
 
-def test_usage() -> None:
-    program = parse(NAMED)
-    assert [(item.name, item.default, item.description) for item in parameters.usage(program)] == [
-        ("n", 5, "how many"),
-        ("s", b"dflt", ""),
-        ("f", False, ""),
-        ("g", True, ""),
-    ]
-    text = parameters.help_text(program, "script.bt")
-    assert "--n=N" in text
-    assert "how many (default: 5)" in text
-    assert "--s=TEXT" in text
-
-
-def test_usage_without_parameters() -> None:
-    assert "no named parameters" in parameters.help_text(parse("begin { }"), "x.bt")
-
-
 @pytest.mark.parametrize(
     ("given", "value"),
     [(None, True), ("true", True), ("True", True), ("TRUE", True), ("1", True), ("False", False), ("fAlSe", False)],
@@ -153,3 +135,63 @@ def test_other_words_are_no_flags() -> None:
         assert [item.message for item in diagnostics.errors] == [
             f"parameter --x needs true or false; --x={given} was given"
         ]
+
+
+DECLARED = """getopt("x|failed", false, "only failures");
+getopt("lib=PATH", "/bin/sh");
+getopt("[interval]", 0);
+"""
+
+
+def substituted(text: str, **named: str | None) -> tuple[nodes.Program, Diagnostics]:
+    diagnostics = Diagnostics()
+    options = CompileOptions(named=tuple(named.items()))
+    return parameters.substitute(parse(DECLARED + text), options, diagnostics), diagnostics
+
+
+def test_options_of_the_root_are_meant_by_any_of_their_names() -> None:
+    text = DECLARED + 'begin { print(getopt("x")); print(getopt("failed")); print(getopt("lib")); }'
+    assert literals(text)[0] == [False, False, b"/bin/sh"]
+    assert literals(text, named=(("failed", None), ("lib", "a")))[0] == [True, True, b"a"]
+
+
+def test_declarations_are_gone_after_substitution() -> None:
+    program, _ = substituted("begin { }")
+    assert [type(item).__name__ for item in program.items] == ["Probe"]
+
+
+def test_a_declared_option_is_given_by_its_name_only() -> None:
+    _, diagnostics = substituted('begin { print(getopt("failed", true)); }')
+    (error,) = diagnostics.errors
+    assert error.span.text == "true"
+    assert error.notes[0].span.text.startswith('getopt("x|failed"')
+
+
+def test_a_name_near_a_declared_one_is_a_mistake_and_others_are_parameters() -> None:
+    _, diagnostics = substituted('begin { print(getopt("faild")); print(getopt("other")); }')
+    (error,) = diagnostics.errors
+    assert error.span.text == '"faild"'
+    assert "did you mean 'failed'?" in error.hints
+
+
+def test_unknown_parameters_name_the_declared_options() -> None:
+    _, diagnostics = substituted("begin { }", intervl="3")
+    assert "did you mean --interval?" in diagnostics.errors[0].hints
+
+
+def test_options_switch_probes_off() -> None:
+    text = """interval:s:$interval /getopt("interval") > 0 && !getopt("x")/ { }
+    begin /getopt("x") || pid > 0/ { } begin /0/ { } begin /getopt("interval") + pid > 0/ { }"""
+    program, _ = substituted(text)
+    assert [probe.off for probe in program.probes] == [True, False, False, False]
+    program, _ = substituted(text, interval="5")
+    assert [probe.off for probe in program.probes] == [False] * 4
+    program, _ = substituted(text, interval="5", failed=None)
+    assert [probe.off for probe in program.probes] == [True, False, False, False]
+
+
+def test_ahead_of_time_options_are_fixed() -> None:
+    program = parse(DECLARED + 'begin { print(getopt("old", 3)); }')
+    described = parameters.describe(program, CompileOptions(named=(("failed", None),), ahead=True))
+    assert described.names == ("old",)
+    assert described.fixed == (("failed", None), ("lib", "/bin/sh"), ("interval", "0"))

@@ -190,6 +190,55 @@ def test_if_comptime() -> None:
     assert not node.other.comptime
 
 
+def test_conditions_around_items() -> None:
+    program = parse(
+        "if comptime (a == 1) { begin { } macro m() { 1 } if comptime b { fail(\"x\", 1); } } "
+        "else if comptime (c) { } else { let @m = hash(1); end { } } interval:s:1 { }"
+    )
+    first, last = program.items
+    assert isinstance(first, nodes.RootIf)
+    assert isinstance(last, nodes.Probe)
+    assert shape(first.condition) == "(a == 1)"
+    assert [type(item) for item in first.then] == [nodes.Probe, nodes.Macro, nodes.RootIf]
+    (inner,) = first.other
+    assert isinstance(inner, nodes.RootIf)
+    assert inner.then == ()
+    assert [type(item) for item in inner.other] == [nodes.MapDecl, nodes.Probe]
+    assert first.span.text.endswith("end { } }")
+    assert program.probes == (last,)
+
+
+ROOT_MISTAKES = [
+    ("if (1) { begin { } }", ["expected 'comptime' after 'if'"]),
+    ("if comptime (1) { begin { }", ["the branch is not closed"]),
+    ("if comptime (1 { begin { } }", ["expected ')', found '{'"]),
+    ("if comptime (1) { } else { } else { }", ["'else' after the last 'else'"]),
+    ("if comptime (1) { } else end { }", ["expected '{' after 'else', found 'end'", "expected an attach point"]),
+    ("if comptime (1) { getopt(\"a\", 1); getopt (\"b\"); begin { } }", ["an option cannot be declared"] * 2),
+    ("if comptime (1) { if comptime (1) { begin { }", ["the branch is not closed"]),
+    ("if comptime (1) { import \"x.bt\"; begin { } }", ["imports must stand before the first"]),
+    ("if comptime (1) { struct a { int b; }; begin { } }", ["C definitions must stand before the first"]),
+    ("fail(\"x\") end { }", ["unexpected 'end'", "expected an attach point before '{'"]),
+    ("fail(\"x\")", ["expected ';' after fail(), found the end of the text"]),
+    ("if comptime (1) { kprobe:f { $x = ; } end { } }", ["unexpected ';'"]),
+    ("if comptime 1 { " * 60 + "begin { }" + " }" * 60, ["conditions are nested more than 50 levels deep"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "messages"), ROOT_MISTAKES)
+def test_mistakes_around_conditions(text: str, messages: list[str]) -> None:
+    found = Diagnostics()
+    parser.parse(Source("t", text), found)
+    assert len(found.errors) == len(messages)
+    for item, message in zip(found.errors, messages, strict=True):
+        assert message in item.message
+
+
+@pytest.mark.parametrize("text", ["if:x { }", "iffy { }", "failing { }", "fail:x { }", "if=kprobe:f { }"])
+def test_attach_points_that_start_like_conditions(text: str) -> None:
+    assert isinstance(parse(text).items[0], nodes.Probe)
+
+
 def test_items() -> None:
     text = """#!/usr/bin/env pytrace
 #include <a.h>

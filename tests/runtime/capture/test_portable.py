@@ -51,6 +51,8 @@ VALUES: list[tuple[types.Type, Any, Any]] = [
     (types.InterfaceName(), 1, "lo"),
     (types.NetworkNamespace(), 5, "5"),
     (types.CgroupPath(), (1 << 62, 1), ""),
+    (types.Fixed(1000, 3), -1500, -1500),
+    (types.Joined(":", (types.Inet(), INT64)), ((socket.AF_INET, bytes((127, 0, 0, 1))), 80), "127.0.0.1:80"),
     (types.Count(), 1 << 63, 1 << 63),
     (types.Sum(), -7, -7),
     (types.Avg(), (10, 4), (10, 4)),

@@ -48,7 +48,8 @@ class Bare(Session):
             ),
             "renderer": SimpleNamespace(
                 state=self.state, attached=lambda count: self.order.append(f"attached {count}"),
-                print_maps=lambda: self.order.append("maps"), summary=lambda _: self.order.append("summary"),
+                print_rows=lambda: self.order.append("rows"), print_maps=lambda: self.order.append("maps"),
+                summary=lambda _: self.order.append("summary"),
                 losses=lambda *_, **__: self.order.append("losses"), resume=lambda: self.order.append("resume"),
                 exit=lambda status: self.order.append(f"exit {status}"),
                 broken_off=lambda totals: self.order.append(f"broken off {sorted(totals)}"),
@@ -87,7 +88,7 @@ def test_the_order_of_a_run() -> None:
     assert made.run() == 0
     assert made.order == [
         "begin_0", "attach", "attached 3", "drain", "wait", "detach", "finish", "resume", "end_0", "drain", "finish",
-        "losses", "flush", "maps", "summary",
+        "rows", "losses", "flush", "maps", "summary",
     ]  # fmt: skip
     assert made.told == ["WARNING: no lines of x\n"]
 

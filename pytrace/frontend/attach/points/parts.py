@@ -1,8 +1,8 @@
 """Splitting the text of an attach point into its parts.
 
 ``provider:part:part`` or ``uprobe:path@file:line``: parts are split at ``:`` and ``@`` outside quotes; ``"…"`` quotes
-any part of the text, with ``\\`` before a quote or backslash; ``$N`` is replaced by a positional parameter, whose text
-may hold several parts with ``:`` between them.
+any part of the text, with ``\\`` before a quote or backslash; ``$N`` is replaced by a positional parameter, ``$name``
+by an option of the script; these texts may hold several parts with ``:`` between them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
@@ -62,6 +62,7 @@ class Point:
 _TOKEN = re.compile(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*")
     | \$(?P<parameter>[0-9]+)
+    | \$(?P<option>[A-Za-z_][A-Za-z0-9_-]*)
     | (?P<bad>["$])
     | (?P<separator>[:@])
     | (?P<plain>[^"$:@]+)""",
@@ -84,14 +85,19 @@ def split(
             value = _parameter(found["parameter"], parameters)
             if value is None:
                 where = _within(span, found.start(), found.end())
-                given = f"{len(parameters)} parameter{'' if len(parameters) == 1 else 's'}"
-                hint = "give it with --aot, which fixes attach points" if ahead else f"the script was given {given}"
+                hint = f"the script was given {counted(len(parameters), 'parameter')}"
+                hint = "give it with --aot, which fixes attach points" if ahead else hint
                 diagnostics.error(f"{found.group()} in an attach point has no value", where, hints=[hint])
                 return None
-            for at, piece in enumerate(value.split(":")):
-                if at:
-                    parts.end(":", found.end(), found.start())
-                parts.plain(piece)
+            parts.value(value, found)
+        elif found["option"]:
+            name, value = _option(found["option"], point.options)
+            if value is None:
+                where = _within(span, found.start(), found.end())
+                _report_unknown(name, point.options, where, diagnostics)
+                return None
+            parts.value(value, found)
+            parts.plain(found["option"][len(name) :])
         elif found["bad"]:
             _report_bad(found["bad"], _within(span, found.start(), found.end()), diagnostics)
             return None
@@ -117,6 +123,13 @@ class _Parts:
             self._plus = len(self._text) + plus
         self._text += text
 
+    def value(self, text: str, found: re.Match[str]) -> None:
+        """Add the text of a parameter or option, which may hold several parts."""
+        for at, piece in enumerate(text.split(":")):
+            if at:
+                self.end(":", found.end(), found.start())
+            self.plain(piece)
+
     def quote(self, text: str) -> None:
         """Add text between quotes."""
         self._text += text
@@ -135,12 +148,32 @@ def _parameter(digits: str, parameters: Sequence[str]) -> str | None:
     return parameters[number - 1] if 1 <= number <= len(parameters) else None
 
 
+def _option(text: str, options: Sequence[tuple[str, str]]) -> tuple[str, str | None]:
+    """The longest name of an option that *text* starts with, up to a dash, and its value; None when there is none."""
+    known = dict(options)
+    name = text
+    while name not in known and "-" in name:
+        name = name.rpartition("-")[0]
+    return (name, known[name]) if name in known else (text, None)
+
+
+def _report_unknown(
+    name: str, options: Sequence[tuple[str, str]], span: Span, diagnostics: Diagnostics
+) -> None:
+    known = [known for known, _ in options]
+    hints = [*did_you_mean(name, known)]
+    if not hints:
+        declared = ", ".join(known) or "none"
+        hints = [f"'$' stands before the number of a parameter or the name of an option; options declared: {declared}"]
+    diagnostics.error(f"the script declares no option {name!r}", span, hints=hints)
+
+
 def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
     if character == '"':
         diagnostics.error("this quote is not closed", span)
     else:
         diagnostics.error(
-            "'$' in an attach point must be followed by the number of a parameter",
+            "'$' in an attach point must be followed by the number of a parameter or the name of an option",
             span,
             hints=["put the part in double quotes to use the character as it is"],
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.formats import Format
+from pytrace.core.kernel_info import FEATURES
 from pytrace.core.numbers import parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
 from pytrace.frontend.ast import nodes
@@ -165,20 +166,29 @@ def getopt(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 def kfunc_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``kfunc_exist("f")``."""
     name = checker.constant_text(arguments[0], "the argument of kfunc_exist()")
-    if name is not None:
-        checker.set_constant(node, checker.kernel.function(name.decode(errors="replace")) is not None)
-    return BOOL
+    if name is None:
+        return BOOL
+    text = name.decode(errors="replace")
+    return _answer(checker, node, checker.kernel.function(text) is not None, "kfunc", text)
 
 
 def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``kfunc_allowed("f")``: whether programs of the probe's type may call kernel functions of general use."""
     name = checker.constant_text(arguments[0], "the argument of kfunc_allowed()")
-    if name is not None:
-        exists = checker.kernel.function(name.decode(errors="replace")) is not None
-        kind = checker.unit.kind if checker.unit is not None else None
-        allowed = kind is not None and checker.kernel.feature(f"kfunc_{kind.program_type}")
-        checker.set_constant(node, exists and allowed)
+    if name is None:
+        return BOOL
+    text = name.decode(errors="replace")
+    exists = checker.kernel.function(text) is not None
+    _answer(checker, node, exists, "kfunc", text)
+    checker.set_constant(node, exists and _may_call(checker))
     return BOOL
+
+
+def _may_call(checker: Checker) -> bool:
+    """Whether the probe, or at the root of a script the probes of any kind, may call kernel functions."""
+    if checker.unit is not None:
+        return checker.kernel.feature(f"kfunc_{checker.unit.kind.program_type}")
+    return checker.function is None and any(checker.kernel.feature(name) for name in FEATURES if name[:6] == "kfunc_")
 
 
 # ---------------------------------------------------------------------------------------------- what exists
@@ -186,7 +196,7 @@ def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def _answer(checker: Checker, node: Node, answer: bool, *question: str) -> Type:
     checker.set_constant(node, answer)
-    checker.program.facts[node] = Existence(question, answer)
+    checker.program.facts[node] = Existence(question if question[0] == "build" else (*question, str(int(answer))))
     return BOOL
 
 
@@ -310,14 +320,15 @@ def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
     entries = [entry.strip() for entry in text.split(b",")] if text.strip() else []
     if is_text(type_):
         return _compared(checker, node, value, tuple(dict.fromkeys(entries)))
-    if not isinstance(type_, Int | Enum):
+    if not isinstance(settle(type_), Int | Enum):
         return checker.error(f"one_of() compares integers and strings, not {settle(type_)}", value.span)
-    numbers = [_entry(checker, entry, settle(type_), arguments[1]) for entry in entries]
+    limit = settle(type_) if checker.constant(value) is None else None
+    numbers = [_entry(checker, entry, limit, arguments[1]) for entry in entries]
     return _compared(checker, node, value, tuple(sorted({number for number in numbers if number is not None})))
 
 
-def _entry(checker: Checker, entry: bytes, type_: Type, argument: nodes.Node) -> int | None:
-    """The number of an entry; None for one that is wrong, or that no value of the type equals."""
+def _entry(checker: Checker, entry: bytes, type_: Type | None, argument: nodes.Node) -> int | None:
+    """The number of an entry; None for one that is wrong, or that no value of the type equals (None: any value)."""
     shown = entry.decode(errors="replace")
     number = parse_integer(shown)
     if number is None and isinstance(type_, Enum):
@@ -326,6 +337,8 @@ def _entry(checker: Checker, entry: bytes, type_: Type, argument: nodes.Node) ->
         what = f"{shown!r} in the list" if shown else "an empty entry in the list"
         checker.error(f"{what} of one_of() is not an integer", argument.span, hints=["entries are separated by ','"])
         return None
+    if type_ is None:
+        return number
     low, high = _range(type_)
     if low <= number <= high:
         return number

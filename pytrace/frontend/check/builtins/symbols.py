@@ -33,6 +33,10 @@ _ARM64 = {f"r{number}": f"r{number}" for number in range(31)} | {"sp": "sp", "pc
 REGISTERS: dict[str, dict[str, str]] = {"x86_64": _X86, "aarch64": _ARM64}
 """By machine: the names that reg() takes, and the name in ``struct pt_regs`` (as in ``RegisterLocation``)."""
 
+_ANY_VARIABLE = "jiffies"
+"""A variable that every kernel has."""
+_FUNCTIONS_ONLY = "/proc/kallsyms has functions only, no variables: this kernel was built without CONFIG_KALLSYMS_ALL"
+
 
 def kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``kaddr("symbol")``."""
@@ -52,7 +56,8 @@ def _kernel_address(checker: Checker, node: Node, name: bytes) -> int | None:
         checker.error(error.message, node.span, hints=error.hints)
         return None
     if found is None:
-        checker.error(f"the kernel has no symbol {name.decode(errors='replace')!r}", node.span)
+        hints = () if checker.kernel.kernel_symbol(_ANY_VARIABLE) is not None else (_FUNCTIONS_ONLY,)
+        checker.error(f"the kernel has no symbol {name.decode(errors='replace')!r}", node.span, hints=hints)
     return found
 
 

@@ -34,7 +34,7 @@ class Structure(Brackets):
     def item(self, first: Token, role: str = "item") -> list[Token]:
         """The tokens of an item after *first*, which the caller created: up to the end of its body or a semicolon.
 
-        *role* is ``item``, ``config`` or ``map`` (a declaration, which ends after its parenthesis).
+        *role* is ``item``, ``config`` or ``map`` (a declaration of a map or option, which ends after its parenthesis).
         """
         self._put(first)
         self._last = ""
@@ -80,10 +80,17 @@ class Structure(Brackets):
         self.stack.append(Frame("loose", None))
         while True:
             token = self.lexer.peek()
-            if token.type == "EOF" or token.type in ends:
+            if token.type == "EOF" or (token.type in ends and self._ends_clause(token)):
                 self._close_all(token, report=True)
                 return self.tokens
             self._take(self.lexer.token())
+
+    def _ends_clause(self, token: Token) -> bool:
+        """Whether *token* is outside of the blocks of an expression; a missing parenthesis does not matter."""
+        if any(frame.block for frame in self.stack):
+            return False
+        frame = self.stack[-1]
+        return token.type != "LBRACE" or len(self.stack) == 1 or (self._last in OPERAND_ENDS and not frame.header)
 
     def _run(self) -> list[Token]:
         while not self._done:

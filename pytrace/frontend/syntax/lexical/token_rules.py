@@ -219,6 +219,7 @@ _AFTER_ITEM_WORD = {
     "import": frozenset('"'),
     "macro": _NAME_START | frozenset("$@("),
     "fn": _NAME_START | frozenset("("),
+    "getopt": frozenset("("),
 }
 _ITEM_KINDS = {
     "config": "CONFIG_ITEM",
@@ -226,10 +227,11 @@ _ITEM_KINDS = {
     "macro": "MACRO_ITEM",
     "fn": "FUNCTION_ITEM",
     "let": "MAP_ITEM",
+    "getopt": "OPTION_ITEM",
 }
 
 
-@matches(r"(?:config|import|macro|fn|let)\b")
+@matches(r"(?:config|import|macro|fn|let|getopt)\b")
 def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
     """The word that an item starts with, unless it is an attach point by what follows."""
     lexer, word = lexeme.lexer, lexeme.value

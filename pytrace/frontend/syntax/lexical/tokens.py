@@ -72,7 +72,7 @@ LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 
 ROOT_KINDS = (
     "C_PART",
-    "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM",
+    "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "OPTION_ITEM",
     "IF_ITEM", "FAIL_ITEM",
     "STRAY",  # characters that start no attach point, and unknown characters between probes
     "ATTACH_POINT",
@@ -87,7 +87,8 @@ MARKERS = (
     "IF_COMPTIME",  # `comptime` directly after `if`
     "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
     "RESYNC",  # the end of a statement with an error
-    "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "EXPRESSION_ITEM",
+    "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "OPTION_ITEM",
+    "EXPRESSION_ITEM",
     "PREDICATE_OPEN", "PREDICATE_CLOSE",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.fast_typing import TYPE_CHECKING, Never
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.runtime.output.render.decoders import Value, Values, for_any, integer_code
+from pytrace.runtime.output.render.decoders import Value, for_any, integer_code
 from pytrace.runtime.output.render.text import TextForms, escaped, hex_escaped, hex_spaced
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForm
     return found
 
 
-def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Values | bytes], bytes]:
+def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
     """The text of decoded values, by the format of ``sprintf`` that they were given to."""
     layout = kind.separator.encode("utf-8", "surrogateescape")
     pieces = compile_pieces(layout, kind.members, forms)
@@ -64,10 +64,10 @@ def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Values | bytes]
         for piece, type_ in zip([item for item in pieces if isinstance(item, Piece)], kind.members, strict=True)
     ]
 
-    def text(value: Values | bytes) -> bytes:
+    def text(value: Value) -> bytes:
         # In snapshots it is a text already.
-        if isinstance(value, bytes):
-            return value
+        if not isinstance(value, tuple):
+            return _whole(value)
         return shown % tuple([read(item) for read, item in zip(reads, value, strict=True)])
 
     return text
@@ -83,7 +83,9 @@ def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
     read, size = struct.Struct(f"={piece.layout}").unpack, type_.size
 
     def number(value: Value) -> object:
-        data = int(value).to_bytes(size, sys.byteorder, signed=value < 0)
+        if not isinstance(value, int):
+            raise InternalError("a number of a format is none")
+        data = value.to_bytes(size, sys.byteorder, signed=value < 0)
         found = read(data)[0]
         return found if render is None else render(found)
 
@@ -91,6 +93,12 @@ def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
 
 
 def _same(value: Value) -> Value:
+    return value
+
+
+def _whole(value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise InternalError("formatted text is its values or bytes")
     return value
 
 

@@ -23,8 +23,27 @@ def test_parameter_without_value() -> None:
     assert "1 parameter" in found.hints[0]
 
 
-def test_dollar_needs_a_number() -> None:
-    assert Expanded("uprobe:/bin/app:a$b { }").places == ["$"]
+def test_dollar_needs_a_number_or_a_name() -> None:
+    assert Expanded("uprobe:/bin/app:a$ { }").places == ["$"]
+    found = Expanded("uprobe:/bin/app:a$b { }")
+    assert found.places == ["$b"]
+    assert "options declared: none" in found.hints[0]
+
+
+def texts(text: str, *options: tuple[str, str]) -> list[str] | None:
+    """The parts of an attach point in a script with these options."""
+    source = Source("x", text)
+    found = split(nodes.AttachPoint(Span(source, 0, len(text)), text, None, options), (), Diagnostics())
+    return None if found is None else [part.text for part in found]
+
+
+def test_options_in_attach_points() -> None:
+    options = (("lib", "/bin/sh"), ("min-ms", "5"), ("both", "sched:x"))
+    assert texts("uprobe:$lib:main", *options) == ["uprobe", "/bin/sh", "main"]
+    assert texts("interval:ms:$min-ms", *options) == ["interval", "ms", "5"]
+    assert texts("uprobe:$lib-x:main", *options) == ["uprobe", "/bin/sh-x", "main"]
+    assert texts("tracepoint:$both", *options) == ["tracepoint", "sched", "x"]
+    assert texts("uprobe:$libs:main", *options) is None
 
 
 def test_quotes_take_anything() -> None:

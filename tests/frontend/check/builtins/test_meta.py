@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frontend.checking import refused, value
+from tests.frontend.checking import UNSAFE, refused, value, warned
+from tests.support.front import analyse
 from tests.support.recorded import Facts
 
 # fmt: off
@@ -24,6 +25,19 @@ REFUSED = [
     ("begin { fail(\"%d\", pid); }", "1:20-23", "the values of fail() must be literals"),
     ("begin { static_assert(1, comm); }", "1:26-30", "the message of static_assert() must be a string literal"),
     ("begin { print(getopt(pid)); }", "1:22-25", "the name of a parameter must be a string literal"),
+    ("begin { print(probe_exist(comm)); }", "1:27-31", "the argument of probe_exist() must be a string literal"),
+    ("begin { print(probe_exist(\"kprob:f\")); }", "1:27-36", "there is no provider 'kprob'"),
+    ("begin { print(type_exist(3)); }", "1:26-27", "type_exist() takes a type"),
+    ("begin { print(type_exist(pid)); }", "1:26-29", "type_exist() takes a type"),
+    ("begin { print(member_exist(struct task_struct, 3)); }", "1:48-49",
+     "the second argument of member_exist() is a member"),
+    ("begin { print(member_exist(args, x)); }", "1:28-32", "begin probes have no args here"),
+    ("begin { print(constant_exist(3)); }", "1:30-31", "the argument of constant_exist() must be a string literal"),
+    ("begin { print(one_of(pid, comm)); }", "1:27-31", "the list of one_of() must be a string literal"),
+    ("begin { print(one_of(pid, \"1, x\")); }", "1:27-33", "'x' in the list of one_of() is not an integer"),
+    ("begin { print(one_of(pid, \"1,\")); }", "1:27-31", "an empty entry in the list of one_of() is not an integer"),
+    ("begin { print(one_of(curtask, \"1\")); }", "1:22-29",
+     "one_of() compares integers and strings, not struct task_struct *"),
     ("begin { fail(\"%d\", \"x\"); }", "1:9-24", "fail(): %d takes an integer, not string[2]"),
 ]
 VALUES = [
@@ -54,6 +68,41 @@ VALUES = [
     ("begin { print(kfunc_exist(\"nothing\")); }", "bool", False),
     ("begin { print(kfunc_allowed(\"vfs_read\")); }", "bool", True),
     ("begin { print(kfunc_allowed(\"nothing\")); }", "bool", False),
+    ("begin { print(probe_exist(\"kprobe:vfs_read\")); }", "bool", True),
+    ("begin { print(probe_exist(\"kprobe:nothing\")); }", "bool", False),
+    ("begin { print(probe_exist(\"kprobe:vfs_*\")); }", "bool", True),
+    ("begin { print(probe_exist(\"interval:s:1\")); }", "bool", True),
+    ("begin { print(type_exist(struct task_struct)); }", "bool", True),
+    ("begin { print(type_exist(struct task_struct *)); }", "bool", True),
+    ("begin { print(type_exist(struct nothing)); }", "bool", False),
+    ("begin { print(type_exist(nothing_t)); }", "bool", False),
+    ("begin { print(type_exist(uint64)); }", "bool", True),
+    ("struct mine { int a; struct { int b; }; struct { int config; } c; }; begin { print(type_exist(struct mine)); }",
+     "bool", True),
+    ("struct mine { int a; }; begin { print(member_exist(struct mine, a)); }", "bool", True),
+    ("struct mine { int a; }; begin { print(member_exist(struct mine, b)); }", "bool", False),
+    ("struct mine { struct { int b; }; }; begin { print(member_exist(struct mine, b)); }", "bool", True),
+    ("struct mine { struct { int config; } c; }; begin { print(member_exist(struct mine, c.config)); }", "bool", True),
+    ("struct mine { struct { int x; } c; }; begin { print(member_exist(struct mine, c.y)); }", "bool", False),
+    ("struct mine { struct { int x; } c; }; begin { $p = (struct mine *)1; print(member_exist($p, c.x)); }",
+     "bool", True),
+    ("struct mine { int a; }; macro has(T, m) { member_exist(T, m) } begin { print(has(struct mine, a)); }",
+     "bool", True),
+    ("struct mine { int a; };\n#define a 5\nbegin { print(member_exist(struct mine, a)); }", "bool", True),
+    ("struct mine { int a; }; macro a() { 5 } begin { print(member_exist(struct mine, a)); }",
+     "bool", True),
+    ("begin { print(member_exist(struct nothing, a)); }", "bool", False),
+    ("enum e { ONE }; begin { print(constant_exist(\"ONE\")); }", "bool", True),
+    ("#define TWO 2\nbegin { print(constant_exist(\"TWO\")); }", "bool", True),
+    ("begin { print(constant_exist(\"NO_SUCH_CONSTANT\")); }", "bool", False),
+    ("begin { print(one_of(443, \"80, 443\")); }", "bool", True),
+    ("begin { print(one_of(44, \"80, 443\")); }", "bool", False),
+    ("begin { print(one_of(443, \"0x1bb\")); }", "bool", True),
+    ("begin { print(one_of(\"b\", \"a, b ,c\")); }", "bool", True),
+    ("begin { print(one_of(pid, \"\")); }", "bool", False),
+    ("begin { print(one_of(pid, \" \")); }", "bool", False),
+    ("begin { print(one_of(pid, \"80,443\")); }", "bool", None),
+    ("begin { print(one_of(comm, \"a,b\")); }", "bool", None),
     ("config = { max_strlen = 99 } begin { print(default_str_length()); }", "uint64", 99),
 ]
 # fmt: on
@@ -73,3 +122,22 @@ def test_calls_of_kernel_functions_are_a_matter_of_the_program_type() -> None:
     kernel = Facts(missing=frozenset({"kfunc_kprobe"}))
     assert value('kprobe:vfs_read { print(kfunc_allowed("vfs_read")); }', kernel) == ("bool", False)
     assert value('kprobe:vfs_read { print(kfunc_exist("vfs_read")); }', kernel) == ("bool", True)
+
+
+def test_a_probe_that_cannot_be_attached_does_not_exist() -> None:
+    script = 'begin { print(probe_exist("kprobe:vfs_read")); }'
+    assert value(script, Facts(missing=frozenset({"kprobe"}))) == ("bool", False)
+    script = 'begin { print(probe_exist("fentry:vfs_read")); }'
+    assert value(script) == ("bool", True)
+    assert value(script, Facts(missing=frozenset({"fentry"}))) == ("bool", False)
+
+
+def test_arguments_of_a_probe() -> None:
+    script = "kprobe:vfs_read { if comptime (member_exist(args, %s)) { print(1); } else { print(args.no_such); } }"
+    assert not analyse(script % "count", UNSAFE).errors
+    assert "no_such" in refused(script % "no_such_either")[1]
+
+
+def test_entries_that_no_value_equals() -> None:
+    place, message = warned('begin { print(one_of((uint8)pid, "1,300")); }')
+    assert (place, message) == ("1:34-41", "300 in the list of one_of() never matches: the value is uint8")

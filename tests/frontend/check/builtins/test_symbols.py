@@ -8,6 +8,7 @@ import pytest
 from pytrace.core.types import AddressSpace, Pointer
 from pytrace.frontend.ast.compile_time_facts import RegisterName
 from tests.frontend.checking import last_value, refused, value
+from tests.support.front import analyse
 from tests.support.recorded import Facts
 
 # fmt: off
@@ -83,3 +84,17 @@ def test_pointers_get_their_memory(call: str, space: AddressSpace) -> None:
     type_ = program.types[node]
     assert isinstance(type_, Pointer)
     assert (type_.space, type_.trusted) == (space, False)
+
+
+def hints(kernel: Facts) -> list[str]:
+    (error,) = analyse('begin { print(kaddr("nosuch_symbol")); }', kernel=kernel).diagnostics.errors
+    return list(error.hints)
+
+
+def test_kernels_that_list_functions_only_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hints(Facts()) == []
+    functions = Facts()
+    monkeypatch.setattr(functions, "kernel_symbol", lambda name: None)
+    assert hints(functions) == [
+        "/proc/kallsyms has functions only, no variables: this kernel was built without CONFIG_KALLSYMS_ALL"
+    ]

@@ -91,6 +91,8 @@ def same(kind: types.Type, value: Any, found: Any) -> bool:
         return int(found) == value
     if isinstance(kind, types.String):
         return json.unquoted(found) == value
+    if isinstance(kind, types.Fixed):
+        return float(found) == kind.number(value)
     if isinstance(kind, types.Buffer):
         return bytes(item & 0xFF for item in found) == value and all(-128 <= item < 128 for item in found)
     if isinstance(kind, types.Array):

@@ -1,0 +1,169 @@
+"""The script that a command line names: a file, standard input, the text of ``-e``, or a tool by its name."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+
+from pytrace.cli.options import CommandLine, read
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
+from pytrace.core.source import Source
+
+_WITHOUT_SCRIPT = ("help", "version", "info", "examples", "tools")
+"""Modes that read no script."""
+
+_LOOKED_AT = 8192
+"""How many bytes of a file tell whether it is a text."""
+
+
+def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
+    """Find out which script *line* names and which options it declares; *rest* follows its name.
+
+    Returns:
+        The words to go on with: *rest*, after those that a tool's name implies.
+
+    Raises:
+        TraceError: the script cannot be read.
+        ScriptError: it has syntax errors, or wrong declarations; they have been printed.
+    """
+    if any(line.flag(key) for key in _WITHOUT_SCRIPT):
+        return rest
+    program = line.text("program")
+    if program is not None:
+        _declared(line, Source("stdin", program), "-e 'PROGRAM'", rest)
+        return rest
+    name = line.operands[0]
+    if name.isascii() and name.isalnum():
+        implied = _tool(line, name, rest)
+        if implied is not None:
+            return [*implied, *rest]
+    if os.path.isfile(name) or not (line.flag("list") or _needs_no_file(rest)):
+        line.script = read_file(name)
+        _declared(line, line.script[0], name, rest)
+    return rest
+
+
+def _needs_no_file(rest: Sequence[str]) -> bool:
+    """Whether *rest* has a word that may make the first operand something else than the name of a script."""
+    for word in rest:
+        if word == "--":
+            return False
+        letters = word[1:] if word[:1] == "-" and word[:2] != "--" else ""
+        if set(letters) & set("elhV") or word.startswith(("--p", "--l", "--h", "--v", "--i", "--e", "--t")):
+            return True
+    return False
+
+
+def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | None:
+    """Use the tool *name*; the words that its name implies, or None when there is no such tool."""
+    from pytrace.cli.scripts import tools
+
+    real, implied = tools.resolve(name)
+    path = tools.path(real)
+    if path:
+        with open(path, encoding="utf-8") as file:
+            source = Source(name, file.read(), path)
+        line.script, line.tool = (source, None), name
+        _declared(line, source, name, rest)
+        return implied
+    if real not in tools.TRANSLATED:
+        return None
+    from pytrace.cli.scripts.words import ScriptWords
+    from pytrace.multitools.table import TOOLS
+
+    line.tool = name
+    line.words = ScriptWords(name, TOOLS[real].options, positional=False)
+    return implied
+
+
+def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str]) -> None:
+    """Set what belongs to the script on the rest of the command line."""
+    if "getopt" not in source.text and "import" not in source.text:
+        return
+    from pytrace.cli.scripts import declared
+
+    diagnostics = Diagnostics()
+    found = declared.of(source, diagnostics)
+    if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
+        from pytrace.base.terminal import colour
+        from pytrace.core.diagnostics import render_all
+
+        sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
+        raise ScriptError
+    if found.options:
+        from pytrace.cli.scripts.words import ScriptWords
+
+        line.words = ScriptWords(name, found.options, found.positional)
+
+
+def complete(line: CommandLine) -> None:
+    """Add to a command line, all of which was read, what its tool implies.
+
+    Raises:
+        TraceError: a value of an option is wrong.
+    """
+    if not line.tool or line.usage:
+        return
+    if line.script is None and line.words is not None:
+        from pytrace.cli.scripts import tools
+        from pytrace.multitools.table import TOOLS
+
+        line.words.named(())
+        made = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
+        implied = read(made.arguments)
+        if made.text:
+            line.script = (Source(line.tool, made.text), None)
+        else:
+            line.operands[:] = implied.operands
+        for key, value in implied.values.items():
+            line.values.setdefault(key, value)
+        if not line.flag("quiet"):
+            sys.stderr.write("".join(f"NOTE: {note}\n" for note in made.notes))
+    if line.text("command") is not None:
+        line.values["follow"] = True
+
+
+def read_file(name: str) -> tuple[Source, bytes | None]:
+    """The script in a file, or from standard input (``-``), and the bytes of one that ``--aot`` wrote.
+
+    Raises:
+        TraceError: it cannot be read, or it is no script.
+    """
+    from pytrace.core.manifest import is_compiled
+
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read()
+        else:
+            if stat.S_ISDIR(os.stat(name).st_mode):
+                raise TraceError(f"{name} is a directory, not a script")
+            with open(name, "rb") as file:
+                data = file.read()
+    except OSError as error:
+        raise TraceError(f"cannot read script {name!r}: {error.strerror}{_meant(name)}", hints=_hints(name)) from error
+    if is_compiled(data):
+        return Source(name, "", name), data
+    if b"\0" in data[:_LOOKED_AT]:
+        hints = (f"-c {name} runs a program and traces it",) if data.startswith(b"\x7fELF") and name != "-" else ()
+        raise TraceError(f"{name!r} is not a script: there are zero bytes in it", hints=hints)
+    # Editors of other systems put a byte order mark in front.
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    return (Source("stdin", text) if name == "-" else Source(name, text, os.path.abspath(name))), None
+
+
+def _hints(name: str) -> tuple[str, ...]:
+    return ("a program on the command line goes after -e",) if any(c in name for c in "{<") else ()
+
+
+def _meant(name: str) -> str:
+    """The end of the message about a script that is not there: tools with a similar name."""
+    from pytrace.cli.scripts import tools
+
+    if not tools.is_name(name):
+        return ""
+    from pytrace.core.diagnostics import similar
+
+    near = similar(name, tools.names())
+    return f"; did you mean the tool {' or '.join(near)}?" if near else ""

@@ -1,0 +1,105 @@
+"""What the command line prints about a script instead of running it: its usage, its parameters, its text."""
+
+from __future__ import annotations
+
+import sys
+
+from pytrace.base.terminal import colour
+from pytrace.cli import request
+from pytrace.cli.options import OPTIONS, CommandLine
+from pytrace.cli.request import Script
+from pytrace.cli.scripts import usage
+from pytrace.cli.scripts.words import ScriptWords
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.source import Source
+from pytrace.frontend.ast import nodes
+
+_NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_warnings", "warnings"})
+"""Options about processes and output that only ``pytrace --help`` shows."""
+
+
+def show(line: CommandLine) -> int:
+    """Print the usage or the text of the script (``-h``, ``--show-script``). Returns the exit status."""
+    if line.usage:
+        sys.stdout.write(_usage(line, line.words or ScriptWords(line.tool or line.operands[0])))
+        return 0
+    script = request.script(line)
+    if script.compiled is not None:
+        raise TraceError("the file is already compiled; --show-script needs the script that it was made from")
+    text = script.source.text
+    if line.tool and script.source.path is None:
+        text = _formatted(script.source)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def _formatted(source: Source) -> str:
+    from pytrace.frontend.format import formatter
+
+    diagnostics = Diagnostics()
+    text = formatter.format_source(source, diagnostics)
+    _check(diagnostics)
+    return text
+
+
+def _usage(line: CommandLine, words: ScriptWords) -> str:
+    """The text of ``NAME -h``."""
+    if line.tool and line.script is None:
+        from pytrace.cli.scripts import tools
+        from pytrace.multitools.table import TOOLS
+
+        tool = TOOLS[tools.resolve(line.tool)[0]]
+        examples = "\n".join(f"  {text}".rstrip() for text in tool.examples.strip("\n").split("\n"))
+        return usage.text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", _common())
+    source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
+    if compiled is not None:
+        from pytrace.runtime.aot import prepare
+
+        return prepare.usage(CompiledScript.from_bytes(compiled), source.name)
+    return usage.text(words, usage.header(source.text), _common(), _parameters(source))
+
+
+def _common() -> list[usage.CommonOption]:
+    rows = (item for item in OPTIONS if item.group in ("process", "output"))
+    return [
+        usage.CommonOption(item.short, item.long, f"{item.argument} {item.second}".rstrip(), item.help)
+        for item in rows
+        if item.key not in _NOT_SHOWN and not item.hidden
+    ]
+
+
+def _parameters(source: Source) -> str:
+    """Lines about the named parameters in the language of bpftrace."""
+    if "getopt" not in source.text:
+        return ""
+    from pytrace.frontend.expand import named_parameters
+
+    return named_parameters.help_lines(named_parameters.usage(_parsed(source)))
+
+
+def parameters_help(line: CommandLine, script: Script) -> int:
+    """Print what ``FILE -- --help`` asks for: the parameters, or the usage of a script that declares options."""
+    if line.words is not None:
+        sys.stdout.write(_usage(line, line.words))
+        return 0
+    from pytrace.frontend.expand import named_parameters
+
+    sys.stdout.write(named_parameters.help_text(_parsed(script.source), script.source.name))
+    return 0
+
+
+def _parsed(source: Source) -> nodes.Program:
+    from pytrace.frontend.syntax import parser
+
+    diagnostics = Diagnostics()
+    program = parser.parse(source, diagnostics)
+    _check(diagnostics)
+    return program
+
+
+def _check(diagnostics: Diagnostics) -> None:
+    if diagnostics.failed:
+        sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
+        raise ScriptError

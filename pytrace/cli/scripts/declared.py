@@ -1,0 +1,123 @@
+"""The options that a script declares, which must be known before its command line is read.
+
+They are kept between runs beside the compiled scripts, so that a start from the cache does not parse: an entry is a
+line that identifies the code of pytrace it was made by, then JSON. It depends on the script's text, which names it,
+and on the files that the script imports, whose fingerprints are in it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytrace
+from pytrace import cache
+from pytrace.base import fast_json, private_files
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Any
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.source import Source
+from pytrace.runtime.host import fingerprints
+
+FORMAT = 1
+"""Version of the entries."""
+
+_CODE = "\t".join(
+    f"/{name}.py"
+    for name in ("frontend/expand/option_declarations", "core/options/script_options", "cli/scripts/declared")
+)
+"""Files whose change makes entries of a checkout invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The options that a script and its imports declare at their roots; *positional*: it reads ``$1`` … or ``$#``."""
+
+    options: tuple[ScriptOption, ...] = ()
+    positional: bool = True
+
+
+def of(source: Source, diagnostics: Diagnostics) -> Declared:
+    """The options of a script; none, with *diagnostics*, when it has syntax errors."""
+    text = source.text
+    if "getopt" not in text and "import" not in text:
+        return Declared()
+    path = os.path.join(cache.directory(), _name(source))
+    known = _load(path)
+    if known is not None:
+        return known
+    found, files = _parse(source, diagnostics)
+    if not diagnostics.failed:
+        _store(path, found, files)
+    return found
+
+
+def _name(source: Source) -> str:
+    parts = (pytrace.__version__, str(FORMAT), cache.checkout(), _base(source), source.text)
+    return "options-" + private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
+
+
+def _base(source: Source) -> str:
+    """What the names of imported files are relative to."""
+    if source.path is not None:
+        return source.path
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def _code() -> bytes:
+    return cache.changes(_CODE).encode() if cache.checkout() else b""
+
+
+def _load(path: str) -> Declared | None:
+    code, _, rest = (private_files.read(path) or b"").partition(b"\n")
+    if not rest or code != _code():
+        return None
+    try:
+        data = fast_json.loads(rest)
+        if not fingerprints.still_true([tuple(fact) for fact in data["files"]]):
+            return None
+        return Declared(tuple(map(_option, data["options"])), data["positional"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _option(row: list[Any]) -> ScriptOption:
+    names, default, text, argument, choices, *flags = row
+    return ScriptOption(tuple(names), default, text, argument, tuple(choices), *flags)
+
+
+def _store(path: str, found: Declared, files: list[str]) -> None:
+    import json
+
+    rows = [
+        (item.names, item.default, item.help, item.argument, item.choices, item.operand, item.required, item.repeat)
+        for item in found.options
+    ]
+    facts = [fingerprints.file_fact(file) for file in files]
+    data = {"files": facts, "options": rows, "positional": found.positional}
+    private_files.write(path, _code(), b"\n", json.dumps(data, separators=(",", ":")).encode())
+
+
+def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:
+    from pytrace.frontend.ast import nodes, visitor
+    from pytrace.frontend.expand import imports, option_declarations
+    from pytrace.frontend.syntax import parser
+
+    parsed = parser.parse(source, diagnostics)
+    program, files = imports.scripts(parsed)
+    options = option_declarations.read(program, diagnostics).options
+    kinds = (nodes.PositionalParam, nodes.ParamCount)
+    positional = any(isinstance(node, kinds) or _in_point(node) for node in visitor.walk(program))
+    return Declared(options, positional), files
+
+
+def _in_point(node: object) -> bool:
+    """Whether an attach point has a positional parameter."""
+    import re
+
+    from pytrace.frontend.ast import nodes
+
+    return isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None

@@ -1,0 +1,131 @@
+"""The usage of one script or tool: ``pytrace NAME -h``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.cli.scripts.words import ScriptWords
+from pytrace.core.options.script_options import ScriptOption, Value
+
+COLUMN = 30
+"""Where the texts of options begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommonOption:
+    """An option that all scripts have: letter and long name without dashes, argument, and what it does."""
+
+    letter: str
+    word: str
+    argument: str
+    help: str
+
+
+def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parameters: str = "") -> str:
+    """The usage.
+
+    Args:
+        words: the options of the script, and its name.
+        header: the comment at its top (:func:`header`).
+        common: options of pytrace; letters that the script has itself are left out.
+        parameters: lines about named parameters, in the language of bpftrace.
+    """
+    named = [item for item in words.options if not item.operand]
+    operands = [item for item in words.options if item.operand]
+    taken = {letter for item in named for letter in item.letters}
+    taken_words = {word for item in named for word in item.words}
+    parts = [words.synopsis() + "\n"]
+    if header:
+        parts.append(f"{header}\n")
+    if operands:
+        parts.append("Operands:\n" + "".join(_line(item.name, _explained(item)) for item in operands))
+    if named:
+        parts.append("Options:\n" + "".join(_line(_spelled(item), _explained(item)) for item in named))
+    if parameters:
+        parts.append(f"Parameters, after --:\n{parameters}")
+    lines = []
+    for item in common:
+        letter = "" if item.letter in taken else item.letter
+        if item.word not in taken_words:
+            lines.append(_line(_names(letter, [item.word], item.argument), item.help))
+    if lines:
+        more = "`pytrace --help` lists all; with a letter that the script uses itself, give the long name.\n"
+        parts.append("Options of all scripts:\n" + "".join(lines) + more)
+    return "\n".join(parts)
+
+
+def header(script: str) -> str:
+    """The text of the comment at the top of a script, without the comment's signs."""
+    lines = script.split("\n")
+    if lines and lines[0].startswith("#!"):
+        del lines[0]
+    while lines and not lines[0].strip():
+        del lines[0]
+    if not lines:
+        return ""
+    found = _block(lines) if lines[0].lstrip().startswith("/*") else _lines(lines)
+    return "\n".join(found).strip("\n")
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    found = []
+    for at, line in enumerate(lines):
+        body, closed, _ = line.partition("*/")
+        body = body.lstrip().removeprefix("/*").removeprefix("*") if at == 0 else _without_star(body)
+        found.append(body)
+        if closed:
+            break
+    return [found[0].strip(), *_outdented(found[1:])]
+
+
+def _without_star(line: str) -> str:
+    inner = line.lstrip()
+    return inner[1:] if inner.startswith("*") else line
+
+
+def _lines(lines: Sequence[str]) -> list[str]:
+    found = []
+    for line in lines:
+        if not line.startswith("//"):
+            break
+        found.append(line[2:])
+    return _outdented(found)
+
+
+def _outdented(lines: list[str]) -> list[str]:
+    """The lines without the margin that they share."""
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [line[margin:].rstrip() for line in lines]
+
+
+def _line(left: str, right: str) -> str:
+    gap = "\n" + " " * (COLUMN + 2) if len(left) > COLUMN - 2 else " " * (COLUMN - len(left))
+    return f"  {left}{gap}{right}".rstrip() + "\n"
+
+
+def _spelled(item: ScriptOption) -> str:
+    argument = item.argument + ("..." if item.repeat else "")
+    first, *others = (*item.letters, *item.words)
+    return _names(first, others, argument) if len(first) == 1 else _names("", [first, *others], argument)
+
+
+def _names(letter: str, words: Sequence[str], argument: str) -> str:
+    letters = [f"-{letter}"] if letter else []
+    names = ", ".join([*letters, *(f"-{word}" if len(word) == 1 else f"--{word}" for word in words)])
+    return f"{names if letter else '    ' + names} {argument}".rstrip()
+
+
+def _explained(item: ScriptOption) -> str:
+    notes = []
+    if item.choices:
+        notes.append("one of " + ", ".join(item.choices))
+    if not isinstance(item.default, bool) and item.default != "" and not item.required:
+        notes.append(f"default: {_shown(item.default)}")
+    elif item.default is True:
+        notes.append("default: true")
+    return " ".join(part for part in (item.help, f"({'; '.join(notes)})" if notes else "") if part)
+
+
+def _shown(value: Value) -> str:
+    return str(value).replace("\n", " ")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.cli.scripts.words import ScriptWords
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.script_options import ScriptOption
+
+FLAG = ScriptOption(("x", "failed"), False)
+FASTER = ScriptOption(("faster",), False)
+NUMBER = ScriptOption(("d", "min-ms"), 0, argument="MS")
+SEVERAL = ScriptOption(("u", "user"), "", argument="USER", repeat=True)
+SORT = ScriptOption(("s",), "all", argument="COLUMN", choices=("all", "reads"))
+INTERVAL = ScriptOption(("interval",), 0, argument="interval", operand=True)
+COUNT = ScriptOption(("count",), 0, argument="count", operand=True)
+DB = ScriptOption(("db",), "", argument="db", operand=True, required=True)
+PIDS = ScriptOption(("pids",), "", argument="pids", operand=True, repeat=True)
+
+
+def words(*options: ScriptOption, operands: str = "", positional: bool = False) -> ScriptWords:
+    return ScriptWords("tool", options, positional, operands=operands.split())
+
+
+def test_letters_and_names() -> None:
+    found = words(FLAG, NUMBER, INTERVAL)
+    assert found.letter("x") == found.word("failed") == FLAG
+    assert found.letter("f") is None
+    assert found.word("x") is None
+    assert found.word("interval") is None
+
+
+def test_abbreviations() -> None:
+    found = words(FLAG, FASTER, NUMBER)
+    assert found.abbreviated("fai") == FLAG
+    assert found.abbreviated("zzz") is None
+    with pytest.raises(TraceError) as error:
+        found.abbreviated("fa")
+    assert error.value.hints == ("could be --failed, --faster",)
+
+
+def test_negative_numbers_are_operands_unless_there_is_such_a_letter() -> None:
+    assert words(FLAG).is_operand("-5")
+    assert not words(FLAG).is_operand("-x")
+    assert not words(ScriptOption(("5",), False)).is_operand("-5")
+    assert not words().is_operand("-5")
+
+
+def test_operands_are_placed_in_order() -> None:
+    assert words(INTERVAL, COUNT, operands="5 -2").named(()) == (("interval", "5"), ("count", "-2"))
+    assert words(INTERVAL, COUNT, operands="5").named(()) == (("interval", "5"),)
+    assert words(INTERVAL, PIDS, operands="5 7 8").named(()) == (("interval", "5"), ("pids", "7\n8"))
+
+
+def test_too_many_and_too_few_operands() -> None:
+    with pytest.raises(TraceError) as error:
+        words(FLAG, INTERVAL, operands="5 6").named(())
+    assert error.value.message == "unexpected operand '6'"
+    assert error.value.hints == ("usage: pytrace tool [options] [interval]",)
+    with pytest.raises(TraceError) as error:
+        words(DB).named(())
+    assert error.value.message == "tool needs <db>"
+
+
+def test_the_last_value_counts_and_several_are_joined() -> None:
+    found = words(NUMBER, SEVERAL)
+    assert not found.set(NUMBER, "-d", "1")
+    assert not found.set(NUMBER, "-d", "1")
+    assert found.set(NUMBER, "--min-ms", "2")
+    assert not found.set(SEVERAL, "-u", "a")
+    assert not found.set(SEVERAL, "-u", "b")
+    assert found.named(()) == (("min-ms", "2"), ("user", "a\nb"))
+    assert found.values() == {"min-ms": 2, "user": "a\nb"}
+
+
+def test_named_parameters_after_the_dashes() -> None:
+    found = words(FLAG, INTERVAL)
+    assert found.named((("other", "1"), ("x", None))) == (("failed", None), ("other", "1"))
+    assert found.values() == {"failed": True, "interval": 0}
+
+
+def test_wrong_values_are_named_as_they_were_written() -> None:
+    found = words(NUMBER)
+    found.set(NUMBER, "-d", "x")
+    with pytest.raises(TraceError, match=r"^option -d needs an integer, not 'x'$"):
+        found.named(())
+    found = words(SORT)
+    found.set(SORT, "-s", "read")
+    with pytest.raises(TraceError, match="option -s needs one of all, reads, not 'read'") as error:
+        found.named(())
+    assert error.value.hints == ("did you mean 'reads'?",)
+    with pytest.raises(TraceError, match=r"^operand interval needs an integer, not 'x'$"):
+        words(INTERVAL, operands="x").named(())
+
+
+def test_positional_parameters_stay_where_no_operands_are_declared() -> None:
+    assert not words(FLAG, positional=True).takes_operands()
+    assert words(FLAG).takes_operands()
+    assert words(FLAG, INTERVAL, positional=True).takes_operands()
+    assert not words().takes_operands()
+
+
+def test_synopsis() -> None:
+    assert words(FLAG, DB, PIDS).synopsis() == "usage: pytrace tool [options] <db> [pids...]"
+    assert words(INTERVAL).synopsis() == "usage: pytrace tool [interval]"
+    assert words(positional=True).synopsis() == "usage: pytrace tool [parameters] [-- parameters]"
