@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.options.script_options import Value
+from pytrace.core.source import Source
+from pytrace.frontend.format.formatter import format_source
 from pytrace.multitools.table import TOOLS
 from pytrace.multitools.translation import TranslatedTool, Translation
 from tests.support.facts import RecordedKernel
 
 
-def translate(name: str, kernel: RecordedKernel | None = None, **values: Value) -> Translation:
+def translate(name: str, kernel: RecordedKernel | None = None, /, **values: Value) -> Translation:
     """What a tool makes of option values; ``min_ms`` is ``min-ms``. The kernel is a recorded one."""
     tool = TOOLS[name]
     assert isinstance(tool, TranslatedTool)
@@ -18,3 +21,12 @@ def translate(name: str, kernel: RecordedKernel | None = None, **values: Value) 
     named = {key: value for key, value in given.items() if key not in unknown}
     assert set(known) <= {option.name for option in tool.options}, f"{name} has no option {known}"
     return tool.translate({**named, **known}, kernel or RecordedKernel())
+
+
+def script(name: str, kernel: RecordedKernel | None = None, /, **values: Value) -> str:
+    """The script of a command line, which must have no syntax errors."""
+    text = translate(name, kernel, **values).text
+    diagnostics = Diagnostics()
+    assert format_source(Source(name, text), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    return text
