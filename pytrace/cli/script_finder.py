@@ -112,6 +112,7 @@ def complete(line: CommandLine) -> None:
 
         line.words.named(())
         made = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
+        line.words = None  # its values are in the script now
         implied = read(made.arguments)
         if made.text:
             line.script = (Source(line.tool, made.text), None)
