@@ -77,6 +77,8 @@ def test_an_installed_wheel_finds_its_examples_and_runs_them(wheel: Path, tmp_pa
     assert Path(listed[0]) == place / "pytrace" / "example_scripts"
     assert any("cpu-profile.bt" in line for line in listed)
     assert run(command, "--version").startswith("pytrace ")
+    assert "  loads  " in run(command, "--tools", "load averages")
+    assert run(command, "loads", "--show-script") == (ROOT / "pytrace/tools/scheduling/loads.bt").read_text()
     # Examples import each other's parts: the folder is complete.
     text = run(command, "--fmt", f"{listed[0]}/cpu-profile.bt", XDG_CACHE_HOME=str(tmp_path))
     assert 'import "lib/family.bt";' in text

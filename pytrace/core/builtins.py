@@ -83,6 +83,12 @@ VALUES: tuple[Builtin, ...] = (
             example='tracepoint:sched:sched_process_exec { printf("%d, outside %d\\n", pid, pid(init)); }'),
     Builtin("tid", "process", "tid or tid([curr_ns|init])",
             "Thread id, in the tracer's pid namespace or the initial one.", most=1, value=True),
+    Builtin("in_scope", "process", "in_scope",
+            "True when the options select the current task (`-p`, `--follow`, `--comm`, `--uid`, `--cgroup`, "
+            "`--container`, `--netns`, `--exec-wait`), or none of them is given. A script that uses it applies them "
+            "itself: its probes run for all tasks.", value=True, call=False,
+            example='tracepoint:sched:sched_switch /in_scope/ { @off[tid] = nsecs; }\n'
+                    "interval:s:1 { print(@off); }"),
     Builtin("ncpus", "process", "ncpus", "Number of possible CPUs.", _C, value=True),
     Builtin("numaid", "process", "numaid", "Number of the NUMA node that runs the program.", value=True),
     Builtin("rand", "process", "rand", "A random unsigned 32-bit number.", value=True,
@@ -314,7 +320,8 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "The effective value of a configuration key; without one, a record of all keys.", _C, most=1,
             example='begin { print(config("max_strlen")); }'),
     Builtin("getopt", "meta", "getopt(const string name[, default[, const string description]])",
-            "A named parameter of the script.", _C, least=1, most=3,
+            "A named parameter of the script, or an option that it declares at its root (see Options in language.md).",
+            _C, least=1, most=3,
             example='begin { $limit = getopt("limit", 10, "how many lines"); print($limit); }'),
     Builtin("is_array", "meta", "is_array(expression)", "True for an array.", _C, least=1, most=1,
             example='begin { print(is_array(pton("::1"))); }'),

@@ -79,6 +79,18 @@ def test_what_is_no_script(tmp_path: Path) -> None:
             compile_(wrong)
 
 
+def test_options_that_the_script_declares() -> None:
+    text = 'getopt("x|failed"); getopt("[ms]", 5); getopt("[pids...]"); interval:ms:$ms /getopt("ms") > 0/ { exit(); }'
+    assert compile_(text, parameters={"x": True, "ms": 20, "pids": [1, 2]}).probes == ("interval:ms:20",)
+    assert compile_(text).probes == ("interval:ms:5",)
+    with pytest.raises(pytrace.ScriptError, match="operand ms needs an integer, not 'often'"):
+        compile_(text, parameters={"ms": "often"})
+    with pytest.raises(pytrace.ScriptError, match="unknown parameter --mss"):
+        compile_(text, parameters={"mss": 1})
+    named: dict[str, object] = {"pids": [1, 2]}
+    assert _parameters(named) == ((), (("pids", "1\n2"),))
+
+
 def test_parameters() -> None:
     assert _parameters([1, "a b"]) == (("1", "a b"), ())
     named: list[tuple[str, object]] = [("n", 3), ("flag", True), ("bare", None), ("off", False)]

@@ -75,3 +75,64 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
         _, imported = start(tmp_path, script)
     assert "pytrace.runtime.attach.uprobe" in imported
     assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "attach.semaphores", "host.tracefs")} & imported
+
+
+TOOL = """/* tool: with options */
+import "library.bt";
+getopt("x|failed", false, "only failures");
+getopt("n|name=NAME", "", "names", ("a", "b"));
+getopt("[interval]", 0, "seconds");
+begin { print((getopt("failed"), getopt("library"), getopt("interval"))); exit(); }
+interval:s:$interval /getopt("interval") > 0/ { exit(); }
+"""
+
+OF_OPTIONS = {
+    "pytrace.cli.script_finder", "pytrace.cli.scripts", "pytrace.cli.scripts.declared", "pytrace.cli.scripts.tools",
+    "pytrace.cli.scripts.words", "pytrace.core.options.option_values", "pytrace.core.options.script_options",
+}  # fmt: skip
+"""Modules that read the options of a script."""
+
+
+def start_file(cache: Path, *words: str) -> tuple[str, set[str]]:
+    """Output of a script in a file, and the modules that its process imported."""
+    code = f"{SHOW_MODULES}\nfrom pytrace.cli import main as cli\ncli.command()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True, text=True, timeout=patience(60), check=True,
+    )  # fmt: skip
+    line = next(line for line in done.stderr.splitlines() if line.startswith("MODULES "))
+    return done.stdout, set(line.split()[1:])
+
+
+def test_the_second_start_of_a_script_with_options_is_a_cached_start(tmp_path: Path) -> None:
+    (tmp_path / "library.bt").write_text('getopt("library=N", 1);')
+    script = tmp_path / "tool.bt"
+    script.write_text(TOOL)
+    words = (str(script), "-x", "-n", "a", "--lib=5", "7")
+    compiled, all_of_it = start_file(tmp_path, *words)
+    assert "(true, 5, 7)" in compiled
+    assert "llvmlite" in all_of_it
+    cached, imported = start_file(tmp_path, *words)
+    assert cached == compiled
+    assert not sorted(name for name in imported if name.startswith(("pytrace.frontend", "pytrace.codegen", "ply")))
+    own = {name for name in imported if name.startswith("pytrace")}
+    plain = tmp_path / "plain.bt"
+    plain.write_text("begin { print((true, 5, 7)); exit(); } interval:s:7 { exit(); }")
+    for _ in range(2):
+        _, without = start_file(tmp_path, str(plain))
+    assert own - without <= OF_OPTIONS
+    # What print() of a tuple imports is not of the options.
+    assert not sorted({"typing", "re", "enum", "json", "signal", "inspect", "subprocess"} & (imported - without))
+    assert len(own - OF_OPTIONS) <= MOST_MODULES + 6, sorted(own)
+
+
+def test_other_options_and_other_imports_are_compiled_again(tmp_path: Path) -> None:
+    library, script = tmp_path / "library.bt", tmp_path / "tool.bt"
+    library.write_text('getopt("library=N", 1);')
+    script.write_text(TOOL)
+    for words, expected in (((), "(false, 1, 0)"), (("-x",), "(true, 1, 0)"), (("3",), "(false, 1, 3)")):
+        for _ in range(2):
+            assert expected in start_file(tmp_path, str(script), *words)[0]
+    library.write_text('getopt("library=N", 22);')
+    assert "(false, 22, 0)" in start_file(tmp_path, str(script))[0]

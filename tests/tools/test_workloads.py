@@ -109,6 +109,15 @@ def test_cold_and_warm_pages() -> None:
         assert path.stat().st_size == 7 * files.PAGE
 
 
+def test_sync_calls(server: Server, tmp_path: Path) -> None:
+    need("syscalls")
+    called: list[str] = []
+    probes = ", ".join(f"t:syscalls:sys_enter_{name}" for name in ("sync", "fsync", "fdatasync", "syncfs"))
+    script = f"{probes} /pid == {os.getpid()}/ {{ @[probe] = count(); }}"
+    lines = counted(server, script, lambda: called.extend(files.sync_calls(tmp_path / "file")))
+    assert sorted(lines) == sorted(f"@[tracepoint:syscalls:sys_enter_{name}]: 1" for name in called)
+
+
 # ------------------------------------------------------------------------------------------------ processes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from collections.abc import Sequence
@@ -127,3 +128,14 @@ def synchronize(path: Path, times: int = 1) -> None:
         for _ in range(times):
             file.write(DATA)
             os.fsync(file.fileno())
+
+
+def sync_calls(path: Path) -> list[str]:
+    """Call ``sync``, ``fsync``, ``fdatasync`` and ``syncfs`` once each; their names in that order."""
+    with path.open("ab", buffering=0) as file:
+        file.write(DATA)
+        os.sync()
+        os.fsync(file.fileno())
+        os.fdatasync(file.fileno())
+        assert ctypes.CDLL(None).syncfs(file.fileno()) == 0
+    return ["sync", "fsync", "fdatasync", "syncfs"]
