@@ -11,7 +11,7 @@ INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS")
 DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS")
 TIMESTAMP = ScriptOption(("T", "timestamp"), False, "print the time of day with each output")
 REGEXP = ScriptOption(("r", "regexp"), False, "the pattern is a regular expression, from the beginning of names")
-CPU = ScriptOption(("c", "cpu"), "", "only on this CPU (--cmd COMMAND runs a command)", "CPU")
+CPU = ScriptOption(("c", "cpu"), "", "only on this CPU; what is no number is a command to run (--cmd)", "CPU")
 VERBOSE = ScriptOption(("v", "verbose"), False, "accepted; --show-script prints the script")
 PATTERN = ScriptOption(("pattern",), "", "functions or events: vfs_*, c:malloc, t:sched:*, u:LIB:PROBE, kprobe:…",
                        "PATTERN", operand=True, required=True)
@@ -70,12 +70,12 @@ def notes(options: Options) -> tuple[str, ...]:
 
 
 def cpu_condition(options: Options) -> str:
-    """The predicate of ``-c``, empty without it.
-
-    Raises:
-        TraceError: it is not a number.
-    """
+    """The predicate of ``-c`` with a number, empty without it."""
     text = options.text("cpu")
-    if text and not text.isdigit():
-        raise TraceError(f"-c needs the number of a CPU, not {text!r}", hints=("--cmd COMMAND runs a command",))
-    return f"cpu == {text}" if text else ""
+    return f"cpu == {int(text)}" if text.isdigit() else ""
+
+
+def command(options: Options) -> tuple[str, ...]:
+    """Words for pytrace's command line for ``-c`` with a command, as all other tools have it."""
+    text = options.text("cpu")
+    return ("--cmd", text) if text and not text.isdigit() else ()

@@ -28,7 +28,8 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     pattern = patterns.parse(options, kernel)
     count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [common.cpu_condition(options)])
     text = script(HEAD, count, _show(pattern.naming, common.interval(options), options))
-    return Translation(text, common.run_arguments(options, pattern.filter), common.notes(options))
+    words = common.run_arguments(options, pattern.filter) + common.command(options)
+    return Translation(text, words, common.notes(options))
 
 
 def _show(naming: Naming, interval: int, options: Options) -> str:

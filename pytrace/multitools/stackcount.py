@@ -47,6 +47,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     if stamps and not seconds:
         show = block("end", stamps)
     arguments = common.run_arguments(options, pattern.filter) + (("--format", "folded") if folded else ())
+    arguments += common.command(options)
     notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
     return Translation(script(count, show), arguments, (*common.notes(options), *notes))
 

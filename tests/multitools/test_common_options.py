@@ -30,14 +30,14 @@ def test_wrong_values() -> None:
         common.run_arguments(options(duration=-1))
     with pytest.raises(TraceError, match="--interval"):
         common.interval(options(interval=-1))
-    with pytest.raises(TraceError, match="number of a CPU") as caught:
-        common.cpu_condition(options(cpu="ls -l"))
-    assert "--cmd" in caught.value.hints[0]
 
 
 def test_cpu() -> None:
     assert common.cpu_condition(options()) == ""
     assert common.cpu_condition(options(cpu="0")) == "cpu == 0"
+    assert common.command(options(cpu="0")) == common.command(options()) == ()
+    assert common.cpu_condition(options(cpu="ls -l")) == ""
+    assert common.command(options(cpu="ls -l")) == ("--cmd", "ls -l")
 
 
 def test_notes() -> None:

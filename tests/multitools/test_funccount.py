@@ -65,8 +65,12 @@ def test_words_of_the_run() -> None:
     assert made.notes
 
 
+def test_a_command_in_the_place_of_a_cpu() -> None:
+    made = translate("funccount", pattern="vfs_*", cpu="ls /")
+    assert made.arguments == ("--cmd", "ls /")
+    assert "cpu ==" not in made.text
+
+
 def test_mistakes() -> None:
     with pytest.raises(TraceError, match="names nothing"):
         translate("funccount", pattern="c:")
-    with pytest.raises(TraceError, match="CPU"):
-        translate("funccount", pattern="vfs_*", cpu="x")

@@ -148,7 +148,7 @@ def run_tool(
     argv = [*invocation(server, name), "--format", form] if form != "text" else invocation(server, name)
     argv += [str(item) for item in arguments]
     if command:
-        argv += ["-c", command]
+        argv += ["--cmd", command]
     assert "-q" not in argv, "-q hides the notice that everything is attached, which this waits for"
     if interrupt is None:
         interrupt = not command

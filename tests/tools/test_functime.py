@@ -81,7 +81,6 @@ def test_kernel_functions(tool: Tool, programs: Path) -> None:
 def test_histogram(tool: Tool, programs: Path) -> None:
     needs("uprobe")
     run = tool("funclatency", "-m", f"{programs}/nested:work_lower", command=f"{programs}/nested {ROUNDS}")
-    check_columns(run)
     buckets = run.maps["@msecs"]
     assert sum(bucket["count"] for bucket in buckets) == 2 * ROUNDS
     assert all(bucket["min"] >= 16 for bucket in buckets if bucket["count"])

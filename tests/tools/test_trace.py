@@ -100,24 +100,30 @@ def test_sizes_of_reads(tool: Tool) -> None:
     assert run.maps["@values"]["131072"] >= 2
 
 
+# Kernels before 6.10 miss the caller at the first instruction of a function.
+FRAMES = ("inner", "outer", "main")
+
+
 @pytest.mark.tool("stackcount")
 def test_stacks_lead_to_a_function(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("stackcount", "-P", f"{programs}/calls:leaf", command=f"{programs}/calls 7")
-    check_columns(run)
+    run = tool("stackcount", "-P", f"{programs}/calls:inner", command=f"{programs}/calls 7")
     assert list(run.maps["@stacks"].values()) == [7]
     key = next(iter(run.maps["@stacks"]))
     assert ",calls," in key
-    assert [key.index(name) for name in ("leaf", "inner", "middle", "outer", "main")] == sorted(
-        key.index(name) for name in ("leaf", "inner", "middle", "outer", "main")
-    )
+    places = [key.index(f"{name}+") for name in FRAMES]
+    assert places == sorted(places)
 
 
 @pytest.mark.tool("stackcount")
 def test_folded(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("stackcount", "-f", f"{programs}/calls:leaf", command=f"{programs}/calls 7", form="text")
-    assert [line for line in run.lines if line.endswith("main;outer;middle;inner;leaf 7")]
+    run = tool("stackcount", "-f", f"{programs}/calls:inner", command=f"{programs}/calls 7", form="text")
+    assert len(run.lines) == 1
+    stack, _, count = run.lines[0].rpartition(" ")
+    names = stack.split(";")
+    assert (names[-1], count) == ("inner", "7")
+    assert [name for name in names if name in FRAMES] == ["main", "outer", "inner"]
 
 
 @pytest.mark.tool("stackcount")
