@@ -17,9 +17,9 @@ OPTIONS: tuple[ScriptOption, ...] = (
 EXAMPLES = """\
 funccount 'vfs_*'                      calls of kernel functions, until Ctrl-C
 funccount -i 1 -d 10 c:malloc          malloc in all processes, each second for ten seconds
-funccount -p 185 'c:str*'              string functions of libc in one process
+funccount -p 185 'c:pthread_*'         functions of libc in one process
 funccount -Ti 5 't:syscalls:sys_enter_*'  system calls every five seconds, with the time
-funccount -r 'c:^(mem|str)cpy'         functions by a regular expression
+funccount -r 'c:^(malloc|free)$'       functions by a regular expression
 funccount 'u:/usr/bin/python3:*'       USDT probes of Python"""
 
 

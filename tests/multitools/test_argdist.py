@@ -9,7 +9,7 @@ WHOLE = """\
 config = { print_maps_on_exit = false }
 
 uprobe:/bin/app:work {
-    $size = (uint64)arg1;
+    $size = arg1;
     if (!($size > 100)) { return; }
     @values = hist((uint32)$size);
 }

@@ -19,7 +19,7 @@ def test_columns() -> None:
 
 
 def test_time_without_callees() -> None:
-    text = script("functime", None, pattern="/bin/app:w*", **{"self": True})
+    text = script("functime", None, pattern="/bin/app:w*", self=True)
     assert "@callees[tid, $level - 1] += $time;" in text
     assert "@total[$name] = sum($own);" in text
 

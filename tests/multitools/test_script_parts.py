@@ -10,7 +10,8 @@ def test_blocks_indent_what_they_hold() -> None:
 
 
 def test_predicates_are_joined() -> None:
-    assert script_parts.probe(["a", "b"], ["x;"], ["", "cpu == 1", "p || q"]) == "a, b /cpu == 1 && (p || q)/ {\n    x;\n}"
+    text = script_parts.probe(["a", "b"], ["x;"], ["", "cpu == 1", "p || q"])
+    assert text == "a, b /cpu == 1 && (p || q)/ {\n    x;\n}"
     assert script_parts.probe(["a"], ["x;"]) == "a {\n    x;\n}"
 
 

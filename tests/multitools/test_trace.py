@@ -27,7 +27,7 @@ def test_a_place_alone() -> None:
         ('u:/bin/app:own:probe "%d %s", arg1, arg2', "usdt:/bin/app:own:probe", ["arg0, str(arg1, 80))"]),
         ("/bin/app:work+4", "uprobe:/bin/app:work+4", []),
         ('p::do_exit(struct task_struct *t, size_t n) (n > 100 && t->pid == 1) "%d %K", n, t', "kprobe:do_exit",
-         ["$t = (struct task_struct *)arg0;", "$n = (uint64)arg1;", "if (!($n > 100 && $t->pid == 1)) { return; }",
+         ["$t = (struct task_struct *)arg0;", "$n = arg1;", "if (!($n > 100 && $t->pid == 1)) { return; }",
           '"%d %s", $n, ksym($t)']),
         ('/bin/app:work (STRCMP("a)b", arg1)) "x, %d", arg2', "uprobe:/bin/app:work",
          ['if (!((str(arg0, 80) == "a)b"))) { return; }', '"x, %d", arg1']),

@@ -14,8 +14,8 @@ from tests.tools.conftest import Tool
 @pytest.mark.tool("trace")
 def test_filter_and_format(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("trace", f'{programs}/calls:add (arg1 > 2) "%d and %#x", arg1, arg2', f'r:{programs}/calls:add "= %d", retval',
-               command=f"{programs}/calls 5")  # fmt: skip
+    entry = f'{programs}/calls:add (arg1 > 2) "%d and %#x", arg1, arg2'
+    run = tool("trace", entry, f'r:{programs}/calls:add "= %d", retval', command=f"{programs}/calls 5")
     check_columns(run)
     assert [row["-"] for row in run.rows] == ["= 0", "= 3", "= 6", "3 and 0x6", "= 9", "4 and 0x8", "= 12"]
     assert {(row["COMM"], row["FUNC"], row["PID"] == row["TID"]) for row in run.rows} == {("calls", "add", True)}
@@ -24,7 +24,8 @@ def test_filter_and_format(tool: Tool, programs: Path) -> None:
 @pytest.mark.tool("trace")
 def test_text_signature_and_strcmp(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    spec = f'p:{programs}/calls:greet(const char *text) (STRCMP("round 3", text) || STRCMP(text, "round 4")) "<%-8s>", text'
+    predicate = '(STRCMP("round 3", text) || STRCMP(text, "round 4"))'
+    spec = f'p:{programs}/calls:greet(const char *text) {predicate} "<%-8s>", text'
     run = tool("trace", "-t", "-C", spec, command=f"{programs}/calls 6", form="text")
     assert [line.split("greet", 1)[1].strip() for line in run.lines if "greet" in line] == ["<round 3 >", "<round 4 >"]
     assert run.lines[0].split() == ["TIME", "CPU", "PID", "TID", "COMM", "FUNC", "-"]
@@ -33,8 +34,9 @@ def test_text_signature_and_strcmp(tool: Tool, programs: Path) -> None:
 @pytest.mark.tool("trace")
 def test_usdt_and_tracepoints_share_a_table(tool: Tool, programs: Path) -> None:
     needs("usdt", "syscalls")
-    run = tool("trace", f'u:{programs}/usdt:four "%d %s %d", arg1, arg3, arg4', 't:syscalls:sys_enter_exit_group "%d", args->error_code',
-               command=f"{programs}/usdt 2")  # fmt: skip
+    probe = f'u:{programs}/usdt:four "%d %s %d", arg1, arg3, arg4'
+    event = 't:syscalls:sys_enter_exit_group "%d", args->error_code'
+    run = tool("trace", probe, event, command=f"{programs}/usdt 2")
     assert [(row["FUNC"], row["-"]) for row in run.rows] == [
         ("four", "0 text 0 42"), ("four", "-1 text 1 42"), ("sys_enter_exit_group", "0"),
     ]  # fmt: skip
@@ -53,7 +55,8 @@ def test_most_events_and_counts_of_lines(tool: Tool, programs: Path) -> None:
 @pytest.mark.tool("trace")
 def test_kernel_functions_with_a_signature(tool: Tool, programs: Path) -> None:
     needs("kprobe")
-    spec = 'p::vfs_read(struct file *file, char __user *to, size_t count) (count > 0) "%d %s", count, file->f_path.dentry->d_name.name'
+    signature = "(struct file *file, char __user *to, size_t count)"
+    spec = f'p::vfs_read{signature} (count > 0) "%d %s", count, file->f_path.dentry->d_name.name'
     run = tool("trace", spec, command="cat /etc/hostname")
     assert any(str(row["-"]).endswith(" hostname") for row in run.rows)
     run = tool("trace", 'r::vfs_read "%d", retval', command="cat /etc/hostname")

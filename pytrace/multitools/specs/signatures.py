@@ -20,7 +20,11 @@ class Parameter:
     user: bool
 
     def value(self, argument: str) -> str:
-        """The expression for the parameter, given that for the raw argument."""
+        """The expression for the parameter, given that for the raw argument; ``args.NAME`` is typed."""
+        if argument.startswith("args."):
+            return f"uptr({argument})" if self.user else argument
+        if self.type == "uint64":
+            return argument
         if self.text:
             return f"uptr((int8 *){argument})" if self.user else argument
         value = f"({self.type}){argument}"

@@ -86,7 +86,7 @@ def test_fentry_has_names_of_arguments() -> None:
 
 
 def test_a_kernel_without_both() -> None:
-    with pytest.raises(TraceError, match="neither kprobes.* nor fentry") as caught:
+    with pytest.raises(TraceError, match=r"neither kprobes.* nor fentry") as caught:
         places.attach(place("p::vfs_read"), kernel())
     assert "tracepoints" in caught.value.hints[0]
     assert "*vfs_read*" in caught.value.hints[1]

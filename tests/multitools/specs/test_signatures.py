@@ -14,7 +14,8 @@ def test_parameters() -> None:
     assert (sock.name, sock.type, sock.value("arg0")) == ("sk", "struct sock *", "(struct sock *)arg0")
     assert (text.text, text.value("arg1")) == (True, "arg1")
     assert there.value("arg2") == "uptr((struct iovec *)arg2)"
-    assert size.value("arg3") == "(uint64)arg3"
+    assert (size.type, size.value("arg3")) == ("uint64", "arg3")
+    assert (sock.value("args.sk"), there.value("args.vec")) == ("args.sk", "uptr(args.vec)")
 
 
 def test_user_text_and_arrays() -> None:
@@ -40,7 +41,7 @@ def test_none(text: str) -> None:
     ],
 )
 def test_mistakes(text: str, message: str, word: str) -> None:
-    with pytest.raises(TraceError, match="parameter|type") as caught:
+    with pytest.raises(TraceError, match=r"parameter|type") as caught:
         signatures.parse(SpecText.of(text))
     first, line, mark = caught.value.message.split("\n")
     assert message in first

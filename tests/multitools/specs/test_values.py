@@ -21,12 +21,12 @@ def test_typed_arguments_have_names() -> None:
     assert (scope.resolve("arg2"), scope.resolve("arg3")) == ("args.buf", None)
     assert scope.resolve("file") == "$file"
     assert scope.resolve("count") is None
-    assert scope.variables("$file->f_flags") == ["$file = (struct file *)args.file;"]
+    assert scope.variables("$file->f_flags") == ["$file = args.file;"]
 
 
 def test_only_used_parameters_become_variables() -> None:
     scope = Scope(parameters=PARAMETERS)
-    assert scope.variables("$count > 1", "str($to)") == ["$to = arg1;", "$count = (uint64)arg2;"]
+    assert scope.variables("$count > 1", "str($to)") == ["$to = arg1;", "$count = arg2;"]
     assert scope.variables("$counted > 1") == []
 
 
