@@ -199,7 +199,9 @@ def test_gfp_names(flags: int, expected: bytes) -> None:
         ("none", (), (), b"none"),
     ],
 )
-def test_formatted_values(layout: str, members: tuple[types.Type, ...], value: tuple[Any, ...], expected: bytes) -> None:
+def test_formatted_values(
+    layout: str, members: tuple[types.Type, ...], value: tuple[Any, ...], expected: bytes
+) -> None:
     forms = TextForms(Names(Symbols(), Clock(), ()))
     form = printf.of_values(types.Joined(layout, members, formatted=True), forms)
     assert form(value) == expected
