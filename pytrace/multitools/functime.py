@@ -34,7 +34,7 @@ functime --self -d 10 -c ./work '/home/me/work:*'    time without callees
 functime -i 5 -T 'vfs_*'                             kernel functions, every five seconds"""
 
 _SLOTS = """\
-let @slots = hash(262144);
+let @slots = hash(65536);
 
 fn slot($ns: int64): int64 {
     let $rest: int64 = $ns;

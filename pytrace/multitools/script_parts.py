@@ -72,9 +72,9 @@ class Naming:
 
 # ---------------------------------------------------------------------------------------------- frames
 
-FRAMES = "let @depth = hash(16384);\nlet @frame = hash(65536);"
+FRAMES = "let @depth = hash(16384);\nlet @frame = hash(16384);"
 """For each thread the functions that run, outermost first: ``@frame[tid, level]``, and how many there are."""
-CALLEES = "let @callees = hash(65536);"
+CALLEES = "let @callees = hash(16384);"
 """For each of them the time of the functions that it called."""
 
 

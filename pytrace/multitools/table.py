@@ -17,7 +17,8 @@ _MODULES: dict[str, ModuleType] = {
 def _tool(name: str) -> MultiTool:
     group, summary = NAMES[name]
     module = _MODULES[name]
-    return TranslatedTool(name, summary, group, module.OPTIONS, module.EXAMPLES, module.translate)
+    examples = "\n".join(f"pytrace {line}" for line in module.EXAMPLES.split("\n"))
+    return TranslatedTool(name, summary, group, module.OPTIONS, examples, module.translate)
 
 
 TOOLS: dict[str, MultiTool] = {name: _tool(name) for name in NAMES}

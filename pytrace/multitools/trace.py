@@ -17,7 +17,7 @@ from pytrace.multitools.translation import Options, Translation
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID,
     ScriptOption(("L", "tid"), 0, "only thread TID", "TID"),
-    ScriptOption(("uid",), -1, "only user UID (a number)", "UID"),
+    ScriptOption(("uid",), "", "only this user: a number or a name", "USER"),
     ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE"),
     ScriptOption(("S", "include-self"), False, "accepted; events of pytrace itself are always included"),
     ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS"),
@@ -99,12 +99,28 @@ def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
 
 
 def _conditions(options: Options) -> list[str]:
-    tid, uid, name = options.number("tid"), options.number("uid"), options.text("name")
+    tid, user, name = options.number("tid"), options.text("uid"), options.text("name")
     return [
         f"tid == {tid}" if tid else "",
-        f"uid == {uid}" if uid >= 0 else "",
+        f"uid == {_user(user)}" if user else "",
         f"strcontains(comm, {literal(name)})" if name else "",
     ]
+
+
+def _user(text: str) -> int:
+    """The number of a user.
+
+    Raises:
+        TraceError: there is no user of that name.
+    """
+    if text.isdigit():
+        return int(text)
+    import pwd
+
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise TraceError(f"there is no user {text!r}", hints=("a number is taken as it is",)) from None
 
 
 def _predicate(spec: SpecText, scope: Scope) -> tuple[str, SpecText]:

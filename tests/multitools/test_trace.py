@@ -51,7 +51,8 @@ def test_typed_kernel_functions_have_names() -> None:
     ("options", "part"),
     [
         ({"tid": 7}, "/tid == 7/"),
-        ({"uid": 0}, "/uid == 0/"),
+        ({"uid": "0"}, "/uid == 0/"),
+        ({"uid": "root"}, "/uid == 0/"),
         ({"name": "ls"}, '/strcontains(comm, "ls")/'),
         ({"string-size": 20}, "str(arg0, 20)"),
         ({"timestamp": True}, "time=fixed(elapsed, 1000000000, 6)"),
@@ -118,5 +119,7 @@ def test_options_that_exclude_each_other() -> None:
     with pytest.raises(TraceError, match="user space only") as caught:
         translate("trace", None, probe="/bin/app:work", **{"msg-filter": "x"})
     assert "grep" in caught.value.hints[0]
+    with pytest.raises(TraceError, match="there is no user 'nobody here'"):
+        translate("trace", probe="/bin/app:work", uid="nobody here")
     with pytest.raises(TraceError, match="-M takes"):
         translate("trace", None, probe="/bin/app:work", **{"max-events": -1})
