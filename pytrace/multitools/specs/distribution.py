@@ -67,7 +67,7 @@ class _Remembered:
         translator.expect("(")
         name = translator.take()
         translator.expect(")")
-        value = self.entry.resolve(name.text) if name.kind == "name" else None
+        value = self.entry.resolve(name.text) if name.group == "name" else None
         if value is None:
             hints = (f"known at the entry: {', '.join(self.entry.known)}",)
             raise translator.error(f"$entry takes a parameter of the function, not {name.text!r}", name, hints)

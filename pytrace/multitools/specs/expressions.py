@@ -27,9 +27,9 @@ _CONSTANT = late(r"_*[A-Z][A-Z0-9_]*$")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token: its class (a group of the pattern), its text and where it stands."""
+    """A token: its group in the pattern, its text and where it stands."""
 
-    kind: str
+    group: str
     text: str
     at: int
 
@@ -47,9 +47,9 @@ def tokens(spec: SpecText) -> list[Token]:
         if match is None:
             what = "this text has no end" if spec.text[place] in "\"'" else f"{spec.text[place]!r} is not expected here"
             raise spec.error(what, at=place, length=1)
-        kind = str(match.lastgroup)
-        if kind != "space":
-            found.append(Token(kind, match[0], place))
+        group = str(match.lastgroup)
+        if group != "space":
+            found.append(Token(group, match[0], place))
         place = match.end()
     return found
 
@@ -120,7 +120,7 @@ class Translator:
     def whole(self) -> str:
         """The whole text as one expression."""
         text = self.expression()
-        if self.next.kind != "end":
+        if self.next.group != "end":
             if self.next.text == "=":
                 hints = ("== compares",)
                 raise self.error("an assignment is not possible here", hints=hints)
@@ -133,7 +133,7 @@ class Translator:
         while self.next.text == ",":
             self.take()
             found.append(self.expression())
-        if self.next.kind != "end":
+        if self.next.group != "end":
             raise self.error(f"a comma or the end is expected, {self._shown()} found")
         return found
 
@@ -149,13 +149,13 @@ class Translator:
 
     def _binary(self) -> str:
         text = self._unary()
-        while self.next.kind == "operator" and self.next.text in _BINARY:
+        while self.next.group == "operator" and self.next.text in _BINARY:
             operator = self.take().text
             text = f"{text} {operator} {self._unary()}"
         return text
 
     def _unary(self) -> str:
-        if self.next.kind == "operator" and self.next.text in _UNARY:
+        if self.next.group == "operator" and self.next.text in _UNARY:
             operator = self.take().text
             operand = self._unary()
             return operand if operator == "+" else f"{operator}{operand}"
@@ -171,7 +171,7 @@ class Translator:
         if self.names.resolve(self._tokens[place].text) is not None:
             return None
         words: list[str] = []
-        while place < len(self._tokens) and (self._tokens[place].kind == "name" or self._tokens[place].text == "*"):
+        while place < len(self._tokens) and (self._tokens[place].group == "name" or self._tokens[place].text == "*"):
             words.append(self._tokens[place].text)
             place += 1
         if place >= len(self._tokens) or self._tokens[place].text != ")":
@@ -189,12 +189,12 @@ class Translator:
             inner = self.expression()
             self.expect(")")
             return f"({inner})"
-        if token.kind == "number" or token.kind == "text":
+        if token.group == "number" or token.group == "text":
             return token.text
-        if token.kind == "character":
+        if token.group == "character":
             body = token.text[1:-1]
             return str(_ESCAPES.get(body[1], ord(body[1])) if body.startswith("\\") else ord(body))
-        if token.kind == "name":
+        if token.group == "name":
             return self._name(token)
         what = repr(token.text) if token.text else "the end"
         raise self.error(f"a value is expected, {what} found", token)
@@ -235,12 +235,12 @@ class Translator:
         return self._cast()
 
     def _postfix(self, text: str) -> str:
-        while self.next.kind == "operator":
+        while self.next.group == "operator":
             operator = self.next.text
             if operator in (".", "->"):
                 self.take()
                 member = self.take()
-                if member.kind != "name":
+                if member.group != "name":
                     raise self.error(f"the name of a member is expected after {operator}", member)
                 text += f"{operator}{member.text}"
             elif operator == "[":

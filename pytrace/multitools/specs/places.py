@@ -6,22 +6,34 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.probes.kinds import (
+    FENTRY,
+    FEXIT,
+    HARDWARE,
+    KPROBE,
+    KRETPROBE,
+    RAWTRACEPOINT,
+    SOFTWARE,
+    UPROBE,
+    URETPROBE,
+    probe_kind,
+)
+from pytrace.core.probes.kinds import TRACEPOINT as TRACEPOINT_PROBE
+from pytrace.core.probes.kinds import USDT as USDT_PROBE
 from pytrace.multitools.specs.problems import SpecText
 
 KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
 """Families of places; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
 
-_NATIVE = {
-    "kprobe": (KERNEL, False), "kretprobe": (KERNEL, True), "k": (KERNEL, False), "kr": (KERNEL, True),
-    "fentry": (KERNEL, False), "fexit": (KERNEL, True), "f": (KERNEL, False), "fr": (KERNEL, True),
-    "kfunc": (KERNEL, False), "kretfunc": (KERNEL, True),
-    "uprobe": (USER, False), "uretprobe": (USER, True), "ur": (USER, True),
-    "usdt": (USDT, False), "U": (USDT, False), "tracepoint": (TRACEPOINT, False),
-    "rawtracepoint": (OTHER, False), "rt": (OTHER, False), "software": (OTHER, False), "hardware": (OTHER, False),
+_FAMILIES = {
+    KPROBE: KERNEL, KRETPROBE: KERNEL, FENTRY: KERNEL, FEXIT: KERNEL, UPROBE: USER, URETPROBE: USER, USDT_PROBE: USDT,
+    TRACEPOINT_PROBE: TRACEPOINT, RAWTRACEPOINT: OTHER, SOFTWARE: OTHER, HARDWARE: OTHER,
 }  # fmt: skip
-"""Providers of attach points: their families, and whether they are at the return. (``t``, ``u``, ``p`` are bcc's.)"""
-
-_TYPED = ("fentry", "fexit", "f", "fr", "kfunc", "kretfunc")
+"""Families of the kinds of probes."""
+_RETURNS = (KRETPROBE, FEXIT, URETPROBE)
+_TYPED = (FENTRY, FEXIT)
+_LETTERS = ("t", "u", "p", "r")
+"""First parts that are bcc's, though some are short names of providers as well."""
 _PLAIN = late(r"[\w./*+@~?-]+$")
 _WILD = late(r"[*?\[]")
 SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
@@ -62,8 +74,9 @@ def parse(spec: SpecText, *, regexp: bool = False) -> Place:
     """
     parts = spec.text.split(":")
     first = parts[0]
-    if first in _NATIVE and len(parts) > 1:
-        return _native(spec, parts)
+    kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
+    if kind is not None and kind.name in _FAMILIES:
+        return _native(spec, kind.name, parts)
     if first == "t":
         if len(parts) != 3 or not all(parts):
             raise spec.error(f"{spec.text!r} is no tracepoint: t:CATEGORY:EVENT is expected")
@@ -79,13 +92,13 @@ def parse(spec: SpecText, *, regexp: bool = False) -> Place:
     return _function(spec, first, ":".join(parts[1:]), regexp=regexp)
 
 
-def _native(spec: SpecText, parts: list[str]) -> Place:
-    family, returns = _NATIVE[parts[0]]
+def _native(spec: SpecText, kind: str, parts: list[str]) -> Place:
+    family = _FAMILIES[kind]
     if family == OTHER:
-        return Place(spec, OTHER, parts[0], ":".join(parts[1:]))
+        return Place(spec, OTHER, kind, ":".join(parts[1:]))
     name = parts[-1] if family != USDT else ":".join(parts[2:])
     target = ":".join(parts[1:-1]) if family != USDT else parts[1]
-    return _checked(Place(spec, family, target, name, returns, parts[0] in _TYPED))
+    return _checked(Place(spec, family, target, name, kind in _RETURNS, kind in _TYPED))
 
 
 def _function(spec: SpecText, target: str, name: str, *, returns: bool = False, regexp: bool = False) -> Place:
