@@ -65,7 +65,7 @@ def _probes(spec: SpecText, arguments: int, options: Options, kernel: KernelInfo
     naming = Naming.of(place, attachment)
     return [
         probe([attachment.entry], enter(naming if place.wild else None, more=kept)),
-        probe([attachment.leave], leave(_slow(naming, len(kept), options)), ["@depth[tid]"]),
+        probe([attachment.leave], leave(_slow(naming, len(kept), options, result=attachment.result)), ["@depth[tid]"]),
     ]
 
 
@@ -81,7 +81,7 @@ def _limit(options: Options) -> tuple[int, str, int]:
     return (millis or 1) * 1_000_000, "LAT(ms)", 1_000_000
 
 
-def _slow(naming: Naming, arguments: int, options: Options) -> list[str]:
+def _slow(naming: Naming, arguments: int, options: Options, *, result: bool) -> list[str]:
     limit, title, divisor = _limit(options)
     check = f"if ($time < {limit}) {{ return; }}"
     stacks = [name for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if options.flag(flag)]
@@ -89,10 +89,11 @@ def _slow(naming: Naming, arguments: int, options: Options) -> list[str]:
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
     name = "func" if naming.key in ("func", "probe") else naming.key
     texts = ", ".join(f"(void *)$frame.arg{number + 1}" for number in range(arguments))
+    value = "retval" if result else "0"
     members = [
         *(['time=strftime("%H:%M:%S", nsecs)'] if options.flag("time") else []),
         *(['"TIME(s)"=fixed(elapsed, 1000000000, 6)'] if options.flag("timestamp") else []),
-        "comm=comm", "pid=pid", f'"{title}"=fixed($time, {divisor}, 3)', "rval=(void *)retval", f"func={name}",
+        "comm=comm", "pid=pid", f'"{title}"=fixed($time, {divisor}, 3)', f"rval=(void *){value}", f"func={name}",
         f'args=joined(" ", {texts})' if arguments else 'args=""',
     ]  # fmt: skip
     return [check, f"row(({', '.join(members)}));", *(f"print({stack});" for stack in stacks)]

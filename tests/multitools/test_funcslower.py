@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from tests.support.facts import FEATURES, RecordedKernel
+from pytrace.core.types import INT32, VOID
+from tests.support.facts import FEATURES, RecordedKernel, function
 from tests.support.multitools import script, translate
 
 
@@ -28,6 +29,11 @@ def test_arguments() -> None:
     assert 'args=joined(" ", (void *)$frame.arg1, (void *)$frame.arg2)' in text
     typed = script("funcslower", function="vfs_read", arguments=6)
     assert "arg1=(uint64)args.file, arg2=(uint64)args.count, start" in typed
+
+
+def test_functions_without_a_result() -> None:
+    kernel = RecordedKernel(prototypes=(function("quiet", ("n", INT32), result=VOID),))
+    assert "rval=(void *)0" in script("funcslower", kernel, function="quiet")
 
 
 def test_several_functions() -> None:

@@ -20,6 +20,7 @@ from pytrace.core.probes.kinds import (
 )
 from pytrace.core.probes.kinds import TRACEPOINT as TRACEPOINT_PROBE
 from pytrace.core.probes.kinds import USDT as USDT_PROBE
+from pytrace.core.types import Void
 from pytrace.multitools.specs.problems import SpecText
 
 KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
@@ -129,12 +130,14 @@ class Attachment:
         leave: that of the return of functions, empty for events.
         arguments: names of the arguments by number where the provider has no ``argN`` (fentry).
         prefix: length of what stands before the function's or event's name in ``probe``.
+        result: whether the function may have a result; fexit of one without has no ``retval``.
     """
 
     entry: str
     leave: str = ""
     arguments: tuple[str, ...] = ()
     prefix: int = 0
+    result: bool = True
 
 
 def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachment:
@@ -174,7 +177,8 @@ def _kernel(place: Place, kernel: KernelInfo) -> Attachment:
     prototype = kernel.function(place.name, place.target) if typed and single and "+" not in place.name else None
     if place.typed or (prototype is not None and not (kprobes and prototype.variadic)):
         arguments = tuple(parameter for parameter, _ in prototype.parameters) if prototype is not None else ()
-        return Attachment(f"fentry:{name}", f"fexit:{name}", arguments)
+        result = prototype is None or not isinstance(prototype.result, Void)
+        return Attachment(f"fentry:{name}", f"fexit:{name}", arguments, result=result)
     if not kernel.feature("kprobe") and typed:
         return Attachment(f"fentry:{name}", f"fexit:{name}")
     if not kernel.feature("kprobe"):

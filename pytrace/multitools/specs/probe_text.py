@@ -34,7 +34,7 @@ class ProbeText:
             arguments=self.attachment.arguments,
             numbered=family != TRACEPOINT and (not returns or typed_return),
             fields=family == TRACEPOINT or (family in (KERNEL, USER) and not returns) or typed_return,
-            returns=returns,
+            returns=returns and self.attachment.result,
             parameters=self.parameters,
             size=size,
         )
