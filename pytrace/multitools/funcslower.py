@@ -8,6 +8,7 @@ from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
 from pytrace.multitools.script_parts import FRAMES, HEAD, Naming, enter, forget, leave, probe, script
 from pytrace.multitools.specs import places
+from pytrace.multitools.specs.places import Place
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.translation import Options, Translation
 
@@ -42,8 +43,12 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     if not 0 <= arguments <= _MOST_ARGUMENTS:
         raise TraceError(f"-a takes 0 to {_MOST_ARGUMENTS} arguments, {arguments} given")
     probes: list[str] = []
-    for function in options.many("function"):
-        probes += _probes(SpecText.of(function), arguments, options, kernel)
+    parsed = [places.parse(SpecText.of(function)) for function in options.many("function")]
+    for place in parsed:
+        if place.family != parsed[0].family:
+            hints = ("run funcslower once for each of them",)
+            raise place.spec.error("functions of the kernel and of programs do not go together", hints=hints)
+        probes += _probes(place, arguments, options, kernel)
     words = common.run_arguments(options) + (("--format", "folded") if options.flag("folded") else ())
     head = "" if options.flag("folded") else HEAD
     if not head:
@@ -51,21 +56,20 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     return Translation(script(head, FRAMES, *probes, forget()), words, common.notes(options))
 
 
-def _probes(spec: SpecText, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:
-    place = places.parse(spec)
+def _probes(place: Place, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:
+    spec = place.spec
     attachment = places.attach(place, kernel, common.only_pid(options))
     if not attachment.leave:
         raise spec.error("a function is expected: events have no duration", hints=(places.SHAPES,))
     if place.returns:
         raise spec.error("leave r: out, the whole call is traced", length=1)
-    if attachment.arguments and arguments > len(attachment.arguments):
-        arguments = len(attachment.arguments)
-    named = [f"(uint64)args.{name}" for name in attachment.arguments] or [f"arg{n}" for n in range(arguments)]
-    kept = tuple((f"arg{number + 1}", value) for number, value in enumerate(named[:arguments]))
-    naming = Naming.of(place, attachment)
+    typed = [f"(uint64)args.{name}" for name in attachment.arguments[:arguments]]
+    known = [f"arg{number}" for number in range(arguments)] if attachment.untyped else typed
+    # The frames of all functions have the same members.
+    kept = tuple((f"arg{number + 1}", (known + ["(uint64)0"] * arguments)[number]) for number in range(arguments))
     return [
-        probe([attachment.entry], enter(naming if place.wild else None, more=kept)),
-        probe([attachment.leave], leave(_slow(naming, len(kept), options, result=attachment.result)), ["@depth[tid]"]),
+        probe([attachment.entry], enter(None, more=kept)),
+        probe([attachment.leave], leave(_slow(len(known), options, result=attachment.result)), ["@depth[tid]"]),
     ]
 
 
@@ -81,19 +85,18 @@ def _limit(options: Options) -> tuple[int, str, int]:
     return (millis or 1) * 1_000_000, "LAT(ms)", 1_000_000
 
 
-def _slow(naming: Naming, arguments: int, options: Options, *, result: bool) -> list[str]:
+def _slow(arguments: int, options: Options, *, result: bool) -> list[str]:
     limit, title, divisor = _limit(options)
     check = f"if ($time < {limit}) {{ return; }}"
     stacks = [name for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if options.flag(flag)]
     if options.flag("folded"):
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
-    name = "func" if naming.key in ("func", "probe") else naming.key
     texts = ", ".join(f"(void *)$frame.arg{number + 1}" for number in range(arguments))
     value = "retval" if result else "0"
     members = [
         *(['time=strftime("%H:%M:%S", nsecs)'] if options.flag("time") else []),
         *(['"TIME(s)"=fixed(elapsed, 1000000000, 6)'] if options.flag("timestamp") else []),
-        "comm=comm", "pid=pid", f'"{title}"=fixed($time, {divisor}, 3)', f"rval=(void *){value}", f"func={name}",
+        "comm=comm", "pid=pid", f'"{title}"=fixed($time, {divisor}, 3)', f"rval=(void *){value}", "func=func",
         f'args=joined(" ", {texts})' if arguments else 'args=""',
     ]  # fmt: skip
     return [check, f"row(({', '.join(members)}));", *(f"print({stack});" for stack in stacks)]

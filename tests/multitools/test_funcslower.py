@@ -28,7 +28,8 @@ def test_arguments() -> None:
     assert "arg1=arg0, arg2=arg1, start=nsecs" in text
     assert 'args=joined(" ", (void *)$frame.arg1, (void *)$frame.arg2)' in text
     typed = script("funcslower", function="vfs_read", arguments=6)
-    assert "arg1=(uint64)args.file, arg2=(uint64)args.count, start" in typed
+    assert "arg1=(uint64)args.file, arg2=(uint64)args.count, arg3=(uint64)0" in typed
+    assert "(void *)$frame.arg2)" in typed
 
 
 def test_functions_without_a_result() -> None:
@@ -71,5 +72,7 @@ def test_mistakes() -> None:
         translate("funcslower", function="/bin/app:work", min_ms=-1)
     with pytest.raises(TraceError, match="events have no duration"):
         translate("funcslower", function="t:sched:sched_switch")
+    with pytest.raises(TraceError, match="do not go together"):
+        translate("funcslower", function="/bin/app:work\nvfs_read")
     with pytest.raises(TraceError, match="leave r: out"):
         translate("funcslower", function="r:/bin/app:work")

@@ -51,7 +51,7 @@ class Place:
         target: module, library or category; of a USDT probe the binary.
         name: function, or event (of a USDT probe with its provider: ``provider:probe``); patterns too.
         returns: the return of functions was asked for.
-        typed: fentry and fexit were asked for by name.
+        kind: the kind of probe that was asked for by its name, empty without one.
     """
 
     spec: SpecText
@@ -59,7 +59,7 @@ class Place:
     target: str
     name: str
     returns: bool = False
-    typed: bool = False
+    kind: str = ""
 
     @property
     def wild(self) -> bool:
@@ -99,7 +99,7 @@ def _native(spec: SpecText, kind: str, parts: list[str]) -> Place:
         return Place(spec, OTHER, kind, ":".join(parts[1:]))
     name = parts[-1] if family != USDT else ":".join(parts[2:])
     target = ":".join(parts[1:-1]) if family != USDT else parts[1]
-    return _checked(Place(spec, family, target, name, kind in _RETURNS, kind in _TYPED))
+    return _checked(Place(spec, family, target, name, kind in _RETURNS, kind))
 
 
 def _function(spec: SpecText, target: str, name: str, *, returns: bool = False, regexp: bool = False) -> Place:
@@ -139,6 +139,11 @@ class Attachment:
     prefix: int = 0
     result: bool = True
 
+    @property
+    def untyped(self) -> bool:
+        """Whether arguments are numbered (``arg0``)."""
+        return not self.entry.startswith("fentry:")
+
 
 def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachment:
     """The attach points of a place on this machine; the front end reports functions and events that do not exist.
@@ -170,20 +175,23 @@ def _binary(target: str, kernel: KernelInfo, pid: int | None) -> str:
 
 
 def _kernel(place: Place, kernel: KernelInfo) -> Attachment:
-    single = not place.wild
-    kprobes = kernel.feature("kprobe") and not place.typed
-    typed = kernel.has_btf and kernel.feature("fentry")
+    """One typed function by fentry, which costs least; several by kprobes, which attach at once."""
     name = f"{quoted(place.target)}:{quoted(place.name)}" if place.target else quoted(place.name)
-    prototype = kernel.function(place.name, place.target) if typed and single and "+" not in place.name else None
-    if place.typed or (prototype is not None and not (kprobes and prototype.variadic)):
-        arguments = tuple(parameter for parameter, _ in prototype.parameters) if prototype is not None else ()
-        result = prototype is None or not isinstance(prototype.result, Void)
+    kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
+    if place.kind in (KPROBE, KRETPROBE):
+        return kprobes
+    typed = kernel.has_btf and kernel.feature("fentry")
+    single = not place.wild and "+" not in place.name
+    prototype = kernel.function(place.name, place.target) if typed and single else None
+    if prototype is not None and not prototype.variadic:
+        arguments = tuple(parameter for parameter, _ in prototype.parameters)
+        result = not isinstance(prototype.result, Void)
         return Attachment(f"fentry:{name}", f"fexit:{name}", arguments, result=result)
-    if not kernel.feature("kprobe") and typed:
+    if place.kind in _TYPED or (typed and not kernel.feature("kprobe")):
         return Attachment(f"fentry:{name}", f"fexit:{name}")
     if not kernel.feature("kprobe"):
         raise _no_kernel_functions(place)
-    return Attachment(f"kprobe:{name}", f"kretprobe:{name}")
+    return kprobes
 
 
 def _no_kernel_functions(place: Place) -> TraceError:
@@ -218,7 +226,7 @@ def by_regexp(place: Place) -> tuple[Place, str]:
         re.compile(expression)
     except re.error as problem:
         raise place.spec.error(f"{place.name!r} is not a regular expression: {problem}") from None
-    everything = Place(place.spec, place.family, place.target, "*", place.returns, place.typed)
+    everything = Place(place.spec, place.family, place.target, "*", place.returns, place.kind)
     return everything, rf":(?:{expression})[^:]*$|^interval:|:sched_process_exit$"
 
 

@@ -73,6 +73,7 @@ def kernel(*features: str) -> RecordedKernel:
         ("vfs_read+4", ("kprobe", "fentry"), "kprobe:vfs_read+4"),
         ("untyped", ("kprobe", "fentry"), "kprobe:untyped"),
         ("fentry:vfs_*", ("kprobe", "fentry"), "fentry:vfs_*"),
+        ("kprobe:vfs_read", ("kprobe", "fentry"), "kprobe:vfs_read"),
     ],
 )
 def test_kernel_functions_take_what_is_cheapest(text: str, features: tuple[str, ...], entry: str) -> None:
