@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import FRAMES, HEAD, Naming, enter, forget, leave, probe, script
+from pytrace.multitools.script_parts import FRAMES, HEAD, enter, forget, leave, probe, script
 from pytrace.multitools.specs import places
 from pytrace.multitools.specs.places import Place
 from pytrace.multitools.specs.problems import SpecText
