@@ -154,6 +154,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("joined", "output", "joined(const string separator, value…)",
             "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
             example='begin { row((address=joined(":", ntop(0x0100007f), 80))); }'),
+    Builtin("sprintf", "output", "sprintf(const string fmt, args…)",
+            "Formatted text as a value, for columns of row(), keys, print(); formatted when it is printed.",
+            least=1, most=None, yields=True,
+            example='begin { row((pid=pid, message=sprintf("%d of %x", 1, 255))); }'),
     Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",
             "Print a map and empty it, so that each update is in exactly one print.", _A, least=1, most=4,
             example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
