@@ -354,6 +354,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("constant_exist", "meta", "constant_exist(const string name)",
             "True when there is an enumerator or macro of that name.", _C, least=1, most=1, yields=True,
             example='begin { print(constant_exist("TASK_COMM_LEN")); }'),
+    Builtin("symbol_exist", "meta", "symbol_exist(const string name)",
+            "True when the kernel shows a symbol of that name, whose address `kaddr()` gives: functions, and variables "
+            "where it was built with CONFIG_KALLSYMS_ALL.", _C, least=1, most=1, yields=True,
+            example='begin { print(symbol_exist("jiffies_64")); }'),
     Builtin("one_of", "meta", "one_of(int or string value, const string list)",
             "True when the value is one of the comma-separated entries of a literal text; false for an empty list.",
             least=2, most=2, yields=True,

@@ -148,6 +148,7 @@ CHECKS: Mapping[str, Check] = {
     "type_exist": meta.type_exist,
     "member_exist": meta.member_exist,
     "constant_exist": meta.constant_exist,
+    "symbol_exist": meta.symbol_exist,
     "one_of": meta.one_of,
     "only_if": meta.only_if,
     "count": aggregates.count,
