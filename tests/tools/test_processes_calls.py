@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-
 from tests.support.kernel_features import needs, needs_program
 from tests.support.server import Running
 from tests.support.tools import ToolRun, check_columns
@@ -72,7 +71,8 @@ def test_time_of_calls(tool: Tool) -> None:
     ("options", "names"),
     [
         (("-x",), {"rmdir": 5, "fsync": 3}), (("-e", "ENOENT"), {"rmdir": 5}), (("-e", "9"), {"fsync": 3}),
-        (("-e", "EBADF", "-L"), {"fsync": 3}), (("-e", "EPERM"), {}), (("--syscall", "getppid,fsync"), {"getppid": 10, "fsync": 3}),
+        (("-e", "EBADF", "-L"), {"fsync": 3}), (("-e", "EPERM"), {}),
+        (("--syscall", "getppid,fsync"), {"getppid": 10, "fsync": 3}),
     ],
 )  # fmt: skip
 def test_chosen_calls(tool: Tool, options: tuple[str, ...], names: dict[str, int]) -> None:
@@ -85,7 +85,8 @@ def test_chosen_calls(tool: Tool, options: tuple[str, ...], names: dict[str, int
 def test_calls_by_process(tool: Tool, programs: Path) -> None:
     needs("tracepoint")
     script = f"{programs}/syscalls 20; {programs}/syscalls 30; sleep 0.01"
-    run = tool("syscount", "-P", "--syscall", "getppid", "--exec", "syscalls", "--cmd", f"sh -c '{script}'", interrupt=False)
+    options = ("-P", "--syscall", "getppid", "--exec", "syscalls")
+    run = tool("syscount", *options, "--cmd", f"sh -c '{script}'", interrupt=False)
     assert sorted(row["COUNT"] for row in run.of(COMM="syscalls")) == [20, 30]
     assert list(run.rows[0])[:3] == ["PID", "COMM", "COUNT"]
 
