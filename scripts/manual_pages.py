@@ -82,7 +82,7 @@ def tool_page(shown: Tool) -> str:
     operands = [item for item in shown.words.options if item.operand]
     if operands:
         lines.append(".SH OPERANDS")
-        lines += _terms((item.name, usage.explained(item)) for item in operands)
+        lines += _terms((item.general or item.name, usage.explained(item)) for item in operands)
     lines.append(".SH OPTIONS")
     lines += _terms((_spelled(item), usage.explained(item)) for item in named)
     lines += _terms(

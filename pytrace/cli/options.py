@@ -189,6 +189,8 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
                 argv, at = find(line, argv[at:]), 0
         if find is not None and not had_program and "getopt" in (line.text("program") or "") and not line.words:
             argv, at = find(line, argv[at:]), 0
+    for name, text in line.words.general(line.after) if line.words is not None else ():
+        _long(line, f"{name}={text}", (), 0)
     return line
 
 

@@ -205,7 +205,10 @@ def _operands(context: _Context) -> Iterator[Candidate]:
         yield FILES, ""
         return
     item = operands[at]
-    if item.choices:
+    same = next((row for row in context.tables.options if row.long == item.general), None) if item.general else None
+    if same is not None:
+        yield from _arguments(context, same, "")
+    elif item.choices:
         yield from ((choice, item.help) for choice in item.choices)
     elif isinstance(item.default, str):
         yield FILES, ""

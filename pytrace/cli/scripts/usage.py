@@ -39,7 +39,7 @@ def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parame
     if header:
         parts.append(f"{header}\n")
     if operands:
-        parts.append("Operands:\n" + "".join(_line(item.name, explained(item)) for item in operands))
+        parts.append("Operands:\n" + "".join(_line(item.general or item.name, explained(item)) for item in operands))
     if named:
         parts.append("Options:\n" + "".join(_line(_spelled(item), explained(item)) for item in named))
     if parameters:

@@ -53,6 +53,16 @@ class ScriptWords:
         """Whether words without a dash are operands that it declares, or must not be given."""
         return bool(self.options) and (any(item.operand for item in self.options) or not self.positional)
 
+    def general(self, after: Iterable[str]) -> list[tuple[str, str]]:
+        """The operands that are options of pytrace itself, by their names; *after* are the words after ``--``."""
+        words = [*self.operands, *(word for word in after if not word.startswith("--"))]
+        operands = [item for item in self.options if item.operand]
+        found = []
+        for at, item in enumerate(operands):
+            if item.general:
+                found += [(item.general, word) for word in (words[at:] if item.repeat else words[at : at + 1])]
+        return found
+
     def set(self, option: ScriptOption, written: str, text: str | None) -> bool:
         """Record an option; True when that is another value than before for one that is used once."""
         texts = self.given.setdefault(option.name, [])
@@ -78,7 +88,7 @@ class ScriptWords:
         found: list[tuple[str, str | None]] = []
         for option in self.options:
             texts = self.given.get(option.name)
-            if not texts:
+            if not texts or option.general:
                 continue
             for written, text in texts:
                 self._check(option, written, text)
@@ -105,7 +115,7 @@ class ScriptWords:
                 self.set(option, option.name, word)
             words = [] if option.repeat else words[1:]
             if option.required and option.name not in self.given:
-                raise TraceError(f"{self.name} needs <{option.name}>", hints=(self.synopsis(),))
+                raise TraceError(f"{self.name} needs <{option.general or option.name}>", hints=(self.synopsis(),))
         if words:
             raise TraceError(f"unexpected operand {words[0]!r}", hints=(self.synopsis(),))
 
@@ -125,7 +135,8 @@ class ScriptWords:
         for item in self.options:
             if item.operand:
                 more = "..." if item.repeat else ""
-                words.append(f"<{item.name}{more}>" if item.required else f"[{item.name}{more}]")
+                name = (item.general or item.name) + more
+                words.append(f"<{name}>" if item.required else f"[{name}]")
         if not self.takes_operands() and self.positional:
             words.append("[parameters] [-- parameters]")
         return " ".join(words)

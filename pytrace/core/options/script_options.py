@@ -18,7 +18,8 @@ class ScriptOption:
         help: what it does, for the usage.
         argument: name of its argument in the usage; empty for a flag.
         choices: texts that are accepted; empty for all.
-        operand: whether it is given by its place instead of a name.
+        operand: whether it is given by its place instead of a name. The name of one that is an option of pytrace
+            itself has its dashes: ``--pid``.
         required: whether it must be given.
         repeat: whether it may be given several times (an operand: takes all that follow); values are then joined by
             newlines.
@@ -37,6 +38,11 @@ class ScriptOption:
     def name(self) -> str:
         """The name that scripts know it by: the first that is not a letter, else the letter."""
         return next((name for name in self.names if len(name) > 1), self.names[0])
+
+    @property
+    def general(self) -> str:
+        """The name of the option of pytrace that an operand stands for; empty when it is the script's own."""
+        return self.name[2:] if self.name.startswith("--") else ""
 
     @property
     def letters(self) -> tuple[str, ...]:

@@ -14,7 +14,9 @@ from pytrace.frontend.ast import nodes
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _SPEC = re.compile(rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.\[\]<>]+)(?P<repeat>\.\.\.)?)?")
-_OPERAND = re.compile(rf"(?:\[(?P<optional>{_NAME})(?P<many>\.\.\.)?\]|<(?P<required>{_NAME})(?P<some>\.\.\.)?>)")
+_OPERAND = re.compile(
+    rf"(?:\[(?P<optional>(?:--)?{_NAME})(?P<many>\.\.\.)?\]|<(?P<required>(?:--)?{_NAME})(?P<some>\.\.\.)?>)"
+)
 _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
     '"..." before the end takes several'

@@ -51,6 +51,18 @@ def test_operands_are_placed_in_order() -> None:
     assert words(INTERVAL, PIDS, operands="5 7 8").named(()) == (("interval", "5"), ("pids", "7\n8"))
 
 
+def test_operands_that_are_options_of_pytrace() -> None:
+    pid = ScriptOption(("--pid",), "", argument="--pid", operand=True)
+    found = words(pid, INTERVAL, operands="12 5")
+    assert found.general(()) == [("pid", "12")]
+    assert found.named(()) == (("interval", "5"),)
+    assert found.synopsis() == "usage: pytrace tool [pid] [interval]"
+    assert words(pid).general(["12"]) == [("pid", "12")]
+    assert words(pid, INTERVAL).general(()) == words(INTERVAL, operands="5").general(()) == []
+    pids = ScriptOption(("--pid",), "", argument="--pid", operand=True, repeat=True)
+    assert words(pids, operands="1 2").general(()) == [("pid", "1"), ("pid", "2")]
+
+
 def test_too_many_and_too_few_operands() -> None:
     with pytest.raises(TraceError) as error:
         words(FLAG, INTERVAL, operands="5 6").named(())

@@ -29,6 +29,7 @@ def read(text: str) -> tuple[tuple[ScriptOption, ...], Diagnostics]:
             ScriptOption(("db",), "", argument="db", choices=("x",), operand=True, required=True),
         ),
         ('"[pids...]"', ScriptOption(("pids",), "", argument="pids", operand=True, repeat=True)),
+        ('"[--pid]"', ScriptOption(("--pid",), "", argument="--pid", operand=True)),
         (
             '"<specs...>", ""',
             ScriptOption(("specs",), "", argument="specs", operand=True, required=True, repeat=True),
