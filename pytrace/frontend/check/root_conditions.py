@@ -36,7 +36,8 @@ _PARTS = (
 )
 _HINT = (
     "possible are literals, $1, getopt(), operators, and calls of kfunc_exist, kfunc_allowed, probe_exist, type_exist, "
-    "member_exist, constant_exist, symbol_exist, one_of and config"
+    "member_exist, constant_exist, symbol_exist, one_of and config, "
+    "and has_filter"
 )
 
 
@@ -120,6 +121,8 @@ class _Chooser:
         fine = isinstance(node, _PARTS)
         if isinstance(node, nodes.Unary):
             fine = node.operator in _OPERATORS
+        elif isinstance(node, nodes.Identifier):
+            fine = node.name == "has_filter"
         elif isinstance(node, nodes.Call):
             fine = node.name in QUESTIONS
             if node.name == "type_exist":

@@ -76,6 +76,12 @@ def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return BOOL
 
 
+def has_filter(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``has_filter``."""
+    checker.set_constant(node, checker.options.restricted)
+    return BOOL
+
+
 def in_scope(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``in_scope``: known when no process is selected; an ahead-of-time file may be run with ``-p``."""
     if arguments:

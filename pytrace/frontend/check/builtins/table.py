@@ -47,6 +47,7 @@ CHECKS: Mapping[str, Check] = {
     "comm": process.comm,
     "cpid": process.unsigned32,
     "has_cpid": process.has_cpid,
+    "has_filter": process.has_filter,
     IN_SCOPE: process.in_scope,
     "cpu": process.unsigned32,
     "curtask": process.curtask,
