@@ -41,7 +41,7 @@ echo "done\\n"; fgets(STDIN);
 _RUBY = """
 $stdout.sync = true
 GC.disable
-TracePoint.new(:call) {{ }}.enable
+TracePoint.new(:call, :return) {{ }}.enable
 def inner(number); number; end
 def outer(number); inner(number); end
 puts "ready"; gets

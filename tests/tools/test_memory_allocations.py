@@ -1,0 +1,123 @@
+"""Tools about allocations: memleak, mallocs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.kernel_features import TRACING, needs, needs_tracepoint
+from tests.support.tools import ToolRun, cannot
+from tests.support.workloads import memory
+from tests.tools.conftest import Tool
+
+RECURSION = ("recursive probe hits", "recursion", "missed")
+"""What events of the kernel inside of others say."""
+
+
+def of(run: ToolRun, map_name: str, function: str) -> dict[str, int]:
+    """Entries of a map whose stack has that function innermost."""
+    found = run.maps.get(map_name, {})
+    return {key: value for key, value in found.items() if re.match(rf"\s*{function}\+", key)}
+
+
+def leaks(programs: Path, kept: int = 10, freed: int = 20, size: int = 1001) -> str:
+    return f"{programs}/leaks {kept} {freed} {size} < /dev/null"
+
+
+@pytest.mark.tool("memleak")
+def test_a_known_leak(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    run = tool("memleak", "-o", 0, command=leaks(programs))
+    [(key, value)] = of(run, "@outstanding", "keep").items()
+    assert value == 10 * 1001
+    assert "10 allocations" in key
+    assert "main+" in key
+    assert not of(run, "@outstanding", "use")
+    ordered = tool("memleak", "--combined-only", "--sort", "count", "-T", 1, command=leaks(programs, 4000))
+    assert list(of(ordered, "@outstanding", "keep").values()) == [4000]
+    assert len(ordered.maps["@outstanding"]) == 1
+
+
+@pytest.mark.tool("memleak")
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("-z", 1001), 10),
+        (("-z", 1002), 0),
+        (("-Z", 1001), 10),
+        (("-Z", 1000), 0),
+        (("-o", 3_600_000), 0),
+        (("--wa-missing-free",), 10),
+        (("-O", "libc.so.6"), 10),
+    ],
+)
+def test_only_some_allocations(tool: Tool, programs: Path, options: tuple[object, ...], found: int) -> None:
+    needs("uprobe")
+    run = tool("memleak", *(() if "-o" in options else ("-o", 0)), *options, command=leaks(programs))
+    assert sum(of(run, "@outstanding", "keep").values()) == found * 1001
+
+
+@pytest.mark.tool("memleak")
+def test_a_sample_and_each_allocation(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    run = tool("memleak", "-o", 0, "-s", 10, command=leaks(programs, 4000))
+    assert 0 < sum(of(run, "@outstanding", "keep").values()) < 2000 * 1001
+    each = tool("memleak", "-o", 0, "-a", "-t", "-z", 1001, "-Z", 1001, command=leaks(programs, 3, 2))
+    calls = [row["CALL"] for row in each.rows if "CALL" in row]
+    assert calls == ["alloc"] * 3 + ["alloc", "free"] * 2
+    assert [row["SIZE"] for row in each.rows if "STACK" in row] == [1001] * 3
+
+
+@pytest.mark.tool("memleak")
+def test_a_process_at_intervals(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    with memory.leaking(programs) as process:
+        run = tool("memleak", "-p", process.pid, 1, 2, form="text", interrupt=False)
+    assert len(re.findall(r"^\[\d\d:\d\d:\d\d\]$", run.stdout, re.MULTILINE)) == 2
+    assert "keep+" not in run.stdout  # it was allocated before
+
+
+@pytest.mark.tool("memleak")
+def test_other_allocators_and_mistakes(tool: Tool) -> None:
+    needs("uprobe")
+    for words, message in (
+        (("-O", "/bin/true"), "no function malloc in /bin/true"),
+        (("--symbols-prefix", "je_"), "no function je_malloc in libc"),
+        (("--percpu",), "--percpu is for allocations of the kernel"),
+        (("--command", "ls"), "pytrace memleak -c 'ls'"),
+    ):
+        failed = tool("memleak", *words, command="true", interrupt=False, status=1)
+        assert message in failed.stderr
+
+
+@pytest.mark.tool("memleak")
+def test_allocations_of_the_kernel(tool: Tool) -> None:
+    needs_tracepoint("kmem:kmalloc")
+    with memory.many_names(1):
+        run = tool("memleak", "-T", 3, "-o", 0, 1, 1, interrupt=False, troubles=RECURSION)
+    assert 0 < len(run.maps["@outstanding"]) <= 3
+    assert all("+" in key for key in run.maps["@outstanding"])
+    if not (TRACING / "events/percpu/percpu_alloc_percpu").exists():
+        cannot("this kernel has no tracepoint percpu:percpu_alloc_percpu")
+    tool("memleak", "--percpu", 1, 1, interrupt=False, troubles=RECURSION)
+
+
+@pytest.mark.tool("mallocs")
+def test_bytes_asked_of_malloc(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    run = tool("mallocs", "-z", 1001, "-Z", 1001, command=leaks(programs))
+    assert list(of(run, "@bytes", "keep").values()) == [10 * 1001]
+    assert list(of(run, "@bytes", "use").values()) == [20 * 1001]
+    assert [(bucket["min"], bucket["count"]) for bucket in run.maps["@sizes"]] == [(512, 30)]
+    all_sizes = tool("mallocs", "-O", "libc.so.6", command=leaks(programs))
+    assert sum(all_sizes.maps["@bytes"].values()) > 30 * 1001
+
+
+@pytest.mark.tool("mallocs")
+def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    run = tool("mallocs", "-f", "-z", 1001, "-Z", 1001, command=leaks(programs), form="text")
+    lines = dict(line.rsplit(" ", 1) for line in run.stdout.splitlines() if line.startswith("leaks;"))
+    assert {key.rsplit(";", 1)[1]: int(value) for key, value in lines.items()} == {"keep": 10010, "use": 20020}
