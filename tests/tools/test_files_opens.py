@@ -142,7 +142,10 @@ def test_a_path_whose_page_is_not_in_memory_yet(tool: Tool, folder: Path) -> Non
     holder.write_bytes(bytes(target).ljust(mmap.PAGESIZE, b"\0"))
 
     def work(_running: Running) -> None:
-        with holder.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE) as map_:
+        with (
+            holder.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE) as map_,
+        ):
             address = _address(map_)
             os.close(_libc.open(ctypes.c_void_p(address), os.O_RDONLY))
 
@@ -213,6 +216,11 @@ def test_names_of_calls_that_fail(tool: Tool, folder: Path) -> None:
 @pytest.mark.tool("statsnoop")
 def test_text_of_stat_calls(tool: Tool, folder: Path) -> None:
     run = tool(
-        "statsnoop", "-p", os.getpid(), form="text", work=lambda _: files.stat(folder, good=0, missing=1), until="absent0"
+        "statsnoop",
+        "-p",
+        os.getpid(),
+        form="text",
+        work=lambda _: files.stat(folder, good=0, missing=1),
+        until="absent0",
     )
     check_columns(run)
