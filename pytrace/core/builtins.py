@@ -355,8 +355,8 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "True when there is an enumerator or macro of that name.", _C, least=1, most=1, yields=True,
             example='begin { print(constant_exist("TASK_COMM_LEN")); }'),
     Builtin("one_of", "meta", "one_of(int or string value, const string list)",
-            "True when the value is one of the entries of a literal text, separated by commas or line ends; false for an "
-            "empty list.",
+            "True when the value is one of the entries of a literal text, separated by commas or line ends; false for "
+            "an empty list.",
             least=2, most=2, yields=True,
             example='begin { print((one_of(443, "80, 443"), one_of(comm, "bash,sh"))); }'),
     Builtin("only_if", "meta", "only_if(const bool condition, value)",

@@ -129,7 +129,8 @@ def test_relative_paths_with_their_directories(tool: Tool, folder: Path, monkeyp
 
     run = tool("opensnoop", "-F", "-T", "-p", os.getpid(), work=work)
     expected = [
-        str(inner), str(inner / "there"), f"{inner.parent}/../absent", f"/proc/{os.getpid()}/stat", "/proc", "/etc/passwd",
+        str(inner), str(inner / "there"), f"{inner.parent}/../absent", f"/proc/{os.getpid()}/stat", "/proc",
+        "/etc/passwd",
     ]  # fmt: skip
     assert [row["path"] for row in run.rows if row["path"] in expected] == expected
 

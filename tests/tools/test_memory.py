@@ -7,13 +7,14 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.kernel_features import Where, needs, needs_tracepoint
 from tests.support.server import Running
-from tests.support.tools import cannot, check_columns
+from tests.support.tools import Row, cannot, check_columns
 from tests.support.workloads import memory, processes
 from tests.tools.conftest import Tool
 
@@ -194,11 +195,10 @@ def test_compaction_of_all_zones(tool: Tool) -> None:
     assert {row["zone"] for row in run.rows} <= {line.split()[-1] for line in zones.splitlines() if " zone " in line}
 
 
-def check_compaction(rows: list[object]) -> None:
+def check_compaction(rows: Sequence[Row]) -> None:
     """What compaction that was asked for by hand looks like."""
     assert rows
     for row in rows:
-        assert isinstance(row, dict)
         assert (row["node"], row["order"], row["mode"]) == (0, -1, "SYNC")
         assert row["LAT(ms)"] > 0
         assert row["status"] in ("complete", "partial_skipped", "contended", "skipped", "success")
