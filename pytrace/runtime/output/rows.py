@@ -30,7 +30,7 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
         return read
 
     def printed(data: bytes, offset: int) -> Values:
-        row = list(read(data, offset))
+        row: list[object] = list(read(data, offset))
         for at, form in forms:
             row[at] = form(row[at])
         return tuple(row)
