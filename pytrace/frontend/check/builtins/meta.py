@@ -347,7 +347,7 @@ def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant_text(arguments[1], "the list of one_of()")
     if text is None or isinstance(type_, Unknown):
         return BOOL
-    entries = [entry.strip() for entry in text.split(b",")] if text.strip() else []
+    entries = [entry.strip() for entry in text.replace(b"\n", b",").split(b",")] if text.strip() else []
     if is_text(type_):
         return _compared(checker, node, value, tuple(dict.fromkeys(entries)))
     if not isinstance(settle(type_), Int | Enum):

@@ -104,6 +104,7 @@ VALUES = [
     ("begin { print(one_of(44, \"80, 443\")); }", "bool", False),
     ("begin { print(one_of(443, \"0x1bb\")); }", "bool", True),
     ("begin { print(one_of(\"b\", \"a, b ,c\")); }", "bool", True),
+    ('begin { print(one_of("b", "a\\nb\\nc")); }', "bool", True),
     ("begin { print(one_of(pid, \"\")); }", "bool", False),
     ("begin { print(one_of(pid, \" \")); }", "bool", False),
     ("begin { print(one_of(pid, \"80,443\")); }", "bool", None),
