@@ -46,6 +46,10 @@ RIGHT = (*NUMBERS, Fixed)
 """Types whose values are right-aligned and may have a unit."""
 
 
+JOINED_TEXT = String(22)
+"""The type of a column whose statements join different values: of most such texts, as it says how wide the column is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: *unit* is one of the values of :data:`UNITS`, or empty.
@@ -98,13 +102,13 @@ class Column:
             return self.path, type_.tag
         if isinstance(type_, Fixed):
             return self.path, f"{type_.tag} {type_.divisor} {type_.digits}"
-        if isinstance(type_, Joined):
-            return self.path, repr(type_)
         return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
-        """A column that holds the values of both: the wider integer, the longer string."""
+        """A column that holds the values of both: the wider integer, the longer string, texts of what is joined."""
         own, others = self.type, other.type
+        if isinstance(others, Joined):
+            return self if own == others or isinstance(own, String) else replace(self, type=JOINED_TEXT)
         if isinstance(own, Int) and isinstance(others, Int):
             return replace(self, type=_wider(own, others))
         if isinstance(own, String | Buffer) and others.size > own.size:

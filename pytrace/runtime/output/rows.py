@@ -17,8 +17,26 @@ from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Te
 
 
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
-    """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`."""
-    return reader(FlatLayout.of(spec.layout), context.decoders)
+    """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
+
+    What ``joined()`` made is a text where other statements of the table join other values.
+    """
+    layout = FlatLayout.of(spec.layout)
+    read = reader(layout, context.decoders)
+    columns = context.row_tables[spec.id].schema.columns
+    texts = {
+        number: context.texts.form(kind)
+        for number, (kind, column) in enumerate(zip(layout.args, columns, strict=True))
+        if isinstance(kind, types.Joined) and column.type != kind
+    }
+    if not texts:
+        return read
+
+    def with_texts(data: bytes, offset: int) -> Values:
+        row = read(data, offset)
+        return tuple(texts[number](value) if number in texts else value for number, value in enumerate(row))
+
+    return with_texts
 
 
 def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:

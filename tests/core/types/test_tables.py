@@ -16,6 +16,7 @@ from pytrace.core.types import (
     Enum,
     Hist,
     Int,
+    Joined,
     Record,
     Stats,
     String,
@@ -23,7 +24,7 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.core.types.tables import Column, TableSchema, map_schema, row_tables
+from pytrace.core.types.tables import JOINED_TEXT, Column, TableSchema, map_schema, row_tables
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,16 @@ def test_statements_of_one_shape_share_a_table() -> None:
     assert list(tables) == [10, 11, 12, 13, 14, 15]
     assert tables[10] is tables[12]
     assert [column.type for column in tables[10].schema.columns] == [String(64), INT32]
+
+
+def test_what_is_joined_differently_shares_a_column_of_texts() -> None:
+    pair, triple, other = (Joined(":", (INT8,) * number) for number in (2, 3, 4))
+    alone = row_tables(enumerate(TableSchema.of(["a"], [kind]) for kind in (pair, pair)))
+    assert {table.schema.columns[0].type for table in alone.values()} == {pair}
+    mixed = row_tables(enumerate(TableSchema.of(["a"], [kind]) for kind in (pair, triple, other)))
+    assert {table.number for table in mixed.values()} == {1}
+    assert mixed[0].schema.columns[0].type == JOINED_TEXT
+    assert TableSchema.of(["a"], [pair]).shape != TableSchema.of(["a"], [JOINED_TEXT]).shape
 
 
 @pytest.mark.parametrize(
