@@ -151,7 +151,7 @@ def _zero_shared(e: Emitter) -> None:
 
 def _skip_the_end(e: Emitter) -> None:
     """Skip the final call of an iterator, which has no object (Documentation/bpf/bpf_iterators.rst)."""
-    def there(e: Emitter) -> I1:
+    def there(e: Emitter, _task: object) -> I1:
         return e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT))))
 
     process_filters.require(e, (there,), lambda: _leave(e, None))
@@ -208,6 +208,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
+        output_format=checked.output_format,
     )
 
 
