@@ -80,6 +80,13 @@ def test_biosnoop_leaves_out_other_disks_and_processes(tool: Tool, disk: Disk) -
     assert not run.rows
 
 
+@pytest.mark.tool("biosnoop", "biolatency", "biopattern", "biostacks")
+@pytest.mark.parametrize("name", ["biosnoop", "biolatency", "biopattern", "biostacks"])
+def test_disks_are_names_without_a_folder(tool: Tool, name: str) -> None:
+    run = tool(name, "-d", "/dev/sda", form="text", status=1, interrupt=False)
+    assert "sda, not /dev/sda" in run.stderr
+
+
 @pytest.mark.tool("biosnoop")
 def test_biosnoop_as_text_with_a_flush(tool: Tool, disk: Disk) -> None:
     def work(running: Running) -> None:
