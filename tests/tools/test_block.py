@@ -117,9 +117,11 @@ def test_biolatency_by_disk_and_flags_with_totals(tool: Tool, disk: Disk) -> Non
     counts = {key: counted(histogram) for key, histogram in run.maps["@usecs"].items()}
     reads, writes = (key for name in ("Read", "Write") for key in counts if key.endswith(name))
     assert counts == {reads: 5, writes: 3}
-    assert reads == f"{disk.name},Sync-Read" and "Sync-" in writes
+    assert reads == f"{disk.name},Sync-Read"
+    assert "Sync-" in writes
     totals = run.maps["@total_us"]
-    assert totals[reads]["count"] == 5 and totals[reads]["total"] >= totals[reads]["average"] >= 0
+    assert totals[reads]["count"] == 5
+    assert totals[reads]["total"] >= totals[reads]["average"] >= 0
 
 
 @pytest.mark.tool("biolatency")
@@ -251,6 +253,7 @@ def test_bitesize_at_intervals(tool: Tool, disk: Disk) -> None:
 @pytest.mark.tool("mdflush")
 def test_mdflush_shows_flushes_of_arrays_only(tool: Tool, disk: Disk) -> None:
     with software_raid(disk) as array:
+
         def work(running: Running) -> None:
             for path in (disk.path, array.path, array.path):
                 block.synchronize(path)

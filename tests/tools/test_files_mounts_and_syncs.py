@@ -18,6 +18,11 @@ from tests.support.workloads.storage import FileSystem
 from tests.tools.conftest import Tool
 
 
+def number_of(system: FileSystem) -> str:
+    """Its device as the kernel shows it: ``7:3``."""
+    return ":".join(map(str, system.disk.number))
+
+
 def kept(work: Callable[[], mounts.Mounts], found: list[mounts.Mounts]) -> Callable[[Running], None]:
     return lambda running: found.append(work())
 
@@ -139,7 +144,7 @@ def test_syncsnoop_of_other_calls_and_bad_files(tool: Tool, tmp_path: Path) -> N
 @pytest.mark.tool("writeback")
 def test_writeback_counts_pages(tool: Tool, ext4: FileSystem) -> None:
     needs_tracepoint("writeback:writeback_start")
-    device = "%d:%d" % ext4.disk.number
+    device = number_of(ext4)
     os.sync()
 
     def work(running: Running) -> None:
@@ -161,4 +166,4 @@ def test_writeback_during_a_command_as_text(tool: Tool, ext4: FileSystem) -> Non
     needs_tracepoint("writeback:writeback_start")
     run = tool("writeback", form="text", command=f"sh -c 'echo text > {ext4.folder}/note; sync'")
     check_columns(run)
-    assert any(line.split()[1] == "%d:%d" % ext4.disk.number for line in run.lines[1:])
+    assert any(line.split()[1] == number_of(ext4) for line in run.lines[1:])

@@ -33,7 +33,7 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
         return read
 
     def with_texts(data: bytes, offset: int) -> Values:
-        row = read(data, offset)
+        row: Values = read(data, offset)
         return tuple(texts[number](value) if number in texts else value for number, value in enumerate(row))
 
     return with_texts
