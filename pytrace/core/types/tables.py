@@ -47,7 +47,7 @@ RIGHT = (*NUMBERS, Fixed)
 
 
 JOINED_TEXT = String(22)
-"""The type of a column whose statements join different values: of most such texts, as it says how wide the column is."""
+"""The type of a column whose statements join different values; its size is the width of most such texts."""
 
 
 @dataclass(frozen=True, slots=True)
