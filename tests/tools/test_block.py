@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +101,26 @@ def test_biosnoop_as_text_with_a_flush(tool: Tool, disk: Disk) -> None:
     words = [line.split() for line in run.lines[1:]]
     assert any(row[3:7] == [disk.name, "W", "0", "4096"] for row in words)
     assert any(row[3:7] == [disk.name, "F", "0", "0"] for row in words)
+
+
+@pytest.mark.tool("biosnoop")
+def test_biosnoop_agrees_with_the_counters_of_the_disk(tool: Tool, disk: Disk) -> None:
+    """Pages that are written back are merged: few requests, and their bytes are those that the disk counted."""
+    stat = Path(f"/sys/block/{disk.name}/stat")  # Documentation/block/stat.rst
+    sectors: list[int] = []
+
+    def work(running: Running) -> None:
+        sectors.append(int(stat.read_text().split()[6]))
+        with open(disk.path, "r+b", buffering=0) as file:
+            file.writelines(bytes(3000) for _ in range(700))
+            os.fsync(file.fileno())
+        sectors.append(int(stat.read_text().split()[6]))
+        running.until_printed('"T": "F"')
+
+    run = tool("biosnoop", "-d", disk.name, work=work)
+    writes = run.of(T="W")
+    assert sum(row["BYTES"] for row in writes) == (sectors[1] - sectors[0]) * 512 >= 700 * 3000
+    assert len(writes) < 700 * 3000 / 4096 / 4
 
 
 # ------------------------------------------------------------------------------------------------ biolatency
