@@ -21,7 +21,7 @@ from pytrace.base import private_files
 from pytrace.base.fast_dataclass import fields
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 
 KEEP = 200
 """Number of entries that are kept when old ones are removed."""
@@ -52,10 +52,13 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         name, text, _working_directory(),
     ]  # fmt: skip
     for item in fields(options):
-        if item.name == "child_command":
-            # Only targets `*` look at it, whose answers are never cached (runtime.binaries.libraries).
+        if item.name in ("child_command", "pids"):
+            # Only targets `*` look at the command, whose answers are never cached (runtime.binaries.libraries).
             continue
+        # Which processes: see CompileOptions.processes_fact.
         value = getattr(options, item.name)
+        if item.name == "pid" and value is not None:
+            value = options.shape.pids
         if isinstance(value, frozenset):
             value = sorted(value)
         elif isinstance(value, dict):
@@ -122,11 +125,14 @@ def _newer(line: bytes) -> bool:
 # ---------------------------------------------------------------------------------------------- entries
 
 
-def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -> CompiledScript | None:
+def load(
+    name: str, options: CompileOptions, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]
+) -> CompiledScript | None:
     """Read an entry.
 
     Args:
         name: the entry's digest (:func:`key`).
+        options: the options of the compilation.
         still_true: whether recorded facts about the machine still hold (``runtime.host.fingerprints.still_true``).
 
     Returns:
@@ -143,7 +149,12 @@ def load(name: str, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]) -
     except (TraceError, ValueError, KeyError, TypeError):
         # Written by another version, or truncated: compile again and replace it.
         return None
-    return script if still_true(script.manifest.facts) else None
+    facts = script.manifest.facts
+    if facts and facts[-1][0] == PROCESSES:
+        if facts[-1] != options.processes_fact:
+            return None
+        facts = facts[:-1]
+    return script if still_true(facts) else None
 
 
 def store(name: str, script: CompiledScript) -> bool:

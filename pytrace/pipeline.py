@@ -193,6 +193,8 @@ def back_end(c: Compilation, front: FrontEnd) -> CompiledScript:
         script = c.do(generate, front.checked)
     warnings = tuple(render(item) for item in (*c.diagnostics.warnings, *c.diagnostics.notes))
     facts = c.kernel.dependencies()
+    if _looks_at_processes(front.checked.units, front.merged):
+        facts = (*facts, c.options.processes_fact)
     ahead = script.manifest.ahead
     if ahead is not None:
         ahead = _completed(ahead, front.merged, c)
@@ -232,6 +234,16 @@ def _room() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
+def _looks_at_processes(units: list[ProbeUnit], merged: nodes.Program) -> bool:
+    """Whether targets depend on the processes of ``-p``: those of user probes do, also where none was found."""
+    from pytrace.core.probes.kinds import probe_kind
+
+    if any(unit.kind.user for unit in units):
+        return True
+    points = (point.text.partition(":")[0] for probe in merged.probes for point in probe.attach_points)
+    return any((kind := probe_kind(name.strip())) is None or kind.user for name in points)
+
+
 def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> AheadOfTime:
     """The ahead-of-time section of the manifest, completed with the parameters and the required kernel features."""
     import hashlib
@@ -242,6 +254,7 @@ def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> Ahe
         ahead,
         parameters=parameters.describe(merged, c.options),
         follow=c.options.follow,
+        filters=c.options.shape.text(),
         features=tuple(sorted(c.kernel.features_used)),
         script_hash=hashlib.sha256(c.source.text.encode("utf-8", "surrogateescape")).hexdigest(),
     )

@@ -33,14 +33,14 @@ def _script(elf: bytes = b"ELF") -> CompiledScript:
 def test_what_is_stored_comes_back(folder: Path) -> None:
     cache.store("one", _script())
     assert (folder / "one").exists()
-    found = cache.load("one", lambda facts: facts == (("kernel", "1"),))
+    found = cache.load("one", CompileOptions(), lambda facts: facts == (("kernel", "1"),))
     assert found == _script()
 
 
 def test_facts_that_changed_make_a_miss(folder: Path) -> None:
     cache.store("one", _script())
-    assert cache.load("one", lambda facts: False) is None
-    assert cache.load("other", lambda facts: True) is None
+    assert cache.load("one", CompileOptions(), lambda facts: False) is None
+    assert cache.load("other", CompileOptions(), lambda facts: True) is None
 
 
 def test_damaged_entries_are_misses(folder: Path) -> None:
@@ -48,13 +48,13 @@ def test_damaged_entries_are_misses(folder: Path) -> None:
     data = (folder / "one").read_bytes()
     for broken in (b"", b"junk", data[:20], data[:8] + b"\xff\xff\xff\xff" + data[12:]):
         (folder / "one").write_bytes(broken)
-        assert cache.load("one", lambda facts: True) is None
+        assert cache.load("one", CompileOptions(), lambda facts: True) is None
 
 
 def test_a_folder_that_others_may_write_to_is_not_trusted(folder: Path) -> None:
     cache.store("one", _script())
     folder.chmod(0o777)
-    assert cache.load("one", lambda facts: True) is None
+    assert cache.load("one", CompileOptions(), lambda facts: True) is None
 
 
 def test_old_entries_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def checkout(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> P
 def found() -> bool:
     """Whether another process would find the entry."""
     cache.changes.cache_clear()
-    return cache.load("one", lambda facts: True) is not None
+    return cache.load("one", CompileOptions(), lambda facts: True) is not None
 
 
 @pytest.mark.parametrize("changed", ["compiler/deep.py", "compiler/flat.py", "stdlib/a.bt"])

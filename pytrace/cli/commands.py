@@ -100,7 +100,7 @@ def _compiled(
     use_cache = not line.flag("no_cache")
     key = cache.key(script.source.text, script.source.path or script.source.name, compile_options)
     if use_cache:
-        found = cache.load(key, fingerprints.still_true)
+        found = cache.load(key, compile_options, fingerprints.still_true)
         if found is not None:
             if options.warnings:
                 sys.stderr.write("".join(found.manifest.warnings))

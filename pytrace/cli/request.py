@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.options import CommandLine
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
@@ -12,8 +13,8 @@ from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.options.run_options import STREAMED, Address, RunOptions
 from pytrace.core.source import Source
 
-PID_MAX = 0x400000
-"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
+if TYPE_CHECKING:
+    from pytrace.core.options.process_filters import ProcessFilters
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
@@ -40,22 +41,21 @@ def run_options(line: CommandLine) -> RunOptions:
     """
     form = _format(line)
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
-    command, pid = line.text("command"), line.text("pid")
-    if command is not None and pid is not None:
-        raise TraceError("-c and -p cannot be used together", hints=("-p traces a running process, -c starts one",))
+    command = line.text("command")
+    filters = _filters(line)
     if command is not None and not command.strip():
         raise TraceError("-c needs a command")
-    if line.flag("follow") and command is None and pid is None:
-        raise TraceError("--follow needs -p or -c")
     _check_colour()
     if len(line.many("warnings")) > 1:
         raise TraceError("-kk is no longer supported", hints=("-k reports every failed helper",))
     if line.many("warnings") and line.flag("no_warnings"):
         raise TraceError("-k and --no-warnings cannot be used together")
     return RunOptions(
-        pid=None if pid is None else _pid(pid, "-p"),
+        pid=filters.pids[0] if filters is not None and filters.pids else None,
+        filters=filters,
+        duration=_duration(line),
         command=command,
-        follow=line.flag("follow"),
+        follow=line.flag("follow") or (filters is not None and bool(filters.exec_wait)),
         format=form,
         output=None if line.text("output") == "-" else line.text("output"),
         buffering=buffering,
@@ -71,12 +71,40 @@ def run_options(line: CommandLine) -> RunOptions:
             folder for text in line.many("debuginfo") for part in text.split(":") for folder in _folders(part)
         ),
         traceable_functions=line.text("traceable_functions"),
-        dwarf_pids=tuple(_pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
+        dwarf_pids=_dwarf_pids(line),
         netns=line.text("netns"),
         save=_save(line),
         save_every=_save_every(line),
         metrics=_metrics(line),
     )
+
+
+_SELECTING = ("pid", "comm", "uid", "cgroup", "container", "netns", "exec_wait", "follow")
+
+
+def _filters(line: CommandLine) -> ProcessFilters | None:
+    """The filters of processes; None when there are none."""
+    if not any(key in line.values for key in _SELECTING):
+        return None
+    from pytrace.cli import selection  # many runs select nothing
+
+    return selection.filters(line)
+
+
+def _duration(line: CommandLine) -> float | None:
+    if "duration" not in line.values:
+        return None
+    from pytrace.cli import selection
+
+    return selection.duration(line)
+
+
+def _dwarf_pids(line: CommandLine) -> tuple[int, ...]:
+    if "dwarf_pids" not in line.values:
+        return ()
+    from pytrace.cli import selection
+
+    return tuple(selection.pid(text, "--dwarf-pid") for text in line.many("dwarf_pids"))
 
 
 _BY_SUFFIX = {
@@ -207,6 +235,8 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         unsafe=line.flag("unsafe"),
         debuginfo=run.debuginfo,
         pid=run.pid,
+        pids=run.pids if len(run.pids) > 1 else (),
+        filters=None if run.filters is None else replace(run.filters.shape, pids=0),
         child=run.command is not None,
         child_command=run.command or "",
         include_directories=tuple(line.many("include_directories")),
@@ -291,15 +321,6 @@ def _check_colour() -> None:
         value = os.environ.get(variable, "")
         if value and value.lower() not in COLOURS:
             raise TraceError(f"{variable} does not accept {value!r}", hints=("it takes " + ", ".join(COLOURS),))
-
-
-def _pid(text: str, option: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise TraceError(f"{option} needs a process id, not {text!r}")
-    value = int(text)
-    if not 0 < value <= PID_MAX:
-        raise TraceError(f"process id {value} is out of range (1 to {PID_MAX})")
-    return value
 
 
 STAGES = {

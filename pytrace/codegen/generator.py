@@ -5,10 +5,9 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.analysis import parts, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
-from pytrace.codegen.aot import layout_reliance, load_time_values
+from pytrace.codegen.aot import layout_reliance
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
@@ -18,7 +17,7 @@ from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import CONTEXT, I1
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
-from pytrace.codegen.services import process_following, unwind_tables
+from pytrace.codegen.services import process_filters, process_following, unwind_tables
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
 from pytrace.core.diagnostics import TraceError
@@ -51,7 +50,7 @@ def generate(
     """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license)
-    layout = Layout.plan(checked, kernel.possible_cpus)
+    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size)
     for info in checked.maps.values():
         map_access.declare(module, info, info.name in layout.generations)
     script = Script(
@@ -66,8 +65,9 @@ def generate(
         ahead=Ahead(kernel) if options.ahead else None,
         sparing=sparing,
     )
+    process_filters.declare(module, options.shape)
     services: tuple[ProgramSpec, ...] = ()
-    if process_following.wanted(checked):
+    if process_following.wanted(checked, script.options):
         process_following.declare(module)
         services = process_following.services(script)
     for number, unit in enumerate(checked.units):
@@ -111,12 +111,8 @@ def _entry(program: Program) -> None:
     e.result_type = INT64
     e.leave = lambda value: _leave(e, value)
     _zero_shared(e)
-    if unit.follow:
-        _require(e, process_following.check(e))
-    elif unit.pid_filter == 0:
-        _require_pid(e)
-    elif unit.pid_filter is not None:
-        _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], unit.pid_filter))
+    tests = process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow)
+    process_filters.require(e, tests, lambda: _leave(e, None))
     if unit.kind.context is Context.ITERATOR:
         _skip_the_end(e)
     value = e.run_block(unit.body)
@@ -155,27 +151,10 @@ def _zero_shared(e: Emitter) -> None:
 
 def _skip_the_end(e: Emitter) -> None:
     """Skip the final call of an iterator, which has no object (Documentation/bpf/bpf_iterators.rst)."""
-    _require(e, e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
+    def there(e: Emitter) -> I1:
+        return e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT))))
 
-
-def _require(e: Emitter, wanted: I1) -> None:
-    """``-p``: end the program unless the process is a traced one."""
-    on, other = e.b.block(), e.b.block()
-    e.b.branch(wanted, on, other, likely=True)
-    e.b.start(other)
-    _leave(e, None)
-    e.b.start(on)
-
-
-def _require_pid(e: Emitter) -> None:
-    """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
-    wanted = load_time_values.integer(e, "pid", (), 0)
-    some, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", wanted, 0), on, some)
-    e.b.start(some)
-    _require(e, e.b.icmp("eq", process_ids(e, "tracer")[0], wanted))
-    e.b.jump(on)
-    e.b.start(on)
+    process_filters.require(e, (there,), lambda: _leave(e, None))
 
 
 def _leave(e: Emitter, value: Operand | None) -> None:
@@ -226,7 +205,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
         unwind=unwind_tables.MAPS if script.unwinds else None,
-        follow_map=process_following.MAP if process_following.wanted(checked) else "",
+        follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
     )

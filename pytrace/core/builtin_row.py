@@ -11,6 +11,9 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_enum import Enum
 
+IN_SCOPE = "in_scope"
+"""The builtin with which a script applies the filters of processes itself."""
+
 
 class Mode(Enum):
     """Where a builtin is evaluated."""

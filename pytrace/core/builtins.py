@@ -83,6 +83,12 @@ VALUES: tuple[Builtin, ...] = (
             example='tracepoint:sched:sched_process_exec { printf("%d, outside %d\\n", pid, pid(init)); }'),
     Builtin("tid", "process", "tid or tid([curr_ns|init])",
             "Thread id, in the tracer's pid namespace or the initial one.", most=1, value=True),
+    Builtin("in_scope", "process", "in_scope",
+            "True when the options select the current task (`-p`, `--follow`, `--comm`, `--uid`, `--cgroup`, "
+            "`--container`, `--netns`, `--exec-wait`), or none of them is given. A script that uses it applies them "
+            "itself: its probes run for all tasks.", value=True, call=False,
+            example='tracepoint:sched:sched_switch /in_scope/ { @off[tid] = nsecs; }\n'
+                    "interval:s:1 { print(@off); }"),
     Builtin("ncpus", "process", "ncpus", "Number of possible CPUs.", _C, value=True),
     Builtin("numaid", "process", "numaid", "Number of the NUMA node that runs the program.", value=True),
     Builtin("rand", "process", "rand", "A random unsigned 32-bit number.", value=True,

@@ -193,7 +193,9 @@ class SessionData:
 
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
-    for ``--follow``). It reads *exit*: 1 more than the status of an ``exit()`` for whose event there was no room.
+    for ``--follow``), and from *filters* on the values of process filters
+    (``core.options.process_filters.ProcessFilters.pack``). It reads *exit*: 1 more than the status of an ``exit()`` for
+    whose event there was no room.
     """
 
     section: str
@@ -203,6 +205,7 @@ class SessionData:
     wall: int
     root: int
     exit: int
+    filters: int
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class AheadOfTime:
     binaries: tuple[Row, ...] = ()
     parameters: Parameters = Parameters()
     follow: bool = False
+    filters: str = ""
     features: tuple[str, ...] = ()
     script_hash: str = ""
     """SHA-256 of the script's text."""
@@ -86,6 +87,7 @@ class AheadOfTime:
                 known["most"],
             ),
             data["follow"],
+            data["filters"],
             tuple(data["features"]),
             data["script_hash"],
         )

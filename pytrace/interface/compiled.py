@@ -20,7 +20,9 @@ from pytrace.core.options.option_values import JOINT
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
+from pytrace.interface import selection
 from pytrace.interface.errors import TraceWarning, placed, warn
+from pytrace.interface.selection import Names, Users
 from pytrace.runtime.host import fingerprints
 
 Script: TypeAlias = "str | os.PathLike[str]"
@@ -74,6 +76,11 @@ class CompiledScript:
     def name(self) -> str:
         """Name of the script's file; ``script`` for a text."""
         return self._source.name
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it comes from a file that :meth:`save` or ``--aot`` wrote."""
+        return self._script.manifest.ahead is not None
 
     @property
     def probes(self) -> tuple[str, ...]:
@@ -176,6 +183,11 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
     *,
     parameters: Parameters = (),
     pid: int | None = None,
+    pids: Sequence[int] = (),
+    comm: Names = (),
+    uid: Users = (),
+    cgroup: Names = (),
+    container: Names = (),
     command: str | Sequence[str | os.PathLike[str]] | None = None,
     follow: bool = False,
     unsafe: bool = False,
@@ -184,6 +196,7 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
     probe_filter: str | None = None,
     debuginfo: Sequence[str] = (),
     no_features: Sequence[str] = (),
+    netns: str | None = None,
     cached: bool = True,
 ) -> CompiledScript:
     """Compile a script.
@@ -192,6 +205,11 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
         script: the text of a script, or the path of a file (a script, or what :meth:`CompiledScript.save` wrote).
         parameters: see :data:`Parameters`.
         pid: the process that the script is compiled for: what its probes offer may depend on it.
+        pids: trace only these processes.
+        comm: trace only threads with this name (or these).
+        uid: trace only processes of this user (or these): names or numbers.
+        cgroup: trace only processes in this cgroup of version 2 (or these), and those below it.
+        container: trace only processes of this container (or these): id, UID of a pod, or name.
         command: the command that will be run.
         follow: whether child processes are traced, too.
         unsafe: allow functions that change the system (``system``, ``signal`` …).
@@ -200,6 +218,7 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
         probe_filter: a regular expression; probes whose name does not match it are left out.
         debuginfo: folders with debug information.
         no_features: features of the kernel that are not to be used.
+        netns: trace only processes of this network namespace: name or path.
         cached: use the result of an earlier run, and keep this one.
 
     Raises:
@@ -211,11 +230,14 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
         if isinstance(value, str):
             raise TypeError(f"{name} must be a sequence of names, not a string")
     words = command if command is None or isinstance(command, str) else shlex.join(os.fspath(word) for word in command)
+    filters = selection.filters(pid, pids, comm=comm, uid=uid, cgroup=cgroup, container=container, netns=netns)
     options = CompileOptions(
         positional=positional,
         named=named,
         unsafe=unsafe,
-        pid=pid,
+        pid=filters.pids[0] if filters.pids else None,
+        pids=filters.pids if len(filters.pids) > 1 else (),
+        filters=replace(filters.shape, pids=0) if filters.shape.any else None,
         child=words is not None,
         child_command=words or "",
         include_directories=tuple(include_directories),
@@ -251,7 +273,7 @@ def build(source: Source, options: CompileOptions, cached: bool = False) -> mani
     """
     key = cache.key(source.text, source.path or source.name, options) if cached else ""
     if cached:
-        found = cache.load(key, fingerprints.still_true)
+        found = cache.load(key, options, fingerprints.still_true)
         if found is not None:
             return found
     from pytrace import pipeline

@@ -11,10 +11,12 @@ from typing import TypeAlias
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options.run_options import RunOptions
+from pytrace.interface import selection
 from pytrace.interface.compiled import CompiledScript, Parameters, Script, folders, refuse
 from pytrace.interface.compiled import compile as compile_script
 from pytrace.interface.errors import TraceWarning, warn
 from pytrace.interface.events import Event
+from pytrace.interface.selection import Names, Users
 from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.tracing import LONGEST, Trace
 from pytrace.runtime.abi import privileges
@@ -27,6 +29,11 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     script: Script | CompiledScript,
     *,
     pid: int | None = None,
+    pids: Sequence[int] = (),
+    comm: Names = (),
+    uid: Users = (),
+    cgroup: Names = (),
+    container: Names = (),
     command: Command | None = None,
     parameters: Parameters = (),
     follow: bool = False,
@@ -37,6 +44,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     debuginfo: Sequence[str] = (),
     no_features: Sequence[str] = (),
     netns: str | None = None,
+    duration: float | None = None,
     cached: bool = True,
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
@@ -45,6 +53,11 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         script: the text of a script, the path of a file, or what :func:`compile` gave (which has its own parameters
             and options of compilation).
         pid: trace only this process; the run ends when it does.
+        pids: trace only these processes; the run ends when all have ended.
+        comm: trace only threads with this name (or these).
+        uid: trace only processes of this user (or these): names or numbers.
+        cgroup: trace only processes in this cgroup of version 2 (or these), and those below it.
+        container: trace only processes of this container (or these): id, UID of a pod, or name.
         command: run this (a list of words, or a text that is split as a shell would); the run ends when it does, and
             it ends when the trace is closed. One that another thread than the first started outlives this process when
             that is killed (SIGKILL).
@@ -56,14 +69,17 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         probe_filter: a regular expression; probes whose name does not match it are left out.
         debuginfo: folders with debug information.
         no_features: features of the kernel that are not to be used.
-        netns: network namespace of the command and of interface names: name or path.
+        netns: trace only processes of this network namespace (name or path); also that of the command and of
+            interface names.
+        duration: end the run so many seconds after the probes were attached.
         cached: use what an earlier compilation gave, and keep this one.
 
     Raises:
         ScriptError: the script has errors; its ``diagnostics`` tell where.
         TraceError: this process may not trace, the kernel refuses the script, or the command cannot be run.
     """
-    words = _checked(pid, command, follow, no_features)
+    filters = selection.filters(pid, pids, comm=comm, uid=uid, cgroup=cgroup, container=container, netns=netns)
+    words = _checked(bool(filters.pids), command, follow, no_features)
     for text in privileges.check():
         warn(text, TraceWarning)
     if isinstance(script, CompiledScript):
@@ -72,11 +88,18 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
             "includes": includes, "probe_filter": probe_filter, "follow": follow and not script.options.follow,
         }  # fmt: skip
         refuse(fixed, "the script is compiled already; give {} to compile()")
+        if not script.ahead:
+            filters = selection.of_compiled(filters, script.options)
     else:
         script = compile_script(
             script,
             parameters=parameters,
             pid=pid,
+            pids=pids,
+            comm=comm,
+            uid=uid,
+            cgroup=cgroup,
+            container=container,
             command=words,
             follow=follow,
             unsafe=unsafe,
@@ -85,12 +108,15 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
             probe_filter=probe_filter,
             debuginfo=debuginfo,
             no_features=no_features,
+            netns=netns,
             cached=cached,
         )
     for text in script.warnings:
         warn(text.rstrip("\n").removeprefix("WARNING: "), TraceWarning)
     options = RunOptions(
-        pid=pid,
+        pid=filters.pids[0] if filters.pids else None,
+        filters=filters,
+        duration=duration,
         command=words,
         follow=follow,
         quiet=True,
@@ -105,14 +131,12 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
 
 
 def _checked(
-    pid: object, command: Command | None, follow: bool, no_features: Sequence[str]
+    pids: bool, command: Command | None, follow: bool, no_features: Sequence[str]
 ) -> str | None:
     """The command as a text that is split again, and nothing that makes no sense."""
-    if pid is not None and command is not None:
+    if pids and command is not None:
         raise TraceError("pid and command cannot be used together")
-    if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool)):
-        raise TypeError(f"pid must be an int, not {type(pid).__name__}")
-    if follow and pid is None and command is None:
+    if follow and not pids and command is None:
         raise TraceError("follow needs pid or command")
     if isinstance(no_features, str):
         raise TypeError("no_features must be a sequence of names, not a string")
@@ -134,6 +158,11 @@ def run(
     until: Callable[[Trace], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
     pid: int | None = None,
+    pids: Sequence[int] = (),
+    comm: Names = (),
+    uid: Users = (),
+    cgroup: Names = (),
+    container: Names = (),
     command: Command | None = None,
     parameters: Parameters = (),
     follow: bool = False,
@@ -160,6 +189,11 @@ def run(
     with open(
         script,
         pid=pid,
+        pids=pids,
+        comm=comm,
+        uid=uid,
+        cgroup=cgroup,
+        container=container,
         command=command,
         parameters=parameters,
         follow=follow,

@@ -68,6 +68,9 @@ FORKS = replace(
 )
 
 
+EXECS = replace(FORKS, events={**FORKS.events, ("sched", "sched_process_exec"): event()})
+
+
 @pytest.mark.parametrize("probe", ["tracepoint:sched:sched_switch", "profile:hz:99"])
 def test_following_brings_its_own_programs(probe: str) -> None:
     script = compile_text(f"{probe} {{ @ = count(); }}", FORKS, CompileOptions(pid=7, follow=True))

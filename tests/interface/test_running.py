@@ -13,7 +13,7 @@ from pytrace.interface.running import _checked
 def test_a_run_has_the_arguments_of_a_trace() -> None:
     opened, run = (inspect.signature(function).parameters for function in (running.open, running.run))
     assert {name: item for name, item in run.items() if name in opened} == dict(opened)
-    assert set(run) - set(opened) == {"duration", "until", "on_event"}
+    assert set(run) - set(opened) == {"until", "on_event"}
 
 
 def test_a_trace_has_the_arguments_of_a_compilation() -> None:
@@ -45,12 +45,6 @@ def test_what_makes_no_sense(
 ) -> None:
     with pytest.raises(TraceError, match=message):
         _checked(pid, command, follow, features)
-
-
-@pytest.mark.parametrize("pid", ["3", True, 3.0])
-def test_a_process_is_an_integer(pid: object) -> None:
-    with pytest.raises(TypeError, match="pid must be an int"):
-        _checked(pid, None, False, ())
 
 
 def test_a_compiled_script_has_its_options_already() -> None:

@@ -433,6 +433,14 @@ def _write_user(m: Machine, target: int, source: int, size: int, *_: int) -> int
     return 0
 
 
+CGROUPS = (1, 100, 200)
+"""Ids of the cgroups that the current task is in, from the root of the hierarchy on."""
+
+
+def _ancestor(_m: Machine, level: int, *_: int) -> int:
+    return CGROUPS[level] if level < len(CGROUPS) else 0
+
+
 def _in_namespace(m: Machine, _device: int, _inode: int, target: int, *_: int) -> int:
     m.write(target, struct.pack("<II", 22, 21))
     return 0
@@ -444,9 +452,9 @@ _HELPERS: dict[int, Callable[..., int]] = {
     35: lambda m, *_: m.current, 36: _write_user, 42: lambda m, *_: 3, 45: _read_string, 46: lambda m, *_: 77,
     58: lambda m, *_: 0, 67: lambda m, *_: 0, 80: lambda m, *_: 99, 109: lambda m, *_: 0, 112: _read, 113: _read,
     114: _read_string, 115: _read_string, 117: lambda m, *_: 0, 118: lambda m, *_: 55, 120: _in_namespace,
-    125: lambda m, *_: NOW + 10**9, 126: lambda m, *_: 0, 127: lambda m, *_: 0, 130: _output, 131: _reserve,
-    132: _submit, 147: lambda m, *_: 0, 158: lambda m, *_: m.current, 164: _for_each, 173: lambda m, *_: 0x1234,
-    174: lambda m, *_: 0, 181: _loop, 195: lambda m, a, b, c, *_: _lookup(m, a, b, cpu=c),
+    123: _ancestor, 125: lambda m, *_: NOW + 10**9, 126: lambda m, *_: 0, 127: lambda m, *_: 0, 130: _output,
+    131: _reserve, 132: _submit, 147: lambda m, *_: 0, 158: lambda m, *_: m.current, 164: _for_each,
+    173: lambda m, *_: 0x1234, 174: lambda m, *_: 0, 181: _loop, 195: lambda m, a, b, c, *_: _lookup(m, a, b, cpu=c),
     208: lambda m, *_: NOW + 2 * 10**9,
 }  # fmt: skip
 """Helpers by number; clocks are a second apart."""

@@ -1,6 +1,7 @@
 """``--follow``: programs that maintain the set of followed processes in the kernel, and the check that uses it.
 
-The process of ``-p`` or ``-c`` is identified by its pid in the tracer's pid namespace; its descendants are in a hash
+The process of ``-p`` or ``-c``, or the one that executed the program of ``--exec-wait``, is identified by its pid in
+the tracer's pid namespace; its descendants are in a hash
 map, by pid in the initial namespace.  They are added at the fork itself, by the parent, so a child is followed from its
 first instruction.  Existing descendants of the ``-p`` process are added by the runtime
 (``pytrace.runtime.session.followed_processes``), which finds them by an iterator over all tasks.
@@ -18,11 +19,14 @@ from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import I1, Number, global_pointer
+from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
+from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
@@ -34,6 +38,7 @@ ENTRIES = 32768
 """Maximum number of followed tasks; the default ``pid_max``."""
 
 CATEGORY = "sched"
+EXEC = "sched_process_exec"
 FORK, FREE = "sched_process_fork", "sched_process_free"
 """A task is created, in the context of its parent; a task is freed, a process's first thread last."""
 
@@ -44,9 +49,11 @@ ROW = 16
 """Bytes that the iterator writes for each process."""
 
 
-def wanted(checked: CheckedProgram) -> bool:
-    """Whether a program of the script checks for followed processes."""
-    return any(unit.follow for unit in checked.units)
+def wanted(checked: CheckedProgram, options: CompileOptions) -> bool:
+    """Whether a program of the script checks for followed processes, or the run waits for one."""
+    if options.awaits or any(unit.follow for unit in checked.units):
+        return True
+    return options.follow and any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
 
 
 def declare(module: Module) -> None:
@@ -56,22 +63,34 @@ def declare(module: Module) -> None:
 
 def check(e: Emitter) -> I1:
     """``i1``: the current process is the one of ``-p`` or ``-c``, or descends from it."""
-    itself = e.b.icmp("eq", process_ids(e, "tracer")[0], e.b.load(e.session(SESSION.root)))
+    itself = _root(e)
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)
-    e.b.store(process_ids(e, "init")[0], e.cell, 32)
-    found = e.b.number(e.b.is_null(e.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(MAP), e.cell)))
+    found = e.b.number(is_in_map(e, process_ids(e, "init")[0], MAP))
     last = e.b.current
     e.b.jump(done)
     e.b.start(done)
-    return e.b.icmp("eq", e.b.phi([(0, first), (found, last)]), 0)
+    return e.b.truth(e.b.phi([(1, first), (found, last)]))
+
+
+def _root(e: Emitter) -> I1:
+    """The current process is one that following starts from."""
+    number = process_ids(e, "tracer")[0]
+    count = e.script.options.shape.pids
+    if count < 2:
+        return e.b.icmp("eq", number, e.b.load(e.session(SESSION.root)))
+    if count > UNROLLED:
+        return is_in_map(e, number, PROCESS_MAP)
+    return is_any_of(e, number, 0, count)
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
     """The programs that maintain the set, and for an already running process one that lists all tasks."""
-    keepers = (_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove))
-    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else keepers
+    keepers = [_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove)]
+    if script.options.awaits:
+        keepers.insert(0, _starter(script))
+    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else tuple(keepers)
 
 
 def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
@@ -89,6 +108,22 @@ def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter,
     target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
     # 0 would hide the event from other users of the tracepoint.
     return _service(script, f"follow_{event}", target, 1, lambda e: change(e, number.offset))
+
+
+def _starter(script: Script) -> ProgramSpec:
+    """``--exec-wait``: the program that notices when a process executes the program that is awaited."""
+    if script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
+        raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
+    target = Target(f"tracepoint:{CATEGORY}:{EXEC}", 0, TracepointTarget(CATEGORY, EXEC))
+    return _service(script, f"follow_{EXEC}", target, 1, _start)
+
+
+def _start(e: Emitter) -> None:
+    """The first process that has the name of the program is followed; the kernel has set its name already."""
+    on = e.b.block()
+    e.b.branch(is_named(e, e.script.options.shape.awaited_at, 1), on, e.exit, likely=False)
+    e.b.start(on)
+    e.b.exchange_if(e.session(SESSION.root), NOT_YET, process_ids(e, "tracer")[0])
 
 
 def _lister(script: Script) -> ProgramSpec:

@@ -12,8 +12,8 @@ from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
 
-SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
-"""Numbers at the start of the shared section."""
+SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32, exit=40, filters=CACHE_LINE)
+"""Numbers at the start of the shared section; values of filters come after them."""
 
 
 UNFOLLOWED = ("unfollowed", 0)
@@ -47,10 +47,10 @@ class Layout:
     """Whether a program computes the address of its CPU's block, even if the block is empty."""
 
     @classmethod
-    def plan(cls, checked: CheckedProgram, cpus: int) -> Layout:
-        """Place the slots of unkeyed maps."""
+    def plan(cls, checked: CheckedProgram, cpus: int, filters: int = 0) -> Layout:
+        """Place the slots of unkeyed maps, after *filters* bytes of values of process filters."""
         layout = cls(1 << max(0, cpus - 1).bit_length())
-        layout.shared = CACHE_LINE
+        layout.shared = CACHE_LINE + _up(filters, CACHE_LINE)
         layout.generations = snapshots(checked)
         for info in checked.maps.values():
             if info.key is None:

@@ -221,8 +221,10 @@ class ProbeUnit:
     multi: str = ""
     part_of: str = ""
     """The unit whose program also contains this one's code: for the return of a session, the entry."""
-    pid_filter: int | None = None
-    """Process id of an injected ``-p`` filter; 0 when it is known at load time only."""
+    pid_filter: bool = False
+    """The program compares the process id with those of ``-p``."""
+    filtered: bool = False
+    """The program has the filters of ``--comm``, ``--uid``, ``--cgroup`` and ``--netns``."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
@@ -39,7 +40,7 @@ from pytrace.core.probes.kinds import (
 )
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach import programs, sessions
 from pytrace.frontend.attach.points import body_uses
@@ -79,7 +80,7 @@ def expand(
         The programs in source order, each with all its targets.
     """
     del definitions
-    scope = Scope(options, kernel, config, diagnostics)
+    scope = Scope(options, kernel, config, diagnostics, decides=_decides(program))
     wanted = _filter(options, program, diagnostics)
     found: list[ProbeUnit] = []
     dropped = False
@@ -96,6 +97,12 @@ def expand(
         _check_limits(found, scope)
         _check_some(found, program, options, diagnostics, dropped=dropped)
     return sessions.pair(found, scope)
+
+
+def _decides(program: nodes.Program) -> bool:
+    """Whether a script uses ``in_scope``, so that it applies the filters of processes itself."""
+    names = (nodes.Identifier, nodes.Call)
+    return any(isinstance(node, names) and node.name == IN_SCOPE for node in visitor.walk(program))
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:

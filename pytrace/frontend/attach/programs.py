@@ -30,7 +30,9 @@ def build(
 ) -> list[ProbeUnit]:
     """The units of one block; *first* is the index of the first one in the script."""
     injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
+    filtered = any(item.kind.pid_filter is not PidFilter.NONE for item in matches)
     follow = scope.options.follow and any(_checked_when_following(item.kind, scope) for item in matches)
+    automatic = not scope.decides
     body = body_of(probe)
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
@@ -47,8 +49,9 @@ def build(
                 span=probe.head,
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
                 # If one kind in the list needs filtering in the program, the whole block is filtered there.
-                pid_filter=_pid_filter(scope) if injected else None,
-                follow=follow,
+                pid_filter=automatic and injected and (bool(scope.options.processes) or scope.options.ahead),
+                filtered=automatic and filtered and scope.options.filtered,
+                follow=automatic and follow,
             )
         )
     return units
@@ -100,13 +103,9 @@ def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
     """
     if kind.pid_filter is PidFilter.INJECTED:
         return True
-    runs_already = scope.options.pid is not None or scope.options.ahead
+    options = scope.options
+    runs_already = options.pid is not None or options.awaits or options.ahead
     return kind.pid_filter is PidFilter.ATTACH and (kind.user or runs_already)
-
-
-def _pid_filter(scope: Scope) -> int | None:
-    """The process of ``-p``; for an ahead-of-time file it is known at load time only."""
-    return scope.options.pid or (0 if scope.options.ahead else None)
 
 
 def body_of(probe: nodes.Probe) -> nodes.Block:

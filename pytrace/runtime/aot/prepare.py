@@ -70,6 +70,13 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
     if options.follow != ahead.follow:
         also = ", and to this one" if ahead.follow else ""
         raise TraceError(f"--follow is part of the code: give it when compiling the file{also}")
+    filters = "" if options.filters is None else options.filters.shape.text()
+    if filters != ahead.filters:
+        raise TraceError(
+            "filters of processes are part of the code: "
+            f"the file was compiled with {ahead.filters or 'none'}, and this run has {filters or 'none'}",
+            hints=("give the same options, with any values, when compiling the file and when running it",),
+        )
     same = fingerprints.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
     unwanted = sorted(options.disabled.intersection(ahead.features))
     if unwanted:

@@ -6,7 +6,7 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass
@@ -29,7 +29,7 @@ from pytrace.core.probes.kinds import (
     WATCHPOINT,
     known_kind,
 )
-from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, failure_error
+from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript
 
@@ -91,8 +91,7 @@ def attach_all(
         if spec.symbol in loaded.gone:
             gone += [Failure(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
-        job = Job(spec, loaded.program_fd(spec.symbol), options, loaded)
-        for outcome in _attacher(spec.kind)(job, opened):
+        for outcome in _outcomes(spec, options, loaded, opened):
             if isinstance(outcome, Failure):
                 (gone if outcome.gone else failures).append(outcome)
             elif spec.service:
@@ -107,6 +106,15 @@ def attach_all(
         if options.missing_probes == "error":
             raise failure_error(gone)
     return Attachments(tuple(attached), tuple(failures), opened, tuple(services))
+
+
+def _outcomes(
+    spec: ProgramSpec, options: AttachOptions, loaded: LoadedScript, opened: Opened
+) -> Iterator[Outcome]:
+    """Attach one program to all its targets, and where the kernel filters by process, for each process of ``-p``."""
+    attacher, program = _attacher(spec.kind), loaded.program_fd(spec.symbol)
+    for each in options.each(known_kind(spec.kind)):
+        yield from attacher(Job(spec, program, each, loaded), opened)
 
 
 def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:

@@ -6,11 +6,11 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript, has_feature
@@ -26,11 +26,15 @@ class AttachOptions:
 
     *pid* is the process of ``-p``, or of ``-c`` with ``--follow``, for the kinds of probes whose filter is the kernel's
     (``PidFilter.ATTACH``); with *follow* also the processes that it forks. *child* is the process of ``-c``, which
-    watchpoints watch. *missing_probes* is the config key. *disabled* are features to do without (``--no-feature``).
-    *file_activation* is ``--usdt-file-activation``. *feature* answers whether the kernel has a feature.
+    watchpoints watch. *pids* are all processes of ``-p``: what the kernel filters is attached for each. *awaits*:
+    programs look for the process of ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
+    *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
+    answers whether the kernel has a feature.
     """
 
     pid: int | None = None
+    pids: tuple[int, ...] = ()
+    awaits: bool = False
     follow: bool = False
     child: int | None = None
     missing_probes: str = "error"
@@ -54,7 +58,14 @@ class AttachOptions:
         None when programs look for followed processes themselves: of those that run already (``-p``) any may have
         inherited an event or not.
         """
+        if self.awaits:
+            return None
         return None if self.follow and self.child is None else self.pid
+
+    def each(self, kind: ProbeKind) -> list[AttachOptions]:
+        """These options for each process that programs of *kind* are attached for."""
+        apart = kind.pid_filter is PidFilter.ATTACH and not self.follow and len(self.pids) > 1
+        return [replace(self, pid=pid, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 
 @dataclass(frozen=True, slots=True)

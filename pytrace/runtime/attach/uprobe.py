@@ -110,7 +110,8 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     if semaphore and not counted:
         from pytrace.runtime.attach import semaphores
 
-        semaphores.raise_by_hand(path, semaphore, options.pid, everywhere=options.file_activation, opened=opened)
+        for pid in options.pids or (options.pid,):
+            semaphores.raise_by_hand(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
     return Attached(job.spec, target)
 
 

@@ -6,6 +6,18 @@ import os
 from collections.abc import Iterator
 
 
+def unified_mounts(mounts: str = "/proc/self/mounts") -> list[str]:
+    """Where the hierarchy of version 2 is mounted."""
+    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.split() for line in file]
+    return [fields[1] for fields in lines if len(fields) > 2 and fields[2] == "cgroup2"]
+
+
+def directories(root: str) -> Iterator[str]:
+    """Each cgroup of the hierarchy at *root*."""
+    return (path for path, _ in _walk(root))
+
+
 class Cgroups:
     """Finds the path of a cgroup in each mounted hierarchy; an id is the inode of the cgroup's directory."""
 

@@ -119,6 +119,7 @@ def _in_order(table: _Table) -> list[_Entry]:
     found.sort(key=itemgetter(0))
     for column in reversed(table.order):
         at = abs(column) - 1
+        # The values of one column are of one type, which compares; mypy sees any of them.
         found.sort(key=lambda entry, at=at: entry[0][at], reverse=column < 0)  # type: ignore[misc]
     return found
 

@@ -353,6 +353,10 @@ class EventLoop:
         """Also wake up when *descriptor* can be read."""
         self._poll.register(descriptor, select.EPOLLIN)
 
+    def unwatch(self, descriptor: int) -> None:
+        """No longer wake up for *descriptor*."""
+        self._poll.unregister(descriptor)
+
     def wait_for_room(self, descriptor: int | None) -> None:
         """Also wake up when *descriptor* can be written to (None: not any more)."""
         if descriptor != self._full:

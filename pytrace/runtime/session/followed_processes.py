@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pytrace.runtime.abi import bpf_maps
@@ -27,11 +27,11 @@ class Task(NamedTuple):
     number: int
 
 
-def include(root: int, link: int, followed: int) -> tuple[list[int], int]:
-    """Put the descendants of *root* into the map *followed*.
+def include(roots: Sequence[int], link: int, followed: int) -> tuple[list[int], int]:
+    """Put the descendants of *roots* into the map *followed*.
 
     Args:
-        root: a process, as the tracer numbers it.
+        roots: processes, as the tracer numbers them.
         link: the iterator's link.
         followed: descriptor of the set.
 
@@ -42,7 +42,7 @@ def include(root: int, link: int, followed: int) -> tuple[list[int], int]:
     refused: set[int] = set()
     while True:
         tasks = _tasks(link)
-        family = descendants(root, tasks)
+        family = descendants(roots, tasks)
         # The set forgets a process when the kernel does, which may have been before it was put in.
         for process in added - {task.process for task in tasks}:
             bpf_maps.delete(followed, _KEY.pack(process))
@@ -54,18 +54,19 @@ def include(root: int, link: int, followed: int) -> tuple[list[int], int]:
             (added if _add(followed, process) else refused).add(process)
 
 
-def descendants(root: int, tasks: Iterable[Task]) -> list[Task]:
-    """Those of *tasks* that descend from the one that the tracer numbers *root*, parents first."""
+def descendants(roots: Sequence[int], tasks: Iterable[Task]) -> list[Task]:
+    """Those of *tasks* that descend from those that the tracer numbers *roots*, parents first."""
     children: dict[int, list[Task]] = {}
-    start = 0
+    starts = []
     for task in tasks:
         children.setdefault(task.parent, []).append(task)
-        if task.number == root:
-            start = task.process
-    found = list(children.get(start, ())) if start else []
+        if task.number in roots:
+            starts.append(task.process)
+    found = [child for start in starts for child in children.get(start, ())]
     for task in found:
         found += children.get(task.process, ())
-    return found
+    # One of the roots may descend from another.
+    return list(dict.fromkeys(found))
 
 
 def _tasks(link: int) -> list[Task]:

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from pytrace.base.fast_dataclass import replace
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, Manifest, MapSpec
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import privileges
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.reading_ahead import ReadingAhead
+    from pytrace.runtime.session.run_end import RunEnd
     from pytrace.runtime.session.saving import Saving
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -155,7 +157,7 @@ def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unw
         return None
     from pytrace.runtime.unwind.unwinder import Unwound
 
-    return Unwound(manifest, options.pid, options.dwarf_pids, child)
+    return Unwound(manifest, options.pid, (*options.pids[1:], *options.dwarf_pids), child)
 
 
 def programs(script: CompiledScript, options: RunOptions, unwind: Unwound | None, stack: ExitStack) -> LoadedScript:
@@ -187,20 +189,41 @@ def fill_session_data(loaded: LoadedScript, options: RunOptions, child: Child | 
     struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
     root = options.pid if child is None else child.pid
     struct.pack_into("=Q", memory, data.root, root or 0)
+    if options.filters is not None or options.pids:
+        _fill_filters(loaded, data, options)
 
 
-def target(options: RunOptions, child: Child | None, stack: ExitStack) -> int | None:
-    """A descriptor that becomes readable when the process of ``-p`` or ``-c`` has ended."""
-    if child is not None:
-        return child.fileno()
-    if options.pid is None:
+def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) -> None:
+    """Tell the programs which processes are wanted."""
+    from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
+
+    memory = loaded.section(data.section)
+    if options.exec_wait:
+        struct.pack_into("=Q", memory, data.root, NOT_YET)
+    # The process of an ahead-of-time file is a load-time value.
+    pids = () if loaded.manifest.ahead is not None and len(options.pids) < 2 else options.pids
+    filters = replace(options.filters or ProcessFilters(), pids=pids)
+    filters.pack(memory, data.filters)
+    if filters.shape.pids <= UNROLLED:
+        return
+    from pytrace.runtime.abi import bpf_maps
+
+    descriptor = loaded.map_fd(PROCESS_MAP)
+    for pid in options.pids:
+        bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
+
+
+def run_end(options: RunOptions, child: Child | None, loaded: LoadedScript, stack: ExitStack) -> RunEnd | None:
+    """What tells that the traced processes have ended, or the time is over; None when nothing of that is waited for.
+
+    Raises:
+        TraceError: there is no such process.
+    """
+    if child is None and not options.pids and not options.exec_wait and options.duration is None:
         return None
-    try:
-        descriptor = os.pidfd_open(options.pid)
-    except OSError as error:
-        raise TraceError(f"cannot trace process {options.pid}: {error.strerror}") from error
-    stack.callback(os.close, descriptor)
-    return descriptor
+    from pytrace.runtime.session.run_end import RunEnd
+
+    return RunEnd(options, child, loaded, stack)
 
 
 def shows_user_addresses(manifest: Manifest) -> bool:
@@ -218,11 +241,11 @@ def follow_mappings(
     if not unwinds and not shows_user_addresses(manifest):
         return
     pid = child.pid if child is not None else options.pid
-    # Followed processes that run already are not known yet: any may be one.
-    if options.follow and child is None:
+    # Followed processes that run already are not known yet: any may be one. Nor is that of --exec-wait.
+    if (options.follow and child is None) or options.exec_wait:
         pid = None
     try:
-        lazy.start(None if pid is None else [pid, *options.dwarf_pids], prompt=unwinds)
+        lazy.start(None if pid is None else [pid, *options.pids[1:], *options.dwarf_pids], prompt=unwinds)
     except TraceError as error:
         warn(error.message)
 

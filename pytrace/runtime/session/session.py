@@ -119,10 +119,10 @@ class Session:
         self._recording: Recording | None = None
         self._started: Moment = opening.moment()
         self._detached: Moment | None = None
-        self._target_ended = False
         self._next_report = 0.0
         self._summed_up = False
-        self._target = opening.target(options, self._child, stack)
+        self._end = opening.run_end(options, self._child, self.loaded, stack)
+        self._end_reached = False
         if self._child is None:
             self.renderer.no_child()
         self._signals.begin()
@@ -248,9 +248,9 @@ class Session:
         if self._child is not None:
             self._release_child(self._child)
         self._read_iterators(attached)
-        for descriptor in (self._signals.fileno(), self._target):
-            if descriptor is not None:
-                self._loop.watch(descriptor)
+        self._loop.watch(self._signals.fileno())
+        if self._end is not None:
+            self._end.start(self._loop)
         for service in self._services:
             for descriptor in service.descriptors:
                 self._loop.watch(descriptor)
@@ -282,8 +282,10 @@ class Session:
         pid = self._child.pid if self._child is not None else options.pid
         attach_options = AttachOptions(
             pid=pid if options.pid is not None or options.follow else None,
+            pids=options.pids,
             follow=options.follow,
             child=self._child.pid if self._child is not None else None,
+            awaits=bool(options.exec_wait),
             missing_probes=config.missing_probes,
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,
@@ -298,19 +300,20 @@ class Session:
         return list(done.attached)
 
     def _follow_descendants(self, done: attachments.Attachments) -> None:
-        """With ``-p`` and ``--follow``: add the existing descendants of the process."""
-        followed, pid = self.loaded.manifest.follow_map, self.options.pid
-        if not followed or pid is None:
+        """With ``-p`` and ``--follow``: add the existing descendants of the processes."""
+        followed, pids = self.loaded.manifest.follow_map, self.options.pids
+        if not followed or not pids:
             return
+        written = ", ".join(map(str, pids[:8]))
         lister = next((item.iterator for item in done.services if item.iterator is not None), None)
         if lister is None:
-            self._warn(f"processes that {pid} forked earlier are not followed: the kernel has no task iterator")
+            self._warn(f"processes that {written} forked earlier are not followed: the kernel has no task iterator")
             return
         from pytrace.runtime.session import followed_processes
 
-        found, left_out = followed_processes.include(pid, lister, self.loaded.map_fd(followed))
+        found, left_out = followed_processes.include(pids, lister, self.loaded.map_fd(followed))
         if left_out:
-            self._warn(f"{left_out} processes that {pid} forked earlier are not followed: there are too many")
+            self._warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
         if self._unwinder is not None:
             for number in found:
                 self._unwinder.add(number)
@@ -353,12 +356,14 @@ class Session:
 
     def step(self, longest: float = REPORT_EVERY) -> bool:
         """Wait at most *longest* seconds for events, and handle them. Returns False when the run is over."""
-        if self.options.dry_run or self._ended or self._over_at_once or self._target_ended:
+        if self.options.dry_run or self._ended or self._over_at_once or self._end_reached:
             return False
         if self._ahead is not None:
             longest = self._ahead.pause(longest)
         for service in self._services:
             longest = service.pause(longest)
+        if self._end is not None:
+            longest = self._end.pause(longest)
         ready = self._consumer.wait(self._loop, longest)
         self._symbols.poll()
         if self._unwinder is not None:
@@ -370,8 +375,8 @@ class Session:
             service.work()
         for _ in self._signals.take():
             self._run_all(SELF)
-        if self._target is not None and self._target in ready:
-            self._target_ended = True
+        if self._end is not None and self._end.reached(ready):
+            self._end_reached = True
             return False
         self._look_for_exit()
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.options.process_filters import FilterShape
 from pytrace.frontend.ast import visitor
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
@@ -37,14 +38,30 @@ def test_predicate_becomes_an_if() -> None:
 
 
 def test_pid_filter_of_injected_kinds() -> None:
-    assert Expanded("tracepoint:sched:sched_switch { }", pid=7).unit.pid_filter == 7
-    assert Expanded("interval:s:1 { }", pid=7).unit.pid_filter is None
-    assert Expanded("uprobe:/bin/app:main { }", pid=7).unit.pid_filter is None
+    assert Expanded("tracepoint:sched:sched_switch { }", pid=7).unit.pid_filter
+    assert not Expanded("interval:s:1 { }", pid=7).unit.pid_filter
+    assert not Expanded("uprobe:/bin/app:main { }", pid=7).unit.pid_filter
+
+
+@pytest.mark.parametrize(
+    ("probe", "filtered"),
+    [("tracepoint:sched:sched_switch", True), ("uprobe:/bin/app:main", True), ("profile:hz:9", True),
+     ("interval:s:1", False), ("begin", False), ("end", False)],
+)  # fmt: skip
+def test_other_filters_are_for_all_kinds_that_tasks_run(probe: str, filtered: bool) -> None:
+    unit = Expanded(f"{probe} {{ }}", filters=FilterShape(comms=1)).unit
+    assert (unit.filtered, unit.pid_filter, unit.follow) == (filtered, False, False)
+
+
+def test_a_script_that_asks_decides_itself() -> None:
+    options = {"pid": 7, "filters": FilterShape(uids=1), "follow": True}
+    found = Expanded("tracepoint:sched:sched_switch { } interval:s:1 { print(in_scope) }", **options)
+    assert [(unit.pid_filter, unit.filtered, unit.follow) for unit in found.units] == [(False, False, False)] * 2
 
 
 def test_one_injected_kind_filters_the_block() -> None:
     found = Expanded("interval:s:1, tracepoint:sched:sched_switch { }", pid=7)
-    assert [unit.pid_filter for unit in found.units] == [7, 7]
+    assert [unit.pid_filter for unit in found.units] == [True, True]
 
 
 def test_tracepoints_share_a_unit_when_args_is_not_used() -> None:
@@ -106,8 +123,8 @@ def test_followed_processes() -> None:
 
 
 def test_files_compiled_ahead_learn_the_process_later() -> None:
-    assert Expanded("tracepoint:sched:sched_switch { }", ahead=True).unit.pid_filter == 0
-    assert Expanded("tracepoint:sched:sched_switch { }").unit.pid_filter is None
+    assert Expanded("tracepoint:sched:sched_switch { }", ahead=True).unit.pid_filter
+    assert not Expanded("tracepoint:sched:sched_switch { }").unit.pid_filter
 
 
 def test_the_address_of_a_binary_needs_one_place_a_program() -> None:

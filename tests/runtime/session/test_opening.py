@@ -11,12 +11,13 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, SessionData
+from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
 from tests.support.encode import Run
 
-PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40)
+PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, filters=64)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
 
 
@@ -32,15 +33,30 @@ def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, mo
         late += 1_000_000_000 if number == stalled else 0
         return CLOCKS[clock] + 100 * number + late
 
-    memory = bytearray(40)
-    manifest = SimpleNamespace(programs=(), session=PLACES)
+    memory = bytearray(128)
+    manifest = SimpleNamespace(programs=(), session=PLACES, ahead=None)
     loaded = SimpleNamespace(manifest=manifest, section=lambda _: memory)
     monkeypatch.setattr(time, "clock_gettime_ns", read)
-    opening.fill_session_data(cast(Any, loaded), cast(Any, SimpleNamespace(pid=None)), None)
+    opening.fill_session_data(cast(Any, loaded), RunOptions(), None)
     monkeypatch.undo()
-    _, _, tai, wall, _ = struct.unpack("=5q", memory)
+    _, _, tai, wall, _ = struct.unpack_from("=5q", memory)
     assert abs(tai - CLOCKS[time.CLOCK_TAI]) < 1000
     assert abs(wall - CLOCKS[time.CLOCK_REALTIME]) < 1000
+
+
+def test_values_of_filters_are_in_the_session_data() -> None:
+    memory = bytearray(128)
+    loaded = SimpleNamespace(
+        manifest=SimpleNamespace(programs=(), session=PLACES, ahead=None), section=lambda _: memory
+    )
+    options = RunOptions(pid=7, filters=ProcessFilters(pids=(7, 8, 9), uids=(3,)))
+    opening.fill_session_data(cast(Any, loaded), options, None)
+    assert struct.unpack_from("=5Q", memory, PLACES.filters) == (7, 8, 9, 7, 3)
+    assert struct.unpack_from("=Q", memory, PLACES.root) == (7,)
+    waits = RunOptions(filters=ProcessFilters(exec_wait="ls"))
+    opening.fill_session_data(cast(Any, loaded), waits, None)
+    assert struct.unpack_from("=Q", memory, PLACES.root) == (NOT_YET,)
+    assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
 
 
 def test_maps_whose_stacks_show_no_functions() -> None:

@@ -62,7 +62,10 @@ class Bare(Session):
             "_counters": SimpleNamespace(totals=lambda: {("lost", 0): 2}),
             "_links": SimpleNamespace(close=lambda: self.order.append("detach")),
             "_signals": SimpleNamespace(ending=False, take=list, fileno=lambda: 3), "_ring": self.ring,
-            "_loop": SimpleNamespace(watch=lambda _: None), "_target": None, "_target_ended": False,
+            "_loop": SimpleNamespace(watch=lambda _: None), "_end_reached": False,
+            "_end": SimpleNamespace(
+                start=lambda _: None, pause=lambda longest: longest, reached=lambda ready: 9 in ready,
+            ),
             "_embedding": None, "_saving": None, "_missed": {}, "_detached": None,
             "_misses": None, "_child": None, "_ahead": None, "_unwinder": None, "_summed_up": False,
             "_services": [],
@@ -201,13 +204,12 @@ def test_a_step_waits_and_handles_what_came() -> None:
 
 def test_a_step_after_the_end_of_the_traced_process_is_none() -> None:
     made: Any = Bare(PROBE)
-    made._target = 9
     made._consumer.wait = lambda _loop, _longest: [9]
     made._consumer.turn = lambda: 0
     made._symbols.poll = lambda: None
     made._next_report = float("inf")
     assert [Session.step(made), Session.step(made)] == [False, False]
-    made._target_ended = False
+    made._end_reached = False
     made.state.exit_requested = True
     assert Session.step(made) is False
 
@@ -216,7 +218,7 @@ def test_an_exit_for_whose_event_there_was_no_room() -> None:
     made: Any = Bare(PROBE)
     made._look_for_exit()
     memory = bytearray(48)
-    made.loaded.manifest.session = SessionData("session", 0, 8, 16, 24, 32, 40)
+    made.loaded.manifest.session = SessionData("session", 0, 8, 16, 24, 32, 40, 64)
     made.loaded.section = lambda name: memoryview(memory)
     made._look_for_exit()
     assert made.order == []

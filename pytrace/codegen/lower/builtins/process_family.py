@@ -9,7 +9,9 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.services import process_filters
 from pytrace.codegen.storage.data_sections import SESSION
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
@@ -105,6 +107,10 @@ def _curtask(e: Emitter, node: Node) -> Operand:
     return Scalar(e.b.helper(helpers.GET_CURRENT_TASK), type_)
 
 
+def _in_scope(e: Emitter, node: Node) -> Operand:
+    return Scalar(process_filters.in_scope(e), e.type(node))
+
+
 def _cpid(e: Emitter, node: Node) -> Operand:
     # An ahead-of-time file may check has_cpid at run time; otherwise such code is removed when there is no child.
     if not any(item.what == "child" for item in e.checked.loaded.values()):
@@ -164,6 +170,7 @@ EMIT: dict[str, Emission] = {
     "cpu": _cpu,
     "curtask": _curtask,
     "gid": _gid,
+    IN_SCOPE: _in_scope,
     "leader_comm": _related_comm("group_leader"),
     "leader_tid": _related_number("group_leader", "pid"),
     "netns": _netns,

@@ -32,6 +32,8 @@ class Scope:
     diagnostics: Diagnostics
     quiet: bool = False
     """Set while a pattern as provider is tried on one kind, where no match is not an error."""
+    decides: bool = False
+    """The script uses ``in_scope``: it applies the filters of processes itself."""
     names: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Names of test and bench probes seen so far."""
     empty: list[tuple[str, Span, tuple[str, ...]]] = field(default_factory=list)

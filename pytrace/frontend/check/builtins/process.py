@@ -76,6 +76,14 @@ def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return BOOL
 
 
+def in_scope(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``in_scope``: known when no process is selected; an ahead-of-time file may be run with ``-p``."""
+    options = checker.options
+    if not options.restricted and not options.ahead:
+        checker.set_constant(node, True)
+    return BOOL
+
+
 def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``ncpus``."""
     checker.set_fact(node, checker.kernel.possible_cpus, "cpus")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.types import Type
 from pytrace.frontend.check.builtins import (
     aggregates,
@@ -46,6 +47,7 @@ CHECKS: Mapping[str, Check] = {
     "comm": process.comm,
     "cpid": process.unsigned32,
     "has_cpid": process.has_cpid,
+    IN_SCOPE: process.in_scope,
     "cpu": process.unsigned32,
     "curtask": process.curtask,
     "gid": process.unsigned64,

@@ -1,0 +1,139 @@
+"""Filters of processes (``-p``, ``--uid``, ``--comm``, ``--cgroup``, ``--netns``, ``--follow``) in programs.
+
+A program begins with those that the run has, the cheapest first, and ends when one does not hold. The builtin
+``in_scope`` is all of them as a value. Values are in the session's data (:mod:`pytrace.core.options.process_filters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit.current_task import network_namespace, process_ids
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import I1, Number
+from pytrace.codegen.services import process_following
+from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
+from pytrace.codegen.storage.data_sections import SESSION
+from pytrace.core.manifest import MapType
+from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
+
+Test = Callable[[Emitter], I1]
+
+
+def declare(module: Module, shape: FilterShape) -> None:
+    """Declare the map of processes, when there are too many to be compared one by one."""
+    if shape.pids > UNROLLED:
+        module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": shape.pids})
+
+
+def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
+    """The tests of a program: of the processes of ``-p``, of the other filters, and of followed processes."""
+    shape = e.script.options.shape
+    chosen: list[Test] = []
+    # The set of followed processes begins with those of -p.
+    if pid and not follow:
+        chosen += _pid_tests(e, shape)
+    if others and shape.uids:
+        chosen.append(_uid)
+    if follow:
+        chosen.append(process_following.check)
+    if others:
+        by_kind = ((shape.comms, _comm), (shape.cgroups, _cgroup), (shape.namespaces, _namespace))
+        chosen += [test for count, test in by_kind if count]
+    return chosen
+
+
+def require(e: Emitter, chosen: Iterable[Test], leave: Callable[[], None]) -> None:
+    """Go on where all tests hold; *leave* ends the program where one does not."""
+    for test in chosen:
+        on, other = e.b.block(), e.b.block()
+        e.b.branch(test(e), on, other, likely=True)
+        e.b.start(other)
+        leave()
+        e.b.start(on)
+
+
+def in_scope(e: Emitter) -> Number:
+    """Whether the current task passes all filters of the run: 1 or 0."""
+    options = e.script.options
+    chosen = tests(e, pid=True, others=True, follow=options.follow)
+    if not chosen:
+        return 1
+    done = e.b.block()
+    results: list[tuple[Number, Block]] = []
+    for test in chosen[:-1]:
+        held, on = test(e), e.b.block()
+        results.append((0, e.b.current))
+        e.b.branch(held, on, done)
+        e.b.start(on)
+    last = e.b.number(chosen[-1](e))
+    results.append((last, e.b.current))
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.phi(results)
+
+
+def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
+    if shape.pids > UNROLLED:
+        return [_pid_in_map]
+    # An ahead-of-time file has one place even without -p, as the run that loads it may have that.
+    if e.script.ahead is not None and shape.pids < 2:
+        return [_pid_at_load_time]
+    return [_pid] if shape.pids else []
+
+
+def _pid(e: Emitter) -> I1:
+    return is_any_of(e, process_ids(e, "tracer")[0], 0, e.script.options.shape.pids)
+
+
+def _pid_in_map(e: Emitter) -> I1:
+    return is_in_map(e, process_ids(e, "tracer")[0], PROCESS_MAP)
+
+
+def _pid_at_load_time(e: Emitter) -> I1:
+    """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
+    wanted = load_time_values.integer(e, "pid", (), 0)
+    some, done = e.b.block(), e.b.block()
+    before = e.b.current
+    e.b.branch(e.b.icmp("eq", wanted, 0), done, some)
+    e.b.start(some)
+    same = e.b.number(e.b.icmp("eq", process_ids(e, "tracer")[0], wanted))
+    after = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.truth(e.b.phi([(1, before), (same, after)]))
+
+
+def _uid(e: Emitter) -> I1:
+    shape = e.script.options.shape
+    user = e.b.op("and", e.b.helper(helpers.GET_CURRENT_UID_GID), 0xFFFFFFFF)
+    return is_any_of(e, user, shape.uids_at, shape.uids)
+
+
+def _namespace(e: Emitter) -> I1:
+    shape = e.script.options.shape
+    return is_any_of(e, network_namespace(e), shape.namespaces_at, shape.namespaces)
+
+
+def _comm(e: Emitter) -> I1:
+    shape = e.script.options.shape
+    return is_named(e, shape.comms_at, shape.comms)
+
+
+def _cgroup(e: Emitter) -> I1:
+    """The cgroup of the current task, or one above it, is a wanted one.
+
+    ``bpf_get_current_ancestor_cgroup_id`` gives the id at a depth, 0 when the task's cgroup is not that deep.
+    """
+    shape = e.script.options.shape
+    same: Number = 0
+    for number in range(shape.cgroups):
+        place = SESSION.filters + shape.cgroups_at + 16 * number
+        found = e.b.helper(helpers.GET_CURRENT_ANCESTOR_CGROUP_ID, e.b.load(e.session(place)))
+        equal = e.b.number(e.b.icmp("eq", found, e.b.load(e.session(place + 8))))
+        same = e.b.op("or", same, equal)
+    return e.b.truth(same)

@@ -1,0 +1,43 @@
+"""Comparisons with the values of process filters, which are in the session's data."""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.values import I1, Number, global_pointer
+from pytrace.codegen.storage.data_sections import SESSION
+from pytrace.core.options.process_filters import COMM
+
+
+def is_any_of(e: Emitter, value: Number, at: int, count: int) -> I1:
+    """Whether *value* is one of the *count* numbers at the offset *at* of the values."""
+    same: Number = 0
+    for number in range(count):
+        wanted = e.b.load(e.session(SESSION.filters + at + 8 * number))
+        same = e.b.op("or", same, e.b.number(e.b.icmp("eq", value, wanted)))
+    return e.b.truth(same)
+
+
+def is_named(e: Emitter, at: int, count: int) -> I1:
+    """Whether the current task has one of the *count* names at the offset *at* of the values."""
+    name = e.b.alloca(COMM)
+    # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
+    memory.zero(e, name, COMM, 8)
+    e.b.helper(helpers.GET_CURRENT_COMM, name, COMM)
+    low, high = e.b.load(name), e.b.load(e.b.offset(name, 8))
+    different: Number | None = None
+    for number in range(count):
+        place = SESSION.filters + at + COMM * number
+        one = e.b.op("xor", low, e.b.load(e.session(place)))
+        other = e.b.op("xor", high, e.b.load(e.session(place + 8)))
+        differs = e.b.number(e.b.truth(e.b.op("or", one, other)))
+        different = differs if different is None else e.b.op("and", different, differs)
+    return e.b.icmp("eq", different or 0, 0)
+
+
+def is_in_map(e: Emitter, number: Number, name: str) -> I1:
+    """Whether the 32-bit *number* is a key of the map *name*."""
+    e.b.store(number, e.cell, 32)
+    missing = e.b.number(e.b.is_null(e.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(name), e.cell)))
+    return e.b.icmp("eq", missing, 0)

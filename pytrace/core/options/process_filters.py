@@ -1,0 +1,139 @@
+"""Filters of processes: which ones a run has, which is part of its code, and their values, which are its data.
+
+Generated code finds the values in the session's data (``SessionData.filters``), so runs with other processes, users or
+cgroups use the same code. :class:`FilterShape` lays them out, :meth:`ProcessFilters.pack` writes them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pytrace.base.fast_dataclass import dataclass
+
+UNROLLED = 16
+"""Up to so many processes are compared one by one; more are looked up in a map."""
+MOST = 64
+"""Maximum number of values of the other filters."""
+MOST_PIDS = 65536
+COMM = 16
+"""TASK_COMM_LEN of include/linux/sched.h."""
+PROCESS_MAP = "wanted_processes"
+"""Symbol of the map of processes, when there are more than :data:`UNROLLED`."""
+NOT_YET = 0xFFFFFFFF
+"""Stands for the process that ``--exec-wait`` waits for; no process has this id."""
+
+
+def places(count: int) -> int:
+    """Number of places for *count* values: a power of two, so that similar runs use the same code."""
+    return 1 << (count - 1).bit_length() if count else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilterShape:
+    """The filters that code has, by the number of places for values of each; 0: no such filter."""
+
+    pids: int = 0
+    uids: int = 0
+    comms: int = 0
+    cgroups: int = 0
+    namespaces: int = 0
+    awaited: bool = False
+    """``--exec-wait``."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a filter other than ``-p``, for which the kernel can filter itself."""
+        return bool(self.uids or self.comms or self.cgroups or self.namespaces or self.awaited)
+
+    @property
+    def listed(self) -> int:
+        """Number of processes that are compared one by one."""
+        return self.pids if self.pids <= UNROLLED else 0
+
+    @property
+    def uids_at(self) -> int:
+        """Offset of the users; processes come first, 8 bytes each like these."""
+        return 8 * self.listed
+
+    @property
+    def namespaces_at(self) -> int:
+        """Offset of the network namespaces, 8 bytes each."""
+        return self.uids_at + 8 * self.uids
+
+    @property
+    def comms_at(self) -> int:
+        """Offset of the names, 16 bytes each."""
+        return self.namespaces_at + 8 * self.namespaces
+
+    @property
+    def cgroups_at(self) -> int:
+        """Offset of the cgroups: depth and id, 8 bytes each."""
+        return self.comms_at + COMM * self.comms
+
+    @property
+    def awaited_at(self) -> int:
+        """Offset of the name of the program that is awaited."""
+        return self.cgroups_at + 16 * self.cgroups
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return self.awaited_at + (COMM if self.awaited else 0)
+
+    def text(self) -> str:
+        """The options, as messages name them; without a single ``-p``, which ahead-of-time files take anyway."""
+        counts = {"-p": self.pids if self.pids > 1 else 0, "--uid": self.uids, "--comm": self.comms,
+                  "--cgroup": self.cgroups, "--netns": self.namespaces, "--exec-wait": int(self.awaited)}  # fmt: skip
+        return ", ".join(f"{name} (up to {count})" if count > 1 else name for name, count in counts.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFilters:
+    """Values of the filters of one run; of each kind one must hold, and of all kinds that have values."""
+
+    pids: tuple[int, ...] = ()
+    uids: tuple[int, ...] = ()
+    comms: tuple[str, ...] = ()
+    """Names of threads, 15 bytes at most."""
+    cgroups: tuple[tuple[int, int], ...] = ()
+    """Depth below the root of the hierarchy, and id."""
+    namespaces: tuple[int, ...] = ()
+    """Inode numbers of network namespaces."""
+    exec_wait: str = ""
+
+    @property
+    def shape(self) -> FilterShape:
+        """What code depends on."""
+        return FilterShape(
+            places(len(self.pids)),
+            places(len(self.uids)),
+            places(len(self.comms)),
+            places(len(self.cgroups)),
+            places(len(self.namespaces)),
+            bool(self.exec_wait),
+        )
+
+    def pack(self, memory: memoryview | bytearray, at: int) -> None:
+        """Write the values to *memory* at the offset *at*; places that are left repeat the first value."""
+        shape = self.shape
+        if shape.listed:
+            _numbers(memory, at, self.pids, shape.listed)
+        _numbers(memory, at + shape.uids_at, self.uids, shape.uids)
+        _numbers(memory, at + shape.namespaces_at, self.namespaces, shape.namespaces)
+        for number in range(shape.comms):
+            name = self.comms[number if number < len(self.comms) else 0]
+            struct.pack_into("16s", memory, at + shape.comms_at + COMM * number, comm_bytes(name))
+        for number in range(shape.cgroups):
+            level, identity = self.cgroups[number if number < len(self.cgroups) else 0]
+            struct.pack_into("=QQ", memory, at + shape.cgroups_at + 16 * number, level, identity)
+        if self.exec_wait:
+            struct.pack_into("16s", memory, at + shape.awaited_at, comm_bytes(self.exec_wait))
+
+
+def comm_bytes(name: str) -> bytes:
+    """*name* as the kernel keeps it: 15 bytes at most."""
+    return name.encode("utf-8", "surrogateescape")[: COMM - 1]
+
+
+def _numbers(memory: memoryview | bytearray, at: int, values: tuple[int, ...], count: int) -> None:
+    struct.pack_into(f"={count}Q", memory, at, *values, *values[:1] * (count - len(values)))

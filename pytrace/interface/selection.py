@@ -1,0 +1,68 @@
+"""Arguments of :func:`pytrace.open` and :func:`pytrace.compile` that select processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.runtime.host import selected_processes as selected
+
+Names: TypeAlias = "str | Sequence[str]"
+Users: TypeAlias = "str | int | Sequence[str | int]"
+
+
+def filters(
+    pid: object,
+    pids: Sequence[int],
+    *,
+    comm: Names = (),
+    uid: Users = (),
+    cgroup: Names = (),
+    container: Names = (),
+    netns: str | None = None,
+) -> ProcessFilters:
+    """The filters of processes that the arguments ask for.
+
+    Raises:
+        TraceError: a value names nothing that there is.
+        TypeError: a process id is no integer.
+    """
+    if pid is not None and pids:
+        raise TraceError("pid and pids cannot be used together")
+    numbers = tuple(pids) if pid is None else (pid,)
+    for number in numbers:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(f"pid must be an int, not {type(number).__name__}")
+    users = (uid,) if isinstance(uid, str | int) else uid
+    return ProcessFilters(
+        tuple(dict.fromkeys(number for number in numbers if isinstance(number, int))),
+        selected.uids(str(user) for user in users),
+        selected.comms(_names(comm), "comm"),
+        selected.cgroups(_names(cgroup), _names(container)),
+        () if netns is None else (selected.namespace(netns),),
+    )
+
+
+def _names(given: Names) -> Sequence[str]:
+    return (given,) if isinstance(given, str) else given
+
+
+def of_compiled(wanted: ProcessFilters, options: CompileOptions) -> ProcessFilters:
+    """The filters of a run of a script that was compiled with *options* before.
+
+    Raises:
+        TraceError: its code has other filters.
+    """
+    if not wanted.pids and options.processes:
+        wanted = ProcessFilters(
+            options.processes, wanted.uids, wanted.comms, wanted.cgroups, wanted.namespaces, wanted.exec_wait
+        )
+    if wanted.shape != options.shape:
+        raise TraceError(
+            "the script is compiled already, with other filters of processes",
+            hints=("give compile() the same arguments as open(): pid, pids, comm, uid, cgroup, container, netns",),
+        )
+    return wanted

@@ -1,0 +1,98 @@
+"""What ends a run beside the script and signals: the traced processes have ended, or its time is over."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from contextlib import ExitStack
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.process_filters import NOT_YET
+from pytrace.core.options.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.ring.reader import EventLoop
+    from pytrace.runtime.session.child import Child
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at whether the program of ``--exec-wait`` was executed."""
+
+
+class RunEnd:
+    """Tells when the processes of ``-p``, that of ``-c`` or ``--exec-wait`` have ended, or the time is over.
+
+    Raises:
+        TraceError: there is no such process.
+    """
+
+    def __init__(self, options: RunOptions, child: Child | None, loaded: LoadedScript, stack: ExitStack) -> None:
+        self._stack = stack
+        self._loaded = loaded
+        self._duration = options.duration
+        self._deadline: float | None = None
+        self._waits = bool(options.exec_wait)
+        self._targets = {child.fileno()} if child is not None else {_process(pid, stack) for pid in options.pids}
+        self._loop: EventLoop | None = None
+
+    def start(self, loop: EventLoop) -> None:
+        """All probes are attached, and a command runs: the time begins."""
+        self._loop = loop
+        if self._duration is not None:
+            self._deadline = time.monotonic() + self._duration
+        for descriptor in self._targets:
+            loop.watch(descriptor)
+
+    def pause(self, longest: float) -> float:
+        """How long to wait for events, at most *longest* seconds."""
+        if self._waits:
+            longest = min(longest, LOOK_EVERY)
+        if self._deadline is not None:
+            longest = min(longest, max(0.0, self._deadline - time.monotonic()))
+        return longest
+
+    def reached(self, ready: list[int]) -> bool:
+        """Whether the run is over; *ready* are descriptors that can be read."""
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            return True
+        if self._waits and self._executed():
+            return True
+        ended = self._targets.intersection(ready)
+        if not ended:
+            return False
+        self._targets -= ended
+        if self._loop is not None:
+            for descriptor in ended:
+                self._loop.unwatch(descriptor)
+        return not self._targets
+
+    def _executed(self) -> bool:
+        """Look whether the program of ``--exec-wait`` was executed. Returns whether its process has ended already."""
+        data = self._loaded.manifest.session
+        if data is None:
+            return False
+        (number,) = struct.unpack_from("=Q", self._loaded.section(data.section), data.root)
+        if number == NOT_YET:
+            return False
+        self._waits = False
+        try:
+            descriptor = os.pidfd_open(number)
+        except (OSError, OverflowError):
+            return True
+        self._stack.callback(os.close, descriptor)
+        self._targets.add(descriptor)
+        if self._loop is not None:
+            self._loop.watch(descriptor)
+        return False
+
+
+def _process(pid: int, stack: ExitStack) -> int:
+    """A descriptor that becomes readable when a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        raise TraceError(f"cannot trace process {pid}: {error.strerror}") from error
+    stack.callback(os.close, descriptor)
+    return descriptor

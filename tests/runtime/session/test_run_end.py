@@ -1,0 +1,88 @@
+"""What ends a run: all processes have ended, the program of --exec-wait has, or the time is over."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import SessionData
+from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
+from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.session import run_end
+from pytrace.runtime.session.run_end import LOOK_EVERY, RunEnd
+
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 64)
+
+
+class Loop:
+    """The descriptors that are watched."""
+
+    def __init__(self) -> None:
+        self.watched: list[int] = []
+        self.watch, self.unwatch = self.watched.append, self.watched.remove
+
+
+@contextmanager
+def ending(options: RunOptions, memory: bytearray | None = None) -> Iterator[tuple[RunEnd, Loop]]:
+    loaded = SimpleNamespace(manifest=SimpleNamespace(session=PLACES), section=lambda _: memory)
+    with ExitStack() as stack:
+        made, loop = RunEnd(options, None, cast(Any, loaded), stack), Loop()
+        made.start(cast(Any, loop))
+        yield made, loop
+
+
+def test_the_last_process_ends_the_run() -> None:
+    options = RunOptions(pid=os.getpid(), filters=ProcessFilters((os.getpid(), os.getppid())))
+    with ending(options) as (made, loop):
+        first, second = loop.watched
+        assert not made.reached([])
+        assert not made.reached([first])
+        assert loop.watched == [second]
+        assert made.reached([second])
+
+
+def test_there_is_no_such_process() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with pytest.raises(TraceError, match=f"cannot trace process {process.pid}"), ending(RunOptions(pid=process.pid)):
+        pass
+
+
+def test_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(run_end.time, "monotonic", lambda: now)
+    with ending(RunOptions(duration=2.5)) as (made, _):
+        assert (made.pause(1.0), made.reached([])) == (1.0, False)
+        now = 102.0
+        assert (made.pause(1.0), made.reached([])) == (0.5, False)
+        now = 102.5
+        assert (made.pause(1.0), made.reached([])) == (0.0, True)
+
+
+def test_the_program_that_is_awaited() -> None:
+    memory = bytearray(128)
+    struct.pack_into("=Q", memory, PLACES.root, NOT_YET)
+    with ending(RunOptions(filters=ProcessFilters(exec_wait="x")), memory) as (made, loop):
+        assert (made.pause(1.0), made.reached([]), loop.watched) == (LOOK_EVERY, False, [])
+        struct.pack_into("=Q", memory, PLACES.root, os.getpid())
+        assert not made.reached([])
+        assert made.pause(1.0) == 1.0
+        (descriptor,) = loop.watched
+        assert made.reached([descriptor])
+
+
+def test_the_program_that_is_awaited_has_ended_already() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    memory = bytearray(128)
+    struct.pack_into("=Q", memory, PLACES.root, process.pid)
+    with ending(RunOptions(filters=ProcessFilters(exec_wait="true")), memory) as (made, _):
+        assert made.reached([])
