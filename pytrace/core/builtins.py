@@ -358,6 +358,11 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "True when the value is one of the comma-separated entries of a literal text; false for an empty list.",
             least=2, most=2, yields=True,
             example='begin { print((one_of(443, "80, 443"), one_of(comm, "bash,sh"))); }'),
+    Builtin("only_if", "meta", "only_if(const bool condition, value)",
+            "As the value of a record's member: the member exists only if the condition, which is known when the "
+            "script is compiled, is true.", _C, least=2, most=2, yields=True,
+            example='getopt("t|time", false, "show the time");\n'
+                    'begin { row((time=only_if(getopt("time"), strftime("%H:%M:%S", nsecs)), pid=pid)); }'),
 )  # fmt: skip
 
 AGGREGATES: tuple[Builtin, ...] = (

@@ -129,6 +129,12 @@ def conversion_text(name: str, value: int) -> str:
     return {"X": f"{value:X}", "o": f"{value:o}"}.get(name, str(value))
 
 
+def only_if(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``only_if(…)`` elsewhere than as a member of a record, where the expansion of macros replaces it."""
+    hints = ["row((time=only_if(CONDITION, VALUE), …)) has the column time only where CONDITION is true"]
+    return checker.error("only_if() is the value of a member of a record", node.span, hints=hints)
+
+
 # ---------------------------------------------------------------------------------------------- settings
 
 

@@ -149,6 +149,7 @@ CHECKS: Mapping[str, Check] = {
     "member_exist": meta.member_exist,
     "constant_exist": meta.constant_exist,
     "one_of": meta.one_of,
+    "only_if": meta.only_if,
     "count": aggregates.count,
     "sum": aggregates.sum_,
     "avg": aggregates.avg,
