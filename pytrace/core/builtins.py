@@ -83,10 +83,10 @@ VALUES: tuple[Builtin, ...] = (
             example='tracepoint:sched:sched_process_exec { printf("%d, outside %d\\n", pid, pid(init)); }'),
     Builtin("tid", "process", "tid or tid([curr_ns|init])",
             "Thread id, in the tracer's pid namespace or the initial one.", most=1, value=True),
-    Builtin("in_scope", "process", "in_scope",
-            "True when the options select the current task (`-p`, `--follow`, `--comm`, `--uid`, `--cgroup`, "
-            "`--container`, `--netns`, `--exec-wait`), or none of them is given. A script that uses it applies them "
-            "itself: its probes run for all tasks.", value=True, call=False,
+    Builtin("in_scope", "process", "in_scope or in_scope(struct task_struct *task)",
+            "True when the options select the current task, or *task* (`-p`, `--follow`, `--comm`, `--uid`, "
+            "`--cgroup`, `--container`, `--netns`, `--exec-wait`), or none of them is given. A script that uses it "
+            "applies them itself: its probes run for all tasks.", most=1, value=True,
             example='tracepoint:sched:sched_switch /in_scope/ { @off[tid] = nsecs; }\n'
                     "interval:s:1 { print(@off); }"),
     Builtin("ncpus", "process", "ncpus", "Number of possible CPUs.", _C, value=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import network_namespace, process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.tasks import CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import I64, Number, Ptr
@@ -108,7 +109,9 @@ def _curtask(e: Emitter, node: Node) -> Operand:
 
 
 def _in_scope(e: Emitter, node: Node) -> Operand:
-    return Scalar(process_filters.in_scope(e), e.type(node))
+    given = isinstance(node, nodes.Call) and node.args
+    task = OtherTask(e, _task(e, node)) if given else CurrentTask(e)
+    return Scalar(process_filters.in_scope(e, task), e.type(node))
 
 
 def _cpid(e: Emitter, node: Node) -> Operand:

@@ -76,8 +76,10 @@ def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return BOOL
 
 
-def in_scope(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+def in_scope(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``in_scope``: known when no process is selected; an ahead-of-time file may be run with ``-p``."""
+    if arguments:
+        _task_argument(checker, node, arguments)
     options = checker.options
     if not options.restricted and not options.ahead:
         checker.set_constant(node, True)
