@@ -92,7 +92,9 @@ def test_calls_of_openssl(tool: Tool, folder: Path) -> None:
     assert shakes[0]["LAT(ms)"] > 0
 
 
-def in_this_process(tool: Tool, folder: Path, *options: object, line: bytes = b"abcdefgh", form: str = "json") -> ToolRun:
+def in_this_process(
+    tool: Tool, folder: Path, *options: object, line: bytes = b"abcdefgh", form: str = "json"
+) -> ToolRun:
     """A run that sees a line sent and received by Python."""
     with tls.tls_server(folder) as server:
 
@@ -124,7 +126,9 @@ def test_threads_and_libraries(tool: Tool, folder: Path) -> None:
     name = Path("/proc/self/comm").read_text().strip()
     assert carried(in_this_process(tool, folder, "-c", name, "-g", "-n").rows) == [("SSL_write", 9), ("SSL_read", 9)]
     assert not in_this_process(tool, folder, "--comm", "nobody").rows
-    library = next(Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if "libssl" in line)
+    library = next(
+        Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if "libssl" in line
+    )
     only = ("-ogn", "--extra-lib", library)
     assert carried(in_this_process(tool, folder, *only).rows) == [("SSL_write", 9), ("SSL_read", 9)]
     assert "libssl" in tool("sslsnoop", "-ogn", status=1, interrupt=False).stderr
@@ -157,11 +161,15 @@ def test_other_libraries(
     tool: Tool, tmp_path: Path, library: str, code: str, functions: tuple[str, ...], leave_out: str
 ) -> None:
     script = tmp_path / "calls.py"
-    script.write_text(f"import ctypes\nlibrary = ctypes.CDLL({library!r})\ntext = ctypes.create_string_buffer(10)\n{code}")
+    script.write_text(
+        f"import ctypes\nlibrary = ctypes.CDLL({library!r})\ntext = ctypes.create_string_buffer(10)\n{code}"
+    )
     command = f"{sys.executable} {script}"
     if subprocess.run([sys.executable, script], capture_output=True, check=False).returncode != 0:
         cannot(f"{library} is not installed")
     run = tool("sslsnoop", "--handshake", "--cmd", command, interrupt=False)
     (results,) = [line for line in run.stdout.splitlines() if not line.startswith("{")]
-    assert [(row["FUNC"], row["LEN"]) for row in run.rows] == list(zip(functions, map(int, results.split()), strict=True))
+    assert [(row["FUNC"], row["LEN"]) for row in run.rows] == list(
+        zip(functions, map(int, results.split()), strict=True)
+    )
     assert not tool("sslsnoop", leave_out, "--handshake", "--cmd", command, interrupt=False).rows

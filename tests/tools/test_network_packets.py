@@ -102,7 +102,9 @@ def test_options_of_netqtop(tool: Tool) -> None:
         assert summed(run, "tx-0")["BPS"] == 5000, "bytes per second in two seconds"
         text = tool("netqtop", "-n", names[0], work=work, form="text")
         check_columns(text)
-        other = tool("netqtop", "-n", names[1], "--comm", "nobody", until="tx-total", troubles=("belong to no process",))
+        other = tool(
+            "netqtop", "-n", names[1], "--comm", "nobody", until="tx-total", troubles=("belong to no process",)
+        )
         assert not summed(other, "rx-total")["PPS"], "sent before it began"
     assert "-n DEVICE" in tool("netqtop", status=1, interrupt=False).stderr
     assert "1 or more" in tool("netqtop", "-n", "lo", "-i", 0, status=1, interrupt=False).stderr

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +63,9 @@ def test_bytes_of_connections(tool: Tool, ends: Ends, version: int) -> None:
         client, server = endpoint(one.address, one.port), endpoint(one.peer, one.peer_port)
         assert kilobytes(run, client, server) == pytest.approx((20, 300), abs=0.5)
         assert kilobytes(run, server, client) == pytest.approx((300, 20), abs=0.5)
-    assert {(row["PID"], row["COMM"]) for row in run.rows} == {(os.getpid(), open("/proc/self/comm").read().strip())}
+    assert {(row["PID"], row["COMM"]) for row in run.rows} == {
+        (os.getpid(), Path("/proc/self/comm").read_text().strip())
+    }
     for number, row in enumerate(run.rows[1:]):
         assert row["TOTAL_KB"] == pytest.approx(row["RX_KB"] + row["TX_KB"], abs=0.11), number
 

@@ -143,7 +143,7 @@ class _Substitution:
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
         return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.made else node
 
-    def _question(self, node: nodes.Call, asked: nodes.Expr) -> nodes.Expr:
+    def _question(self, node: nodes.Call, asked: nodes.Node) -> nodes.Expr:
         """``probe_exist("…$name…")`` with the values of options, as in attach points."""
         if not isinstance(asked, nodes.StringLiteral) or b"$" not in asked.value:
             return node

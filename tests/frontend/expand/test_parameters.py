@@ -191,7 +191,8 @@ def test_options_switch_probes_off() -> None:
 
 
 def test_questions_about_attach_points_name_options_as_attach_points_do() -> None:
-    text = """begin { print(probe_exist("uprobe:$lib:f")); print(probe_exist("interval:s:$interval")); print(kfunc_exist("$lib")); }"""
+    text = """begin { print(probe_exist("uprobe:$lib:f")); print(probe_exist("interval:s:$interval"));
+    print(kfunc_exist("$lib")); }"""
     asked = [call.args[0].value for call in literals(DECLARED + text, named=(("lib", "/a b"), ("interval", "7")))[0]]
     assert asked == [b"uprobe:/a b:f", b"interval:s:7", b"$lib"]
 
