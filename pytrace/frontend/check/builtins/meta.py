@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.formats import Format
@@ -53,11 +54,12 @@ is_unsigned_integer = _question(lambda kind: isinstance(kind, Int) and not kind.
 
 
 def is_literal(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``is_literal(x)``."""
+    """``is_literal(x)``; ``in_scope`` is one where no process is selected."""
     value = arguments[0]
     if isinstance(value, nodes.Expr):
         checker.value(value)
-    checker.set_constant(node, isinstance(value, _LITERALS) or _negative_literal(value))
+    everywhere = isinstance(value, nodes.Identifier) and value.name == IN_SCOPE and checker.constant(value) is not None
+    checker.set_constant(node, everywhere or isinstance(value, _LITERALS) or _negative_literal(value))
     return BOOL
 
 

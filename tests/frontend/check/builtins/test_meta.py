@@ -60,6 +60,7 @@ VALUES = [
     ("begin { print(is_literal(\"a\")); }", "bool", True),
     ("begin { print(is_literal(true)); }", "bool", True),
     ("begin { print(is_literal(pid)); }", "bool", False),
+    ("begin { print(is_literal(in_scope)); }", "bool", True),
     ("begin { print(is_literal(-pid)); }", "bool", False),
     ("begin { print(default_str_length()); }", "uint64", 1024),
     ("begin { print(config(\"max_strlen\")); }", "int16", 1024),
