@@ -13,7 +13,6 @@ PACKAGE, TESTS = ROOT / "pytrace", ROOT / "tests"
 DECIDES_NOTHING = {
     "data classes without a method that decides": (
         "core/builtin_row.py", "core/options/compile_options.py", "core/manifest_sections.py",
-        "core/options/run_options.py",
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
         "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
         "frontend/syntax/lexical/statement_frames.py", "runtime/symbols/frame.py", "results/snapshot.py",

@@ -151,7 +151,7 @@ def _zero_shared(e: Emitter) -> None:
 
 def _skip_the_end(e: Emitter) -> None:
     """Skip the final call of an iterator, which has no object (Documentation/bpf/bpf_iterators.rst)."""
-    def there(e: Emitter) -> I1:
+    def there(e: Emitter, _task: object) -> I1:
         return e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT))))
 
     process_filters.require(e, (there,), lambda: _leave(e, None))

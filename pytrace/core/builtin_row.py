@@ -11,8 +11,8 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_enum import Enum
 
-IN_SCOPE, IN_SCOPE_TASK = "in_scope", "in_scope_task"
-"""The builtins with which a script applies the filters of processes itself."""
+IN_SCOPE = "in_scope"
+"""The builtin with which a script applies the filters of processes itself."""
 
 
 class Mode(Enum):

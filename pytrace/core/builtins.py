@@ -83,10 +83,10 @@ VALUES: tuple[Builtin, ...] = (
             example='tracepoint:sched:sched_process_exec { printf("%d, outside %d\\n", pid, pid(init)); }'),
     Builtin("tid", "process", "tid or tid([curr_ns|init])",
             "Thread id, in the tracer's pid namespace or the initial one.", most=1, value=True),
-    Builtin("in_scope", "process", "in_scope",
-            "True when the options select the current task (`-p`, `--follow`, `--comm`, `--uid`, `--cgroup`, "
-            "`--container`, `--netns`, `--exec-wait`), or none of them is given. A script that uses it applies them "
-            "itself: its probes run for all tasks.", value=True, call=False,
+    Builtin("in_scope", "process", "in_scope or in_scope(struct task_struct *task)",
+            "True when the options select the current task, or *task* (`-p`, `--follow`, `--comm`, `--uid`, "
+            "`--cgroup`, `--container`, `--netns`, `--exec-wait`), or none of them is given. A script that uses it "
+            "applies them itself: its probes run for all tasks.", most=1, value=True,
             example='tracepoint:sched:sched_switch /in_scope/ { @off[tid] = nsecs; }\n'
                     "interval:s:1 { print(@off); }"),
     Builtin("ncpus", "process", "ncpus", "Number of possible CPUs.", _C, value=True),
@@ -110,9 +110,6 @@ VALUES: tuple[Builtin, ...] = (
 )  # fmt: skip
 
 FUNCTIONS: tuple[Builtin, ...] = (
-    Builtin("in_scope_task", "process", "in_scope_task(struct task_struct *task)",
-            "As `in_scope`, for any task: one that is woken or comes next.", least=1, most=1, yields=True,
-            example="rawtracepoint:sched_wakeup /in_scope_task(args.p)/ { @woken[args.p.comm] = count(); }"),
     Builtin("dw_ustack", "stack", "dw_ustack([mode][, limit])",
             "User stack unwound by DWARF tables that are read at start (x86-64).", most=2, value=True),
     # ---- output

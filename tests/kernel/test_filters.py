@@ -44,6 +44,9 @@ KINDS = [
     pytest.param("k:__x64_sys_rt_sigtimedwait {{ @[pid] = count(); }}", "kprobe", id="kprobe"),
     pytest.param("fentry:__x64_sys_rt_sigtimedwait {{ @[pid] = count(); }}", "fentry", id="fentry"),
     pytest.param("u:{waiter}:served /in_scope/ {{ @[pid] = count(); }}", "uprobe", id="in_scope"),
+    pytest.param(
+        "t:syscalls:sys_enter_rt_sigtimedwait /in_scope(curtask)/ {{ @[pid] = count(); }}", "syscalls", id="task"
+    ),
 ]
 
 

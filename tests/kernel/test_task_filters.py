@@ -1,4 +1,4 @@
-"""``in_scope_task()`` of the current task says what ``in_scope`` says, whatever the filters."""
+"""``in_scope(curtask)`` says what ``in_scope`` says, whatever the filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kernel
 
 SCRIPT = """
     rawtracepoint:sched_switch {
-        if (in_scope != in_scope_task(curtask)) {
+        if (in_scope != in_scope(curtask)) {
             @wrong[pid, comm] = count();
         } else if (in_scope) {
             @inside = count();

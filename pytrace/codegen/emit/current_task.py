@@ -65,8 +65,12 @@ def kernel_field(e: Emitter, owner: str, name: str) -> Number:
 
 
 def network_namespace(e: Emitter) -> Number:
-    """Inode of the current task's network namespace; 0 for a task that has left its namespaces (it exits)."""
-    address: Number = e.b.helper(helpers.GET_CURRENT_TASK)
+    """Inode of the current task's network namespace."""
+    return namespace_of(e, e.b.helper(helpers.GET_CURRENT_TASK))
+
+
+def namespace_of(e: Emitter, address: Number) -> Number:
+    """Inode of the network namespace of a task; 0 for one that has left its namespaces (it exits)."""
     for owner, name in (("task_struct", "nsproxy"), ("nsproxy", "net_ns")):
         address = _read(e, e.b.add(address, kernel_field(e, owner, name)), UINT64)
     address = e.b.add(address, kernel_field(e, "net", "ns"))

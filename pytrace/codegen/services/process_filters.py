@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit.current_task import network_namespace, process_ids
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir import helpers
+from pytrace.codegen.emit.tasks import CurrentTask, Task
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.values import I1, Number
@@ -21,7 +20,8 @@ from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
 
-Test = Callable[[Emitter], I1]
+Test = Callable[[Emitter, Task], I1]
+"""Whether a task passes one filter."""
 
 
 def declare(module: Module, shape: FilterShape) -> None:
@@ -49,16 +49,17 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
 
 def require(e: Emitter, chosen: Iterable[Test], leave: Callable[[], None]) -> None:
     """Go on where all tests hold; *leave* ends the program where one does not."""
+    task = CurrentTask(e)
     for test in chosen:
         on, other = e.b.block(), e.b.block()
-        e.b.branch(test(e), on, other, likely=True)
+        e.b.branch(test(e, task), on, other, likely=True)
         e.b.start(other)
         leave()
         e.b.start(on)
 
 
-def in_scope(e: Emitter) -> Number:
-    """Whether the current task passes all filters of the run: 1 or 0."""
+def in_scope(e: Emitter, task: Task) -> Number:
+    """Whether *task* passes all filters of the run: 1 or 0."""
     options = e.script.options
     chosen = tests(e, pid=True, others=True, follow=options.follow)
     if not chosen:
@@ -66,11 +67,11 @@ def in_scope(e: Emitter) -> Number:
     done = e.b.block()
     results: list[tuple[Number, Block]] = []
     for test in chosen[:-1]:
-        held, on = test(e), e.b.block()
+        held, on = test(e, task), e.b.block()
         results.append((0, e.b.current))
         e.b.branch(held, on, done)
         e.b.start(on)
-    last = e.b.number(chosen[-1](e))
+    last = e.b.number(chosen[-1](e, task))
     results.append((last, e.b.current))
     e.b.jump(done)
     e.b.start(done)
@@ -86,54 +87,50 @@ def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
     return [_pid] if shape.pids else []
 
 
-def _pid(e: Emitter) -> I1:
-    return is_any_of(e, process_ids(e, "tracer")[0], 0, e.script.options.shape.pids)
+def _pid(e: Emitter, task: Task) -> I1:
+    return is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
 
 
-def _pid_in_map(e: Emitter) -> I1:
-    return is_in_map(e, process_ids(e, "tracer")[0], PROCESS_MAP)
+def _pid_in_map(e: Emitter, task: Task) -> I1:
+    return is_in_map(e, task.process("tracer"), PROCESS_MAP)
 
 
-def _pid_at_load_time(e: Emitter) -> I1:
+def _pid_at_load_time(e: Emitter, task: Task) -> I1:
     """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
     wanted = load_time_values.integer(e, "pid", (), 0)
     some, done = e.b.block(), e.b.block()
     before = e.b.current
     e.b.branch(e.b.icmp("eq", wanted, 0), done, some)
     e.b.start(some)
-    same = e.b.number(e.b.icmp("eq", process_ids(e, "tracer")[0], wanted))
+    same = e.b.number(e.b.icmp("eq", task.process("tracer"), wanted))
     after = e.b.current
     e.b.jump(done)
     e.b.start(done)
     return e.b.truth(e.b.phi([(1, before), (same, after)]))
 
 
-def _uid(e: Emitter) -> I1:
+def _uid(e: Emitter, task: Task) -> I1:
     shape = e.script.options.shape
-    user = e.b.op("and", e.b.helper(helpers.GET_CURRENT_UID_GID), 0xFFFFFFFF)
-    return is_any_of(e, user, shape.uids_at, shape.uids)
+    return is_any_of(e, task.user(), shape.uids_at, shape.uids)
 
 
-def _namespace(e: Emitter) -> I1:
+def _namespace(e: Emitter, task: Task) -> I1:
     shape = e.script.options.shape
-    return is_any_of(e, network_namespace(e), shape.namespaces_at, shape.namespaces)
+    return is_any_of(e, task.network_namespace(), shape.namespaces_at, shape.namespaces)
 
 
-def _comm(e: Emitter) -> I1:
+def _comm(e: Emitter, task: Task) -> I1:
     shape = e.script.options.shape
-    return is_named(e, shape.comms_at, shape.comms)
+    return is_named(e, task, shape.comms_at, shape.comms)
 
 
-def _cgroup(e: Emitter) -> I1:
-    """The cgroup of the current task, or one above it, is a wanted one.
-
-    ``bpf_get_current_ancestor_cgroup_id`` gives the id at a depth, 0 when the task's cgroup is not that deep.
-    """
+def _cgroup(e: Emitter, task: Task) -> I1:
+    """The cgroup of the task, or one above it, is a wanted one."""
     shape = e.script.options.shape
     same: Number = 0
     for number in range(shape.cgroups):
         place = SESSION.filters + shape.cgroups_at + 16 * number
-        found = e.b.helper(helpers.GET_CURRENT_ANCESTOR_CGROUP_ID, e.b.load(e.session(place)))
+        found = task.cgroup(e.b.load(e.session(place)))
         equal = e.b.number(e.b.icmp("eq", found, e.b.load(e.session(place + 8))))
         same = e.b.op("or", same, equal)
     return e.b.truth(same)

@@ -16,12 +16,13 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program, Script
+from pytrace.codegen.emit.tasks import CurrentTask, Task
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
-from pytrace.core.builtin_row import IN_SCOPE, IN_SCOPE_TASK, Builtin
+from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
@@ -53,8 +54,7 @@ def wanted(checked: CheckedProgram, options: CompileOptions) -> bool:
     """Whether a program of the script checks for followed processes, or the run waits for one."""
     if options.awaits or any(unit.follow for unit in checked.units):
         return True
-    asking = (IN_SCOPE, IN_SCOPE_TASK)
-    return options.follow and any(isinstance(row, Builtin) and row.name in asking for row in checked.calls.values())
+    return options.follow and any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
 
 
 def declare(module: Module) -> None:
@@ -62,22 +62,23 @@ def declare(module: Module) -> None:
     module.map(MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
 
 
-def check(e: Emitter) -> I1:
-    """``i1``: the current process is the one of ``-p`` or ``-c``, or descends from it."""
-    itself = _root(e)
+def check(e: Emitter, task: Task | None = None) -> I1:
+    """``i1``: the process of *task* (default: the current one) is that of ``-p`` or ``-c``, or descends from it."""
+    task = task or CurrentTask(e)
+    itself = _root(e, task)
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)
-    found = e.b.number(is_in_map(e, process_ids(e, "init")[0], MAP))
+    found = e.b.number(is_in_map(e, task.process("init"), MAP))
     last = e.b.current
     e.b.jump(done)
     e.b.start(done)
     return e.b.truth(e.b.phi([(1, first), (found, last)]))
 
 
-def _root(e: Emitter) -> I1:
-    """The current process is one that following starts from."""
-    number = process_ids(e, "tracer")[0]
+def _root(e: Emitter, task: Task) -> I1:
+    """The process is one that following starts from."""
+    number = task.process("tracer")
     count = e.script.options.shape.pids
     if count < 2:
         return e.b.icmp("eq", number, e.b.load(e.session(SESSION.root)))
@@ -122,7 +123,7 @@ def _starter(script: Script) -> ProgramSpec:
 def _start(e: Emitter) -> None:
     """The first process that has the name of the program is followed; the kernel has set its name already."""
     on = e.b.block()
-    e.b.branch(is_named(e, e.script.options.shape.awaited_at, 1), on, e.exit, likely=False)
+    e.b.branch(is_named(e, CurrentTask(e), e.script.options.shape.awaited_at, 1), on, e.exit, likely=False)
     e.b.start(on)
     e.b.exchange_if(e.session(SESSION.root), NOT_YET, process_ids(e, "tracer")[0])
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.tasks import Task
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I1, Number, Ptr, global_pointer
+from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.options.process_filters import COMM
 
@@ -19,17 +20,12 @@ def is_any_of(e: Emitter, value: Number, at: int, count: int) -> I1:
     return e.b.truth(same)
 
 
-def is_named(e: Emitter, at: int, count: int) -> I1:
-    """Whether the current task has one of the *count* names at the offset *at* of the values."""
+def is_named(e: Emitter, task: Task, at: int, count: int) -> I1:
+    """Whether *task* has one of the *count* names at the offset *at* of the values."""
     name = e.b.alloca(COMM)
     # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
     memory.zero(e, name, COMM, 8)
-    e.b.helper(helpers.GET_CURRENT_COMM, name, COMM)
-    return is_one_name(e, name, at, count)
-
-
-def is_one_name(e: Emitter, name: Ptr, at: int, count: int) -> I1:
-    """Whether the 16 bytes at *name* are one of the *count* names at the offset *at* of the values."""
+    task.name(name)
     low, high = e.b.load(name), e.b.load(e.b.offset(name, 8))
     different: Number | None = None
     for number in range(count):

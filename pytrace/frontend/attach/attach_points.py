@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from pytrace.base.fast_dataclass import replace
-from pytrace.core.builtin_row import IN_SCOPE, IN_SCOPE_TASK
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
@@ -100,9 +100,9 @@ def expand(
 
 
 def _decides(program: nodes.Program) -> bool:
-    """Whether a script uses ``in_scope`` or ``in_scope_task``, so that it applies the filters of processes itself."""
+    """Whether a script uses ``in_scope``, so that it applies the filters of processes itself."""
     names = (nodes.Identifier, nodes.Call)
-    return any(isinstance(node, names) and node.name in (IN_SCOPE, IN_SCOPE_TASK) for node in visitor.walk(program))
+    return any(isinstance(node, names) and node.name == IN_SCOPE for node in visitor.walk(program))
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import network_namespace, process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.tasks import CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import process_filters, task_filters
+from pytrace.codegen.services import process_filters
 from pytrace.codegen.storage.data_sections import SESSION
-from pytrace.core.builtin_row import IN_SCOPE, IN_SCOPE_TASK
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
@@ -108,11 +109,9 @@ def _curtask(e: Emitter, node: Node) -> Operand:
 
 
 def _in_scope(e: Emitter, node: Node) -> Operand:
-    return Scalar(process_filters.in_scope(e), e.type(node))
-
-
-def _in_scope_task(e: Emitter, node: Node) -> Operand:
-    return Scalar(task_filters.in_scope_task(e, _task(e, node)), e.type(node))
+    given = isinstance(node, nodes.Call) and node.args
+    task = OtherTask(e, _task(e, node)) if given else CurrentTask(e)
+    return Scalar(process_filters.in_scope(e, task), e.type(node))
 
 
 def _cpid(e: Emitter, node: Node) -> Operand:
@@ -175,7 +174,6 @@ EMIT: dict[str, Emission] = {
     "curtask": _curtask,
     "gid": _gid,
     IN_SCOPE: _in_scope,
-    IN_SCOPE_TASK: _in_scope_task,
     "leader_comm": _related_comm("group_leader"),
     "leader_tid": _related_number("group_leader", "pid"),
     "netns": _netns,

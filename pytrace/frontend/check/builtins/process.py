@@ -76,22 +76,14 @@ def has_cpid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return BOOL
 
 
-def in_scope(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+def in_scope(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``in_scope``: known when no process is selected; an ahead-of-time file may be run with ``-p``."""
+    if arguments:
+        _task_argument(checker, node, arguments)
     options = checker.options
     if not options.restricted and not options.ahead:
         checker.set_constant(node, True)
     return BOOL
-
-
-def in_scope_task(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``in_scope_task(task)``: known as :func:`in_scope` is."""
-    type_ = checker.value(expression(checker, node, arguments[0]))
-    if isinstance(type_, Unknown):
-        return BOOL
-    if not isinstance(type_, Pointer) or not isinstance(type_.target, Struct) or type_.target.name != "task_struct":
-        return checker.error(f"in_scope_task() takes a struct task_struct *, not {settle(type_)}", arguments[0].span)
-    return in_scope(checker, node, ())
 
 
 def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from pytrace.core.builtin_row import IN_SCOPE, IN_SCOPE_TASK
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.types import Type
 from pytrace.frontend.check.builtins import (
     aggregates,
@@ -48,7 +48,6 @@ CHECKS: Mapping[str, Check] = {
     "cpid": process.unsigned32,
     "has_cpid": process.has_cpid,
     IN_SCOPE: process.in_scope,
-    IN_SCOPE_TASK: process.in_scope_task,
     "cpu": process.unsigned32,
     "curtask": process.curtask,
     "gid": process.unsigned64,

@@ -1,0 +1,145 @@
+"""What filters of processes ask of a task: the current one, which helpers tell, or another one, whose memory does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.current_task import kernel_field, namespace_of, process_ids, task_field
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.values import Number, Ptr
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct
+
+COMM = 16
+"""TASK_COMM_LEN of include/linux/sched.h."""
+
+LEVELS = 8
+"""How deep pid namespaces are looked through; 32 is the kernel's limit (MAX_PID_NS_LEVEL), two or three are usual."""
+
+
+class Task(Protocol):
+    """A task of which filters are asked."""
+
+    def process(self, namespace: str) -> Number:
+        """Its process id in the ``tracer``'s pid namespace (0 outside of it) or in the ``init``ial one."""
+
+    def user(self) -> Number:
+        """Its user id."""
+
+    def name(self, place: Ptr) -> None:
+        """Write its name to *place*, :data:`COMM` zeroed bytes."""
+
+    def cgroup(self, depth: Number) -> Number:
+        """Id of its cgroup at this depth; 0 when its cgroup is not that deep."""
+
+    def network_namespace(self) -> Number:
+        """Inode of its network namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTask:
+    """The task in whose context the program runs."""
+
+    e: Emitter
+
+    def process(self, namespace: str) -> Number:
+        """Its process id."""
+        return process_ids(self.e, namespace)[0]
+
+    def user(self) -> Number:
+        """Its user id."""
+        return self.e.b.op("and", self.e.b.helper(helpers.GET_CURRENT_UID_GID), 0xFFFFFFFF)
+
+    def name(self, place: Ptr) -> None:
+        """Write its name."""
+        self.e.b.helper(helpers.GET_CURRENT_COMM, place, COMM)
+
+    def cgroup(self, depth: Number) -> Number:
+        """Id of its cgroup at this depth."""
+        return self.e.b.helper(helpers.GET_CURRENT_ANCESTOR_CGROUP_ID, depth)
+
+    def network_namespace(self) -> Number:
+        """Inode of its network namespace."""
+        return namespace_of(self.e, self.e.b.helper(helpers.GET_CURRENT_TASK))
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTask:
+    """The task whose ``struct task_struct`` is at *address*."""
+
+    e: Emitter
+    address: Number
+
+    def process(self, namespace: str) -> Number:
+        """Its process id."""
+        e = self.e
+        outside = self._member(self.address, "task_struct", "tgid", INT32)
+        if namespace != "tracer":
+            return outside
+        if e.script.ahead is not None:
+            inode: Number = load_time_values.integer(e, "namespace", ("inode",), 0)
+            return e.b.select(e.b.icmp("eq", inode, 0), outside, self._process_in(inode))
+        place = e.script.kernel.pid_namespace
+        return outside if place is None else self._process_in(place[1])
+
+    def _process_in(self, inode: Number) -> Number:
+        """The process id in the pid namespace with this inode (``task_tgid_nr_ns``, kernel/pid.c); 0 outside of it."""
+        e = self.e
+        leader = self._member(self.address, "task_struct", "group_leader", UINT64)
+        pid = self._member(leader, "task_struct", "thread_pid", UINT64)
+        level = self._member(pid, "pid", "level", UINT32)
+        struct = e.script.kernel.struct("struct", "pid")
+        numbers = None if struct is None else struct.find("numbers")
+        upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
+        if struct is None or not isinstance(upid, Struct):
+            raise TraceError("this needs the kernel's type information (BTF) of struct pid")
+        found: Number = 0
+        for at in range(LEVELS):
+            place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), at * upid.size)
+            space = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "ns")), UINT64)
+            common = e.b.add(space, kernel_field(e, "pid_namespace", "ns"))
+            same = e.b.icmp("eq", self._member(common, "ns_common", "inum", UINT32), inode)
+            here = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "nr")), INT32)
+            found = e.b.select(e.b.both(same, e.b.icmp("uge", level, at)), here, found)
+        return found
+
+    def user(self) -> Number:
+        """Its user id."""
+        credentials = self._member(self.address, "task_struct", "cred", UINT64)
+        return self._member(credentials, "cred", "uid", UINT32)
+
+    def name(self, place: Ptr) -> None:
+        """Write its name; what may stand after its end is not copied."""
+        e = self.e
+        e.b.helper(helpers.PROBE_READ_KERNEL_STR, place, COMM, e.b.add(self.address, task_field(e, "comm")))
+
+    def cgroup(self, depth: Number) -> Number:
+        """Id of its cgroup at this depth."""
+        e = self.e
+        sets = self._member(self.address, "task_struct", "cgroups", UINT64)
+        own = self._member(sets, "css_set", "dfl_cgrp", UINT64)
+        level = self._member(own, "cgroup", "level", UINT32)
+        distance = e.b.mul(depth, 8)
+        struct = e.script.kernel.struct("struct", "cgroup")
+        # Before 6.1 a cgroup knew the ids of those above it, since then these themselves.
+        if struct is not None and struct.find("ancestors") is None:
+            found = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestor_ids")), distance), UINT64)
+        else:
+            above = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestors")), distance), UINT64)
+            node = self._member(above, "cgroup", "kn", UINT64)
+            found = self._member(node, "kernfs_node", "id", UINT64)
+        return e.b.select(e.b.icmp("uge", level, depth), found, 0)
+
+    def network_namespace(self) -> Number:
+        """Inode of its network namespace."""
+        return namespace_of(self.e, self.address)
+
+    def _member(self, address: Number, owner: str, name: str, type_: Int) -> Number:
+        return self._read(self.e.b.add(address, kernel_field(self.e, owner, name)), type_)
+
+    def _read(self, address: Number, type_: Int) -> Number:
+        return memory.read_scalar(self.e, address, type_, AddressSpace.KERNEL).value
