@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kernel_features import needs, needs_tracepoint
+from tests.support.kernel_features import needs
 from tests.support.patience import patience
 from tests.support.server import Running
 from tests.support.tools import cannot, check_columns
@@ -142,7 +142,7 @@ def typing(lines: int) -> Callable[[Running], None]:
 
 @pytest.mark.tool("wqlat")
 def test_work_items_of_a_process(tool: Tool) -> None:
-    needs_tracepoint("workqueue:workqueue_queue_work")
+    needs("rawtracepoint")
     run = tool("wqlat", "-p", os.getpid(), work=typing(25))
     assert total(run.maps["@usecs"]["flush_to_ldisc"]) == 25
     precise = tool("wqlat", "-N", "-p", os.getpid(), work=typing(25))
@@ -151,7 +151,7 @@ def test_work_items_of_a_process(tool: Tool) -> None:
 
 @pytest.mark.tool("wqlat")
 def test_work_items_by_queue(tool: Tool) -> None:
-    needs_tracepoint("workqueue:workqueue_queue_work")
+    needs("rawtracepoint")
     run = tool("wqlat", "-W", "-p", os.getpid(), work=typing(10))
     queue = next(name for name, buckets in run.maps["@usecs"].items() if total(buckets) >= 10)
     assert queue.startswith("events_unbound")

@@ -175,9 +175,7 @@ class Names:
         if kind.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
         if kind.mode.one_line:
-            from pytrace.runtime.output.render.stack_lines import line_text  # few scripts need it
-
-            return line_text(kind, self._user_frames if kind.user else self._kernel_frames)
+            return self._one_line(kind)
         return _stack_text(self._lines(kind, indent), indent)
 
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
@@ -205,6 +203,19 @@ class Names:
             return found
 
         return kernel
+
+    def _one_line(self, kind: Stack) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
+        from pytrace.runtime.output.render import stack_lines  # few scripts need it
+
+        functions = self._user_frames if kind.user else self._kernel_frames
+
+        def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
+            process, addresses, error = value
+            if error and error != NO_STACK:
+                return no_stack(b"", os.strerror(-error)).strip()
+            return stack_lines.line_text(kind, functions, process, addresses)
+
+        return text
 
     def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[Frame]:
         frames = self._symbols.user(process, address)
