@@ -175,7 +175,9 @@ class Names:
         if kind.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
         if kind.mode.one_line:
-            return self._one_line(kind)
+            from pytrace.runtime.output.render.stack_lines import line_text  # few scripts need it
+
+            return line_text(kind, self._user_frames if kind.user else self._kernel_frames, _unread)
         return _stack_text(self._lines(kind, indent), indent)
 
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
@@ -204,19 +206,6 @@ class Names:
 
         return kernel
 
-    def _one_line(self, kind: Stack) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
-        from pytrace.runtime.output.render import stack_lines  # few scripts need it
-
-        functions = self._user_frames if kind.user else self._kernel_frames
-
-        def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
-            process, addresses, error = value
-            if error and error != NO_STACK:
-                return no_stack(b"", os.strerror(-error)).strip()
-            return stack_lines.line_text(kind, functions, process, addresses)
-
-        return text
-
     def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[Frame]:
         frames = self._symbols.user(process, address)
         if inner is not None and in_source(frames) and not self._symbols.trampoline(process, inner):
@@ -235,11 +224,17 @@ def _stack_text(
 
     def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
         process, frames, error = value
-        if error and error != NO_STACK:
-            return no_stack(indent, os.strerror(-error))
+        why = _unread(error)
+        if why:
+            return no_stack(indent, why)
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
 
     return text
+
+
+def _unread(error: int) -> str:
+    """Why a stack with this error was not read; empty when it was, or there is none."""
+    return os.strerror(-error) if error and error != NO_STACK else ""
 
 
 def in_source(frames: Sequence[Frame]) -> bool:

@@ -5,27 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from pytrace.base.fast_typing import Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Stack, StackMode
 
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.names import Frame
 
-class Named(Protocol):
-    """What a line shows of a function of an address."""
-
-    @property
-    def name(self) -> str:
-        """The function; empty when unknown."""
-
-    @property
-    def module(self) -> str:
-        """Kernel module or path of the binary."""
-
-    @property
-    def inlined(self) -> bool:
-        """True for a function that was inlined into the next one."""
-
-
-Functions = Callable[[int, int, "int | None"], Sequence[Named]]
+Functions = Callable[[int, int, "int | None"], "Sequence[Frame]"]
 """``functions(process, address, inner)`` gives the functions of a place; *inner* is the frame before."""
 
 _ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
@@ -33,24 +19,32 @@ _TABLE = str.maketrans(_ESCAPES)
 """A semicolon ends a frame; a line is a line."""
 
 
-class _Unknown:
-    name = module = ""
-    inlined = False
+def line_text(
+    kind: Stack, functions: Functions, unread: Callable[[int], str]
+) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
+    """How decoded stacks of type *kind* print: their frames with semicolons between them; empty for no frames.
+
+    Args:
+        kind: the type, whose mode decides.
+        functions: gives the functions of an address.
+        unread: says why a stack with an error was not read.
+    """
+
+    def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
+        process, addresses, error = value
+        why = unread(error)
+        if why:
+            return os.fsencode(f"[no stack: {why}]")
+        words: list[str] = []
+        for address, inner in zip(addresses, (None, *addresses), strict=False):
+            frames = functions(process, address, inner)
+            words.extend([frame_word(frame, address, kind) for frame in frames] or [f"0x{address:x}"])
+        return joined_words(words, kind)
+
+    return text
 
 
-_UNKNOWN = _Unknown()
-
-
-def line_text(kind: Stack, functions: Functions, process: int, addresses: Sequence[int]) -> bytes:
-    """The frames of a stack of type *kind*, given innermost first, with semicolons between them; empty for none."""
-    words: list[str] = []
-    for address, inner in zip(addresses, (None, *addresses), strict=False):
-        frames = functions(process, address, inner)
-        words.extend([frame_word(frame, address, kind) for frame in frames] or [frame_word(_UNKNOWN, address, kind)])
-    return joined_words(words, kind)
-
-
-def frame_word(frame: Named, address: int, kind: Stack) -> str:
+def frame_word(frame: Frame, address: int, kind: Stack) -> str:
     """What a frame is called: without a function the binary in brackets, without that the address."""
     name = frame.name.translate(_TABLE)
     if not name and frame.module:
