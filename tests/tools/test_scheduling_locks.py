@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.probes.targets import CountedEventTarget
+from pytrace.runtime.live_kernel import LiveKernel
+from tests.codegen.running import compiled
+from tests.support import tools
 from tests.support.kernel_features import needs, needs_tracepoint
 from tests.support.server import Running
 from tests.support.tools import cannot, check_columns
@@ -120,6 +125,22 @@ def test_references_and_misses(tool: Tool, programs: Path) -> None:
         assert all(0 <= row["HIT%"] <= 100 and row["REFERENCE"] > 0 for row in run.rows)
         threads = tool("llcstat", "-t", "-c", 1000, 1, interrupt=False)
         assert all(list(row)[:3] == ["PID", "TID", "NAME"] for row in threads.rows)
+
+
+class WithCounters(LiveKernel):
+    """This kernel, as if it had hardware counters."""
+
+    def feature(self, name: str) -> bool:
+        return name == "perf_hardware" or super().feature(name)
+
+
+def test_what_llcstat_asks_of_counters() -> None:
+    script = tools.script("llcstat")
+    assert script is not None
+    options = CompileOptions(named=(("sample_period", "1000"),))
+    programs = compiled(script.read_text(), WithCounters(), options).manifest.programs
+    wanted = [CountedEventTarget("cache-references", 2, 1000), CountedEventTarget("cache-misses", 3, 1000)]
+    assert [target.place for item in programs if item.kind == "hardware" for target in item.targets] == wanted
 
 
 @pytest.mark.tool("cpufreq")
