@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,9 @@ from pytrace.runtime.live_kernel import LiveKernel
 from tests.codegen.running import compiled
 from tests.support import tools
 from tests.support.kernel_features import needs, needs_tracepoint
-from tests.support.server import Running
+from tests.support.server import Running, Server
 from tests.support.tools import cannot, check_columns
-from tests.support.workloads import scheduling
+from tests.support.workloads import memory, scheduling
 from tests.tools.conftest import Tool
 
 PIPE = """
@@ -141,6 +144,59 @@ def test_what_llcstat_asks_of_counters() -> None:
     programs = compiled(script.read_text(), WithCounters(), options).manifest.programs
     wanted = [CountedEventTarget("cache-references", 2, 1000), CountedEventTarget("cache-misses", 3, 1000)]
     assert [target.place for item in programs if item.kind == "hardware" for target in item.targets] == wanted
+
+
+@pytest.mark.kernel
+def test_numbers_of_llcstat_with_other_events(server: Server, tmp_path: Path, programs: Path) -> None:
+    """The script of llcstat with page faults in the place of references, and minor faults in that of misses."""
+    needs("perf_events")
+    script = tools.script("llcstat")
+    assert script is not None
+    text = script.read_text().replace('!probe_exist("hardware:cache-', '!probe_exist("software:page-faults") && ("')
+    text = text.replace("hardware:cache-references:", "software:page-faults:")
+    (tmp_path / "faults.bt").write_text(text.replace("hardware:cache-misses:", "software:minor-faults:"))
+    seen = []
+    argv = (str(tmp_path / "faults.bt"), "-c", "1", "-t", "--format", "json", "0")
+    result = server.run(argv, while_attached=lambda _: seen.append(memory.touched(programs, 500)),
+                        when_attached=("signal INT",), timeout=60)  # fmt: skip
+    messages = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = [message["data"] for message in messages if message["type"] == "row"]
+    own = [row for row in rows if row["PID"] == seen[0] and row["NAME"] == "touches"]
+    assert {row["TID"] for row in own} == {seen[0]}
+    assert sum(row["REFERENCE"] for row in own) >= 500
+    assert sum(row["MISS"] for row in own) >= 500
+    assert all(0 <= row["HIT%"] <= 100 for row in rows)
+
+
+@pytest.mark.kernel
+def test_times_of_frequencies_with_other_events(server: Server, tmp_path: Path) -> None:
+    """The script of cpufreq with lseek(CPU, KHZ) in the place of the tracepoint, which these machines never report."""
+    needs("syscalls")
+    script = tools.script("cpufreq")
+    assert script is not None
+    text = script.read_text().replace("../lib", str(script.parent.parent / "lib"))
+    text = text.replace("args.cpu_id", "args.fd").replace("args.frequency", "args.offset")
+    probe = f"tracepoint:syscalls:sys_enter_lseek /pid == {os.getpid()} && args.offset > 0/ {{"
+    text = text.replace("rawtracepoint:cpu_frequency {", probe)
+    (tmp_path / "frequencies.bt").write_text(text)
+    passed = []
+
+    def work(_running: Running) -> None:
+        with open(tmp_path / "place", "wb", 0) as file:
+            for khz in (1_200_000, 2_400_000, 1_200_000):
+                os.lseek(file.fileno(), khz, os.SEEK_SET)
+                passed.append(time.monotonic())
+                time.sleep(0.05)
+            passed.append(float(file.fileno()))
+
+    argv = (str(tmp_path / "frequencies.bt"), "--format", "json")
+    result = server.run(argv, while_attached=work, when_attached=("signal INT",), timeout=60)
+    messages = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = [message["data"] for message in messages if message["type"] == "row"]
+    processor = int(passed[-1])
+    assert [(row["CPU"], row["MHZ"], row["CHANGES"]) for row in rows] == [(processor, 1200, 2), (processor, 2400, 1)]
+    assert rows[0]["TIME(ms)"] >= 100
+    assert rows[1]["TIME(ms)"] >= 50
 
 
 @pytest.mark.tool("cpufreq")
