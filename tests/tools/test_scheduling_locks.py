@@ -88,7 +88,7 @@ def test_waits_for_a_mutex(tool: Tool, programs: Path) -> None:
 
     run = tool("futexwait", "--comm", "contends", work=work)
     check_columns(run)
-    (row,) = run.rows
+    (row,) = run.of(PID=seen[0].pid)
     assert (row["PID"], row["COMM"], row["COUNT"]) == (seen[0].pid, "contends", 6)
     assert int(str(row["ADDRESS"]), 0) == seen[0].address
     assert 0.5 * seen[0].nanoseconds / 1000 <= row["TOTAL(us)"] <= seen[0].nanoseconds / 1000
