@@ -52,16 +52,17 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
 
         tool = TOOLS[tools.resolve(line.tool)[0]]
         examples = "\n".join(f"  {text}".rstrip() for text in tool.examples.strip("\n").split("\n"))
-        return usage.text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", _common())
+        return usage.text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
     source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
     if compiled is not None:
         from pytrace.runtime.aot import prepare
 
         return prepare.usage(CompiledScript.from_bytes(compiled), source.name)
-    return usage.text(words, usage.header(source.text), _common(), _parameters(source, words))
+    return usage.text(words, usage.header(source.text), common_options(), _parameters(source, words))
 
 
-def _common() -> list[usage.CommonOption]:
+def common_options() -> list[usage.CommonOption]:
+    """The options of pytrace that usages of scripts show."""
     rows = (item for item in OPTIONS if item.group in ("process", "output"))
     return [
         usage.CommonOption(item.short, item.long, f"{item.argument} {item.second}".rstrip(), item.help)

@@ -62,7 +62,7 @@ def test_translated_tools(capfd: pytest.CaptureFixture[str]) -> None:
     text = capfd.readouterr().out
     assert text.startswith("usage: pytrace counter [options] <specs...>\n\ncounter: counts calls\n\nExamples:\n  py")
     assert main.main(["--tools", "counts"]) == 0
-    assert capfd.readouterr().out.startswith("languages:\n  counter  counts calls\n")
+    assert "languages:\n  counter     counts calls\n" in capfd.readouterr().out
 
 
 def test_common_options_have_long_names() -> None:

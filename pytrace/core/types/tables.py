@@ -99,7 +99,7 @@ class Column:
         if isinstance(type_, Fixed):
             return self.path, f"{type_.tag} {type_.divisor} {type_.digits}"
         if isinstance(type_, Joined):
-            return self.path, repr(type_)
+            return self.path, type_.tag if type_.formatted else repr(type_)
         return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:

@@ -17,8 +17,23 @@ from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Te
 
 
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
-    """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`."""
-    return reader(FlatLayout.of(spec.layout), context.decoders)
+    """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
+
+    Formatted text is text already, as statements with different formats share a table.
+    """
+    layout = FlatLayout.of(spec.layout)
+    read = reader(layout, context.decoders)
+    forms = [
+        context.texts.form(kind) if isinstance(kind, types.Joined) and kind.formatted else None for kind in layout.args
+    ]
+    if not any(forms):
+        return read
+
+    def row(data: bytes, offset: int) -> Values:
+        found: Values = read(data, offset)
+        return tuple([item if form is None else form(item) for form, item in zip(forms, found, strict=True)])
+
+    return row
 
 
 def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:

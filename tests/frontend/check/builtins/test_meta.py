@@ -98,6 +98,8 @@ VALUES = [
     ("enum e { ONE }; begin { print(constant_exist(\"ONE\")); }", "bool", True),
     ("#define TWO 2\nbegin { print(constant_exist(\"TWO\")); }", "bool", True),
     ("begin { print(constant_exist(\"NO_SUCH_CONSTANT\")); }", "bool", False),
+    ("begin { print(symbol_exist(\"no_such_symbol\")); }", "bool", False),
+    ("begin { print(symbol_exist(\"jiffies\")); }", "bool", True),
     ("begin { print(one_of(443, \"80, 443\")); }", "bool", True),
     ("begin { print(one_of(44, \"80, 443\")); }", "bool", False),
     ("begin { print(one_of(443, \"0x1bb\")); }", "bool", True),
