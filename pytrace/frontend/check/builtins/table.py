@@ -86,6 +86,7 @@ CHECKS: Mapping[str, Check] = {
     "clear_terminal": rows.clear_terminal,
     "fixed": rows.fixed,
     "joined": rows.joined,
+    "sprintf": rows.sprintf,
     "quantiles": output.quantiles,
     "join": output.join,
     "exit": output.exit_,
