@@ -43,7 +43,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("command", "c", "cmd", "COMMAND", "run COMMAND (its process id is cpid), exit when it exits", "process"),
     Option("follow", "", "follow", "", "with -p or -c: also trace child processes", "process"),
     Option("comm", "", "comm", "NAME", "trace threads with this name", "process", repeat=True),
-    Option("uid", "", "uid", "USER", "trace processes of this user: name or number", "process", repeat=True),
+    Option("uid", "u", "uid", "USER", "trace processes of this user: name or number", "process", repeat=True),
     Option("cgroup", "", "cgroup", "PATH", "trace this cgroup (version 2) and those below it", "process", repeat=True),
     Option("container", "", "container", "ID", "trace this container: id, UID of a pod, or name", "process",
            repeat=True),
@@ -107,7 +107,7 @@ usage: pytrace [options] TOOL [options of the tool and of pytrace]
        pytrace -l [-v] [PATTERN | FILE | -e 'PROGRAM']
 """
 
-_GROUPS = {
+GROUPS = {
     "script": "Script",
     "process": "Processes",
     "output": "Output",
@@ -327,7 +327,7 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
 def help_text() -> str:
     """The text of ``--help``."""
     parts = [USAGE]
-    for group, title in _GROUPS.items():
+    for group, title in GROUPS.items():
         parts.append(f"\n{title}:\n")
         for row in OPTIONS:
             if row.group != group or row.hidden:

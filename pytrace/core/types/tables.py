@@ -45,9 +45,8 @@ NUMBERS = (Int, Count, Sum, Avg, Min, Max)
 RIGHT = (*NUMBERS, Fixed)
 """Types whose values are right-aligned and may have a unit."""
 
-
-JOINED_TEXT = String(22)
-"""The type of a column whose statements join different values; its size is the width of most such texts."""
+JOINED_TEXTS = Joined("", ())
+"""The type of a column whose joined values have different parts: they are decoded as the texts that they print as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +104,15 @@ class Column:
         return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
-        """A column that holds the values of both: the wider integer, the longer string, texts of what is joined."""
+        """A column that holds the values of both: the wider integer, the longer string."""
         own, others = self.type, other.type
-        if isinstance(others, Joined):
-            return self if own == others or isinstance(own, String) else replace(self, type=JOINED_TEXT)
         if isinstance(own, Int) and isinstance(others, Int):
             return replace(self, type=_wider(own, others))
         if isinstance(own, String | Buffer) and others.size > own.size:
             return replace(self, type=others)
         if isinstance(own, Fixed) and isinstance(others, Fixed):
             return replace(self, type=own if own.signed else others)
-        return self
+        return replace(self, type=JOINED_TEXTS) if isinstance(own, Joined) and own != others else self
 
 
 def _wider(first: Int, second: Int) -> Int:

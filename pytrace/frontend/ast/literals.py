@@ -29,7 +29,12 @@ def value(node: nodes.Node | None) -> Value | None:
 
 def is_false(node: nodes.Node | None) -> bool:
     """Whether the value of *node* is known and false."""
-    return _truth(value(node)) is False
+    return truth(node) is False
+
+
+def truth(node: nodes.Node | None) -> bool | None:
+    """Whether *node* is true; None if it is unknown, or a text."""
+    return _truth(value(node))
 
 
 def _truth(known: Value | None) -> bool | None:

@@ -15,7 +15,7 @@ from pytrace.base.fast_dataclass import dataclass, field, fields, replace
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
-from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 from pytrace.frontend.check.inference.checker import Definitions
 from pytrace.frontend.check.inference.slots import HYGIENE
@@ -223,6 +223,39 @@ class _Expander:
             path.extend(_members(given) if isinstance(given, nodes.Identifier | nodes.FieldAccess) else [step])
         return self.plain(node, scope, path=tuple(path))
 
+    # ---------------------------------------------------------------------------------------- records
+
+    def record(self, node: nodes.RecordLiteral, scope: _Expansion | None) -> nodes.Node:
+        """A record, without the members whose value is ``only_if(false, …)``."""
+        found = self.plain(node, scope)
+        assert isinstance(found, nodes.RecordLiteral)
+        if not any(map(_conditional, found.members)):
+            return found
+        kept = [
+            (name, value)
+            for name, member in zip(found.names, found.members, strict=True)
+            if (value := self._member(member)) is not None
+        ]
+        if not kept:
+            self.diagnostics.error("the record has no member left: all conditions of only_if() are false", found.span)
+            return found
+        return replace(found, names=tuple(name for name, _ in kept), members=tuple(value for _, value in kept))
+
+    def _member(self, member: nodes.Expr) -> nodes.Expr | None:
+        """The value of a member; None when its condition is false."""
+        if not (_conditional(member) and isinstance(member, nodes.Call)):
+            return member
+        condition, chosen = member.args
+        truth = literals.truth(condition)
+        if truth is None:
+            self.diagnostics.error(
+                "the condition of only_if() must be known when the script is compiled",
+                condition.span,
+                hints=["possible are literals, $1, getopt(), comparisons, &&, || and !"],
+            )
+        assert isinstance(chosen, nodes.Expr)
+        return None if truth is False else chosen
+
     # ---------------------------------------------------------------------------------------- calls
 
     def call(self, node: nodes.Call, scope: _Expansion | None) -> nodes.Node:
@@ -322,6 +355,16 @@ def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int
     return score
 
 
+def _conditional(node: nodes.Node) -> bool:
+    """Whether *node* is ``only_if(condition, value)``."""
+    return (
+        isinstance(node, nodes.Call)
+        and node.name == "only_if"
+        and len(node.args) == 2
+        and isinstance(node.args[1], nodes.Expr)
+    )
+
+
 def _members(node: nodes.Node) -> list[str]:
     if isinstance(node, nodes.FieldAccess):
         return [*_members(node.base), node.name]
@@ -348,5 +391,6 @@ _RULES: Mapping[type[nodes.Node], Callable[[_Expander, nodes.Node, _Expansion | 
     on(nodes.Sizeof, _Expander.about),
     on(nodes.TypeofExpr, _Expander.about),
     on(nodes.Offsetof, _Expander.offset),
+    on(nodes.RecordLiteral, _Expander.record),
     on(nodes.Call, _Expander.call),
 )

@@ -24,7 +24,7 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.core.types.tables import JOINED_TEXT, Column, TableSchema, map_schema, row_tables
+from pytrace.core.types.tables import JOINED_TEXTS, Column, TableSchema, map_schema, row_tables
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,15 @@ def test_members_of_records_and_tuples_are_columns() -> None:
     assert TableSchema.of(["e"], [Tuple(())]).names == ("e",)
 
 
+def test_joined_values_share_a_table_whatever_their_parts() -> None:
+    first, second = (TableSchema.of(["at"], [Joined(":", parts)]) for parts in ((INT8, INT8), (String(4),)))
+    assert first.shape == second.shape
+    assert first.joined(first).columns[0].type == first.columns[0].type
+    mixed = first.joined(second)
+    assert mixed.columns[0].type == JOINED_TEXTS
+    assert mixed.joined(first) == mixed
+
+
 def test_statements_of_one_shape_share_a_table() -> None:
     """How wide integers and strings are makes no difference, names, their order and kinds of values do."""
     first = TableSchema.of(["op", "n"], [String(5), UINT8])
@@ -75,16 +84,6 @@ def test_statements_of_one_shape_share_a_table() -> None:
     assert list(tables) == [10, 11, 12, 13, 14, 15]
     assert tables[10] is tables[12]
     assert [column.type for column in tables[10].schema.columns] == [String(64), INT32]
-
-
-def test_what_is_joined_differently_shares_a_column_of_texts() -> None:
-    pair, triple, other = (Joined(":", (INT8,) * number) for number in (2, 3, 4))
-    alone = row_tables(enumerate(TableSchema.of(["a"], [kind]) for kind in (pair, pair)))
-    assert {table.schema.columns[0].type for table in alone.values()} == {pair}
-    mixed = row_tables(enumerate(TableSchema.of(["a"], [kind]) for kind in (pair, triple, other)))
-    assert {table.number for table in mixed.values()} == {1}
-    assert mixed[0].schema.columns[0].type == JOINED_TEXT
-    assert TableSchema.of(["a"], [pair]).shape != TableSchema.of(["a"], [JOINED_TEXT]).shape
 
 
 @pytest.mark.parametrize(

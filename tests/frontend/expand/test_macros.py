@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
 from pytrace.frontend.expand import library
@@ -124,3 +125,28 @@ def test_program_without_macros_is_not_copied() -> None:
 
     program = parser.parse(Source("x", "begin { print(pid + 1); }"), Diagnostics())
     assert macros.expand(program, NoMacros(), Diagnostics()).items[0] is program.items[0]
+
+
+def test_members_of_records_that_exist_only_if() -> None:
+    text = """
+        getopt("t|time", false, "a"); getopt("n|name=NAME", "", "b");
+        macro shown(x) { only_if(getopt("name") == "", x) }
+        begin { print((time=only_if(getopt("time"), no_such_name), name=shown(1), more=only_if(true, 2), pid=3)); }
+    """
+    for options, names in (({}, ("name", "more", "pid")), ({"name": "x"}, ("more", "pid"))):
+        program = analyse(text, CompileOptions(named=tuple(options.items()))).checked()
+        assert [node.names for node in program.types if isinstance(node, nodes.RecordLiteral)] == [names]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("begin { $a = 1; print((x=only_if($a == 1, 2), y=3)); }",
+         ("1:34-41", "the condition of only_if() must be known when the script is compiled")),
+        ("begin { print((x=only_if(false, 2))); }",
+         ("1:15-36", "the record has no member left: all conditions of only_if() are false")),
+        ("begin { print(only_if(true, 2)); }", ("1:15-31", "only_if() is the value of a member of a record")),
+    ],
+)  # fmt: skip
+def test_conditions_that_cannot_be_decided(text: str, message: tuple[str, str]) -> None:
+    assert message in analyse(text).errors
