@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.core.types import INT32, UINT32, UINT64, Enum, Field, Int, Pointer, String, Struct
+from pytrace.core.types import BOOL, INT32, UINT32, UINT64, Enum, Field, Int, Pointer, String, Struct, Type
 from tests.support.facts import TASK, RecordedKernel, function
 from tests.support.tools import SCRIPTS
 
@@ -46,11 +46,14 @@ def request(*last: Field) -> Struct:
 OLD, NEW = request(Field("rq_disk", Pointer(DISK), 24)), request()
 
 
-def kernel(own: Struct, raw: dict[str, FunctionPrototype], *functions: str) -> RecordedKernel:
+def kernel(
+    own: Struct, raw: dict[str, FunctionPrototype], *functions: str, parameters: tuple[tuple[str, Type], ...] = ()
+) -> RecordedKernel:
     structs = (TASK, DISK, BIO_OLD, QUEUE_OLD if own is OLD else QUEUE_NEW, own)
     return RecordedKernel(
         raw=raw, structs={(item.kind, item.name): item for item in structs}, enums=ENUMS,
         traceable=tuple(map(KernelFunction, functions)),
+        prototypes=tuple(function(name, *parameters) for name in functions if parameters),
     )  # fmt: skip
 
 
@@ -71,6 +74,9 @@ UNNAMED = {
 }
 KERNELS = {
     "5.5: no names of arguments": kernel(OLD, UNNAMED, "blk_account_io_start"),
+    "5.7: merged I/O is told to the same function": kernel(
+        OLD, WITH_QUEUE, "blk_account_io_start", parameters=(("rq", Pointer(OLD)), ("new_io", BOOL))
+    ),
     "5.10: with the queue as first argument": kernel(OLD, WITH_QUEUE, "blk_account_io_start"),
     "5.10: functions cannot be probed": kernel(OLD, WITH_QUEUE),
     "5.15: with the request alone": kernel(NEW, typed(NEW), "__blk_account_io_start"),

@@ -96,6 +96,17 @@ def file_system(kind: str, size: int = 0) -> Iterator[FileSystem]:
         yield FileSystem(kind, Path(folder), disk)
 
 
+def _new_array(file: Path) -> str:
+    """Make an array of a name that no other test uses at the same time."""
+    for number in range(97, 128):
+        try:
+            file.write_text(f"md{number}")
+        except FileExistsError:
+            continue
+        return f"md{number}"
+    raise AssertionError("all arrays are in use")
+
+
 @contextmanager
 def software_raid(disk: Disk) -> Iterator[Disk]:
     """An array of one disk (raid1, without metadata), made through sysfs (Documentation/admin-guide/md.rst).
@@ -106,8 +117,7 @@ def software_raid(disk: Disk) -> Iterator[Disk]:
     new = Path("/sys/module/md_mod/parameters/new_array")
     if not new.exists():
         cannot(f"this kernel ({os.uname().release}) has no software RAID")
-    name = "md97"
-    new.write_text(name)
+    name = _new_array(new)
     made = Path("/sys/block", name, "md")
     with ExitStack() as stack:
         stack.callback((made / "array_state").write_text, "clear")

@@ -308,12 +308,18 @@ def member_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _argument_exists(checker: Checker, node: Node, args: nodes.Identifier, path: list[str]) -> Type:
-    """``member_exist(args, a.b)`` in the block of a probe."""
-    if not require_args(checker, args) or checker.unit is None:
-        return UNKNOWN
-    found = checker.unit.context.argument(path[0])
+    """``member_exist(args, a.b)`` in the block of a probe.
+
+    Probes that have ``arg0`` have ``args`` only where the types are known; elsewhere no member exists.
+    """
+    unit = checker.unit
+    if unit is None or not unit.kind.positional:
+        known = require_args(checker, args)
+        if unit is None or not known:
+            return UNKNOWN
+    found = unit.context.argument(path[0])
     there = found is not None and (len(path) == 1 or _has_member(found.type, path[1:]))
-    probe = checker.unit.targets[0].probe if checker.unit.targets else checker.unit.kind.name
+    probe = unit.targets[0].probe if unit.targets else unit.kind.name
     return _answer(checker, node, there, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.frontend.checking import UNSAFE, refused, value, warned
+from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -143,6 +144,12 @@ def test_arguments_of_a_probe() -> None:
     script = "kprobe:vfs_read { if comptime (member_exist(args, %s)) { print(1); } else { print(args.no_such); } }"
     assert not analyse(script % "count", UNSAFE).errors
     assert "no_such" in refused(script % "no_such_either")[1]
+
+
+def test_arguments_of_a_probe_whose_types_are_unknown_do_not_exist() -> None:
+    script = "kprobe:vfs_read { if comptime (member_exist(args, count)) { print(args.count); } else { print(arg1); } }"
+    assert not analyse(script, UNSAFE, RecordedKernel(prototypes=())).errors
+    assert not analyse(script, UNSAFE, RecordedKernel()).errors
 
 
 def test_entries_that_no_value_equals() -> None:
