@@ -147,7 +147,7 @@ def _check_machine(options: RunOptions) -> None:
 def _execute(script: CompiledScript, options: RunOptions) -> int:
     from pytrace.runtime.session import session
 
-    return session.run(script, options)
+    return session.run(script, request.in_format(options, script.manifest.output_format))
 
 
 _COMPILE_ONLY = {

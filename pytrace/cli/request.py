@@ -153,6 +153,19 @@ def _check_format(wanted: str) -> None:
     table.chosen(wanted, None)
 
 
+def in_format(options: RunOptions, wanted: str) -> RunOptions:
+    """*options* with the format that the script asks for, where the command line names no other one.
+
+    Raises:
+        TraceError: there is no such format.
+    """
+    if not wanted or options.mode != "run" or options.format not in ("text", wanted.partition(":")[0]):
+        return options
+    if wanted not in STREAMED:
+        _check_format(wanted)
+    return replace(options, format=wanted)
+
+
 def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOptions:
     """*options* with what a run tells about its script."""
     named = tuple(f"--{key}" if value is None else f"--{key}={value}" for key, value in script.named)

@@ -208,6 +208,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
+        output_format=checked.output_format,
     )
 
 

@@ -101,10 +101,11 @@ VALUES: tuple[Builtin, ...] = (
             example="tracepoint:raw_syscalls:sys_enter { @start[tid] = nsecs; }\n"
                     "tracepoint:raw_syscalls:sys_exit /@start[tid]/ { @ = hist(nsecs - @start[tid]); }"),
     Builtin("kstack", "stack", "kstack or kstack([mode][, limit])",
-            "Stack of the kernel; modes bpftrace, perf and raw.", most=2, value=True,
+            "Stack of the kernel; modes bpftrace, perf, raw, folded, annotated and inverted.", most=2, value=True,
             example="profile:hz:99 { @[kstack(perf, 10)] = count(); }"),
     Builtin("ustack", "stack", "ustack or ustack([mode][, limit])",
-            "Stack of the user process; modes bpftrace, perf, raw and build_id.", most=2, value=True,
+            "Stack of the user process; modes bpftrace, perf, raw, build_id, folded, annotated and inverted.",
+            most=2, value=True,
             example='profile:hz:99 /comm == "bash"/ { @[ustack(5)] = count(); }'),
 )  # fmt: skip
 
@@ -243,6 +244,11 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("percpu_kaddr", "symbol", "percpu_kaddr(const string symbol[, uint32 cpu])",
             "Address of a per-CPU kernel variable on this or another processor.", least=1, most=2,
             example='begin { $p = (uint32*)percpu_kaddr("cpu_number", 0); if ($p != 0) { print(*$p); } }'),
+    Builtin("ksym_name", "symbol", "ksym_name(address)",
+            "Name of the function at a kernel address as a string, looked up in the kernel (Linux 5.13).",
+            least=1, most=1, yields=True,
+            example="tracepoint:timer:timer_expire_entry {\n"
+                    '  if (strcontains(ksym_name(args.function), "tcp")) { @ = count(); }\n}'),
     Builtin("ksym", "symbol", "ksym(address)", "Kernel address that prints as a symbol.", least=1, most=1,
             example="fentry:schedule { @[ksym(curtask.stack)] = count(); }"),
     Builtin("usym", "symbol", "usym(address)",
@@ -310,6 +316,11 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("fail", "meta", "fail(const string fmt, args…)", "Stop compilation with a message.", _C, least=1, most=128,
             example='macro positive(n) { if comptime (n <= 0) { fail("%d is not positive", n); } n }\n'
                     "begin { print(positive(3)); }"),
+    Builtin("output_format", "meta", "output_format(const string format)",
+            "The format (as after -f) in which a run without -f and without a file name that says another is written.",
+            _C, least=1, most=1, yields=True,
+            example="profile:hz:99 { @[comm, ustack] = count(); }\n"
+                    'begin { if comptime getopt("folded") { output_format("folded:ordered"); } }'),
     Builtin("default_str_length", "meta", "default_str_length()", "The configured `max_strlen`.", _C,
             example="begin { print(default_str_length()); }"),
     Builtin("config", "meta", "config([const string key])",

@@ -235,6 +235,8 @@ class Manifest:
     """Imported object files."""
     ahead: AheadOfTime | None = None
     """Set in ahead-of-time files."""
+    output_format: str = ""
+    """The format of ``output_format()``; a run without ``-f`` is written in it."""
 
     def to_data(self) -> dict[str, object]:
         """JSON form."""
@@ -267,6 +269,7 @@ class Manifest:
             "follow_map": self.follow_map,
             "objects": _encoded(self.objects),
             "ahead": None if self.ahead is None else asdict(self.ahead),
+            "output_format": self.output_format,
         }
 
     @classmethod
@@ -287,6 +290,7 @@ class Manifest:
             follow_map=data["follow_map"],
             objects=_decoded(data["objects"]),
             ahead=None if data["ahead"] is None else _ahead_from_data(data["ahead"]),
+            output_format=data["output_format"],
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytrace.base.fast_dataclass import dataclass
@@ -68,9 +68,56 @@ class Profile:
     """Names of labels that are strings."""
 
 
-def profiles(maps: Iterable[MapData], text: Callable[[types.Type], Text]) -> list[Profile]:
-    """Maps with stacks in their keys and numbers as values, by name; *text* makes the text form of a type's values."""
-    return [_profile(data, text) for data in sorted(maps, key=lambda data: data.name)]
+def profiles(maps: Iterable[MapData], text: Callable[[types.Type], Text], *, ordered: bool = False) -> list[Profile]:
+    """Maps with stacks in their keys and numbers as values, by name; *text* makes the text form of a type's values.
+
+    *ordered*: all members of a key are frames, in the order of the key, and there are no labels.
+    """
+    made = _in_order if ordered else _profile
+    return [made(data, text) for data in sorted(maps, key=lambda data: data.name)]
+
+
+def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
+    assert data.key is not None
+    columns = key_columns(data.key)
+    forms = [_frames_of(column.type, text) for column in columns]
+    ends_in_kernel = isinstance(columns[-1].type, types.Stack) and not columns[-1].type.user
+    numbers, names = _numbers(data.value), FrameNames()
+    samples = []
+    for key, value in data.entries.items():
+        members = [form(item) for form, item in zip(forms, members_of(data.key, key), strict=True)]
+        shown = [member for at, member in enumerate(members) if not _useless_mark(columns, members, at)]
+        frames = tuple([frame for member in shown for frame in member]) or (Frame("[no stack]"),)
+        kernel = len(members[-1]) if ends_in_kernel else 0
+        samples.append(Sample(frames, names.of(frames), kernel, (), numbers(value)))
+    samples.sort(key=lambda sample: sample.names)
+    return Profile(data.name, _measures(data), samples, _JOINS.get(type(data.value), operator.add), ())
+
+
+def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], at: int) -> bool:
+    """Whether a member is the mark ``-`` between two stacks, of which one has no frames."""
+    if not 0 < at < len(members) - 1 or [frame.function for frame in members[at]] != ["-"]:
+        return False
+    return any(isinstance(columns[side].type, types.Stack) and not members[side] for side in (at - 1, at + 1))
+
+
+def _frames_of(type_: types.Type, text: Callable[[types.Type], Text]) -> Callable[[Portable], list[Frame]]:
+    """The frames that a member of a key stands for; none for an empty text."""
+    if isinstance(type_, types.Stack):
+        inverted = type_.mode is types.StackMode.INVERTED
+        return lambda value: _stack_frames(value, inverted=inverted)
+    form = text(type_)
+
+    def one(value: Portable) -> list[Frame]:
+        name = form(value).decode("utf-8", "backslashreplace")
+        return [Frame(name)] if name else []
+
+    return one
+
+
+def _stack_frames(stack: Portable, *, inverted: bool) -> list[Frame]:
+    assert isinstance(stack, StackTrace)
+    return list(stack.frames) if inverted and not stack.error else stacked_frames([stack])
 
 
 def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:

@@ -10,7 +10,7 @@ import pytest
 from pytrace.cli import request
 from pytrace.cli.options import read
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import Address
+from pytrace.core.options.run_options import Address, RunOptions
 from pytrace.results import formats
 from pytrace.results.formats import table
 
@@ -166,3 +166,15 @@ def test_checks_level_follows_the_warning_options() -> None:
         line = read([*argv, "-e", "begin {}"])
         levels.append(request.compile_options(line, request.run_options(line), request.script(line)).checks)
     assert levels == [0, 1, 2]
+
+
+def test_the_format_of_the_script_counts_where_the_command_line_names_none() -> None:
+    wanted = "folded:ordered"
+    assert request.in_format(RunOptions(), wanted).format == wanted
+    assert request.in_format(RunOptions(format="folded"), wanted).format == wanted  # by the suffix of -o
+    assert request.in_format(RunOptions(), "csv").format == "csv"
+    for options in (RunOptions(format="json"), RunOptions(format="pprof"), RunOptions(mode="test")):
+        assert request.in_format(options, wanted) == options
+    assert request.in_format(RunOptions(), "") == RunOptions()
+    with pytest.raises(TraceError, match="-f does not accept 'xml'"):
+        request.in_format(RunOptions(), "xml")

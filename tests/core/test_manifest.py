@@ -54,6 +54,7 @@ SCRIPT = CompiledScript(
         session=SessionData(".bss.maps", 0, 8, 16, 24, 32, 40, 64),
         unwind=UnwindMaps("spaces", "ranges", "rows", 4096),
         follow_map="followed",
+        output_format="folded",
         objects=(b"\x7fELF\0\xff", b""),
         ahead=AheadOfTime(
             4,

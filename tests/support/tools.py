@@ -145,10 +145,10 @@ def run_tool(
     Raises:
         AssertionError: another status, too late, a traceback, left processes, or an unexpected message.
     """
-    argv = [*invocation(server, name), "-f", form] if form != "text" else invocation(server, name)
+    argv = [*invocation(server, name), "--format", form] if form != "text" else invocation(server, name)
     argv += [str(item) for item in arguments]
     if command:
-        argv += ["-c", command]
+        argv += ["--cmd", command]
     assert "-q" not in argv, "-q hides the notice that everything is attached, which this waits for"
     if interrupt is None:
         interrupt = not command

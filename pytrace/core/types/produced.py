@@ -22,6 +22,17 @@ class StackMode(PyEnum):
     PERF = "perf"
     RAW = "raw"
     BUILD_ID = "build_id"
+    FOLDED = "folded"
+    """One line, root first, for flame graphs."""
+    ANNOTATED = "annotated"
+    """As folded, with marks at functions of the kernel and inlined ones."""
+    INVERTED = "inverted"
+    """One line, innermost first."""
+
+    @property
+    def one_line(self) -> bool:
+        """Whether the frames stand next to each other, with semicolons between them."""
+        return self in (StackMode.FOLDED, StackMode.ANNOTATED, StackMode.INVERTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,6 +356,8 @@ class CheckedProgram:
     config: Config = field(default_factory=Config)
     sources: list[Source] = field(default_factory=list)
     """Every source, the script first."""
+    output_format: str = ""
+    """The format of ``output_format()``."""
     provenance: bool = False
     """Whether events tell which probe sent them (``CompileOptions.provenance``)."""
 

@@ -56,7 +56,7 @@ def _lines(snapshot: SnapshotData, options: WriteOptions, *, named: bool) -> dic
         raise TraceError(f"option value of format folded is one of {', '.join(VALUES)}, not {wanted!r}")
     return {
         stack: _number(profile, values, wanted)
-        for profile in profiles(snapshot.maps.values(), Printers().portable_text)
+        for profile in profiles(snapshot.maps.values(), Printers().portable_text, ordered=options.flag("ordered"))
         for stack, values in _joined(profile, [profile.name] if named else [], options).items()
     }
 

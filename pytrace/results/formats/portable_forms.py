@@ -20,6 +20,7 @@ from pytrace.runtime.output.render.histogram import all_buckets
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.map_printer import Entry, MapPrinter
 from pytrace.runtime.output.render.names import build_id_line, no_stack, symbol_lines
+from pytrace.runtime.output.render.stack_lines import frame_word, joined_words
 from pytrace.runtime.output.render.text import TextForms
 
 _T = TypeVar("_T")
@@ -66,6 +67,10 @@ class PortableNames:
         mode = kind.mode
 
         def text(value: StackTrace) -> bytes:
+            if mode.one_line:
+                if value.error:
+                    return no_stack(b"", value.error).strip()
+                return joined_words([frame_word(frame, frame.address, kind) for frame in value.frames], kind)
             if value.error:
                 return no_stack(indent, value.error)
             if mode is StackMode.RAW:

@@ -87,6 +87,7 @@ FORMATS: tuple[Format, ...] = (
         options=(
             FormatOption("process", "of the keys beside stacks only the first string is shown, as root frame"),
             FormatOption("stacks", "keys beside stacks are not shown"),
+            FormatOption("ordered", "keys beside stacks are frames, all in the order in which they are in the key"),
             FormatOption("annotate", "kernel functions end with _[k], inlined ones with _[i]"),
             FormatOption("value", "what is shown of avg and stats: total, count or average", "NAME"),
         ),

@@ -35,7 +35,8 @@ def test_the_name_of_another_task_is_read() -> None:
     shape = FilterShape(comms=1)
     assert GET_CURRENT_COMM in calls("tracepoint:sched:sched_switch /in_scope/ { @n++; }", shape)
     found = calls("tracepoint:sched:sched_switch /in_scope(curtask)/ { @n++; }", shape)
-    assert PROBE_READ_KERNEL_STR in found and GET_CURRENT_COMM not in found
+    assert PROBE_READ_KERNEL_STR in found
+    assert GET_CURRENT_COMM not in found
 
 
 def test_what_the_kernel_does_not_describe_is_an_error() -> None:

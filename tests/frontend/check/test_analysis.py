@@ -291,6 +291,12 @@ def test_compile_time_calls_leave_nothing_to_generate() -> None:
     assert len(program.dead) == 3
 
 
+def test_the_format_that_a_script_asks_for() -> None:
+    text = 'begin {{ if comptime ({0}) {{ output_format("folded:ordered"); }} print(1); }}'
+    assert analyse(text.format("1 == 1")).checked().output_format == "folded:ordered"
+    assert not analyse(text.format("1 == 2")).checked().output_format
+
+
 def test_comptime_branch_is_pruned_before_typing() -> None:
     program = analyse('begin { if comptime (is_str("a")) { print(1); } else { print($nothing); } }').checked()
     assert len(program.event_list) == 1

@@ -62,6 +62,21 @@ def test_only_the_process_or_only_the_stacks() -> None:
     assert "@x[comm, ustack]" in found.value.hints[0]
 
 
+def test_members_of_the_key_in_its_order() -> None:
+    woken = types.Stack(True, 127, types.StackMode.INVERTED)
+    key = types.Tuple((STRING, USTACK, STRING, KSTACK, woken, STRING, KSTACK))
+    failed = StackTrace((), error="Bad address")
+    entries = {
+        ("sh", stack("in", "main"), "-", stack("vfs", "entry", user=False), stack("post", "loop"), "", stack()): 2,
+        ("ls", failed, "-", stack(user=False), stack(), "by", stack("k", "e", user=False)): 1,
+        ("no", stack("main"), "-", stack(user=False), stack(), "-", stack("k", user=False)): 1,
+    }
+    data = map_data("@", key, COUNT, entries)
+    whole = ["ls;[no user stack: Bad address];by;e;k 1", "no;main;k 1", "sh;main;in;-;entry;vfs;post;loop 2"]
+    assert lines(data, "folded:ordered") == whole
+    assert lines(data, "folded:ordered,annotate")[0] == "ls;[no user stack: Bad address];by;e_[k];k_[k] 1"
+
+
 def test_averages_show_totals_counts_or_averages() -> None:
     first, second = (StackTrace((Frame("f", offset, "/bin/x"),)) for offset in (4, 8))
     data = map_data("@", USTACK, types.Avg(), {first: (10, 1), second: (20, 3)})

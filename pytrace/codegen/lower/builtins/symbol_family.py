@@ -5,8 +5,9 @@ from __future__ import annotations
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Operand, Scalar
-from pytrace.codegen.ir.values import Number, signed_constant
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.operands import Made, Operand, Scalar
+from pytrace.codegen.ir.values import Number, Ptr, signed_constant
 from pytrace.codegen.lower.builtins.context_family import user_symbol, word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError
@@ -32,6 +33,21 @@ def argument(e: Emitter, node: nodes.Call, index: int = 0) -> Number:
 
 def _ksym(e: Emitter, node: nodes.Call) -> Operand:
     return word(e, argument(e, node), KSym())
+
+
+def _ksym_name(e: Emitter, node: nodes.Call) -> Operand:
+    """The kernel's ``%ps`` of an address (lib/vsprintf.c): a number where there is no symbol."""
+    type_ = e.type(node)
+    address = argument(e, node)
+
+    def write(pointer: Ptr, _align: int) -> None:
+        memory.zero(e, pointer, type_.size)
+        with e.temporaries():
+            data = e.b.alloca(8)
+            e.b.store(address, data)
+            e.b.helper(helpers.SNPRINTF, pointer, type_.size, e.module.constant(b"%ps\0"), data, 8)
+
+    return Made(type_, write)
 
 
 def _usym(e: Emitter, node: nodes.Call) -> Operand:
@@ -89,6 +105,7 @@ EMIT: dict[str, Emission] = {
     "is_err": _is_err,
     "kptr": _same,
     "ksym": _ksym,
+    "ksym_name": _ksym_name,
     "percpu_kaddr": _percpu_kaddr,
     "reg": _reg,
     "uaddr": _uaddr,

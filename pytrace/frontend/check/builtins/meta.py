@@ -91,6 +91,17 @@ def static_assert(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return VOID
 
 
+def output_format(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``output_format(name)``."""
+    text = checker.constant_text(arguments[0], "the format of output_format()")
+    if text is not None:
+        name = text.decode(errors="replace")
+        if checker.program.output_format not in ("", name):
+            return checker.error(f"another output_format() says {checker.program.output_format!r}", node.span)
+        checker.program.output_format = name
+    return VOID
+
+
 def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
     text = checker.constant_text(arguments[0], "the format of fail()")

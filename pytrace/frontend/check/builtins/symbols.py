@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
-from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, Type, USym
+from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, String, Type, USym
 from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
@@ -94,6 +94,19 @@ def ksym(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``ksym(address)``."""
     pointer_argument(checker, node, arguments[0], "the address of ksym()")
     return KSym()
+
+
+SYMBOL_LENGTH = 64
+"""Capacity of the result of ``ksym_name()``; longer names are truncated."""
+
+
+def ksym_name(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``ksym_name(address)``."""
+    pointer_argument(checker, node, arguments[0], "the address of ksym_name()")
+    if not checker.kernel.feature("snprintf"):
+        hints = ("Linux 5.13 does; ksym() prints the name of an address",)
+        return checker.error("this kernel cannot give names of symbols to programs", node.span, hints=hints)
+    return String(SYMBOL_LENGTH)
 
 
 def usym(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -171,9 +171,13 @@ class Names:
         return os.fsencode(self._cgroups.paths(identity, self._strings[pattern]))
 
     def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
-        """How decoded stacks of type *kind* print: an empty line, then a line for each frame."""
+        """How decoded stacks of type *kind* print: an empty line, then a line for each frame; or one line."""
         if kind.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
+        if kind.mode.one_line:
+            from pytrace.runtime.output.render.stack_lines import line_text  # few scripts need it
+
+            return line_text(kind, self._user_frames if kind.user else self._kernel_frames, _unread)
         return _stack_text(self._lines(kind, indent), indent)
 
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
@@ -186,30 +190,31 @@ class Names:
             return lambda _process, address, _inner: b"%x\n" % address
         perf = kind.mode is StackMode.PERF
         if kind.user:
-            user, trampoline = self._symbols.user, self._symbols.trampoline
-
-            def in_process(process: int, address: int, inner: int | None) -> bytes:
-                frames = user(process, address)
-                if inner is not None and in_source(frames) and not trampoline(process, inner):
-                    frames = user(process, address, caller=True)
-                return symbol_lines(frames, address, indent, perf)
-
-            return in_process
+            return lambda process, address, inner: symbol_lines(
+                self._user_frames(process, address, inner), address, indent, perf
+            )
 
         def kernel(_process: int, address: int, inner: int | None) -> bytes:
-            caller = inner is not None
-            key = (address, caller, perf, indent)
+            key = (address, inner is not None, perf, indent)
             found = self._kernel_lines.get(key)
             if found is None:
                 if len(self._kernel_lines) >= _KEPT_LINES:
                     self._kernel_lines.clear()
-                frames = self._symbols.kernel(address)
-                if caller and in_source(frames):
-                    frames = self._symbols.kernel(address, caller=True)
+                frames = self._kernel_frames(0, address, inner)
                 found = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
             return found
 
         return kernel
+
+    def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[Frame]:
+        frames = self._symbols.user(process, address)
+        if inner is not None and in_source(frames) and not self._symbols.trampoline(process, inner):
+            return self._symbols.user(process, address, caller=True)
+        return frames
+
+    def _kernel_frames(self, _process: int, address: int, inner: int | None) -> Sequence[Frame]:
+        frames = self._symbols.kernel(address)
+        return self._symbols.kernel(address, caller=True) if inner is not None and in_source(frames) else frames
 
 
 def _stack_text(
@@ -219,11 +224,17 @@ def _stack_text(
 
     def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
         process, frames, error = value
-        if error and error != NO_STACK:
-            return no_stack(indent, os.strerror(-error))
+        why = _unread(error)
+        if why:
+            return no_stack(indent, why)
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
 
     return text
+
+
+def _unread(error: int) -> str:
+    """Why a stack with this error was not read; empty when it was, or there is none."""
+    return os.strerror(-error) if error and error != NO_STACK else ""
 
 
 def in_source(frames: Sequence[Frame]) -> bool:

@@ -12,6 +12,9 @@ from tests.support.recorded import Facts
 # fmt: off
 REFUSED = [
     ("begin { static_assert(1 == 2, \"no\"); }", "1:9-36", "no"),
+    ("begin { output_format(\"csv\"); output_format(\"csv\"); output_format(\"json\"); }",
+     "1:53-74", "another output_format() says 'csv'"),
+    ("begin { output_format(comm); }", "1:23-27", "the format of output_format() must be a string literal"),
     ("begin { fail(\"bad %d %s\", 5, \"x\"); }", "1:9-34", "bad 5 x"),
     ("begin { print(config(\"foo\")); }", "1:15-28", "there is no configuration key 'foo'"),
     ("begin { print(assert_str(5)); }", "1:26-27", "this must be a string, not int8"),

@@ -1,0 +1,186 @@
+"""Tools about stacks on and off the processor: profile, offcputime, offwaketime, wakeuptime."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.kernel_features import needs_tracepoint
+from tests.support.server import Running
+from tests.support.tools import ToolRun
+from tests.support.workloads import scheduling
+from tests.tools.conftest import Tool
+from tests.tools.test_scheduling_queues import sampled
+
+FOLDED = re.compile(r"(\S.*) (\d+)")
+LIBRARY = "\nclock_nanosleep+"
+"""The C library's function; it has no frame pointer, so what called it may be missing from the stack."""
+
+
+def of(run: ToolRun, map_name: str, *parts: str) -> dict[str, int]:
+    """Entries of a map whose key has all these parts."""
+    return {key: value for key, value in run.maps.get(map_name, {}).items() if all(part in key for part in parts)}
+
+
+def folded(run: ToolRun) -> dict[str, int]:
+    """Numbers by line."""
+    found = [FOLDED.fullmatch(line) for line in run.stdout.splitlines() if line]
+    assert found
+    assert all(found), run.stdout
+    return {match[1]: int(match[2]) for match in found if match}
+
+
+def napping(programs: Path, seen: list[scheduling.Measured]) -> Callable[[Running], None]:
+    def work(_running: Running) -> None:
+        seen.append(scheduling.naps(programs, 8, 25))
+
+    return work
+
+
+@pytest.mark.tool("offcputime")
+@pytest.mark.parametrize("options", [(), ("-d",), ("-u",), ("--state", 1), ("-m", 20000), ("-s",)])
+def test_sleeps_are_found(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
+    needs_tracepoint("sched:sched_switch")
+    seen: list[scheduling.Measured] = []
+    run = tool("offcputime", "--comm", "naps", *options, work=napping(programs, seen))
+    asleep = of(run, "@off_us", "nanosleep", f",naps,{seen[0].pid}")
+    assert sum(asleep.values()) >= 0.95 * seen[0].nanoseconds / 1000
+    assert sum(asleep.values()) <= seen[0].nanoseconds / 1000
+    assert any("schedule+" in key and LIBRARY in key for key in asleep)
+    assert all((",--," in key) == ("-d" in options) for key in asleep)
+    assert not of(run, "@off_us", ",swapper")
+
+
+@pytest.mark.tool("offcputime")
+@pytest.mark.parametrize("options", [("-k",), ("--state", 2), ("-m", 3_600_000_000), ("-M", 20000)])
+def test_sleeps_that_are_left_out(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
+    needs_tracepoint("sched:sched_switch")
+    run = tool("offcputime", "--comm", "naps", *options, work=napping(programs, []))
+    assert not of(run, "@off_us", "do_nanosleep", ",naps,")
+
+
+@pytest.mark.tool("offcputime")
+def test_one_side_of_the_stacks(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_switch")
+    seen: list[scheduling.Measured] = []
+    user = tool("offcputime", "-U", "--comm", "naps", work=napping(programs, seen))
+    assert any(LIBRARY in key and "schedule+" not in key for key in user.maps["@off_us"])
+    kernel = tool("offcputime", "-K", "--comm", "naps", work=napping(programs, seen))
+    assert all(LIBRARY not in key for key in kernel.maps["@off_us"])
+    assert any("schedule+" in key for key in kernel.maps["@off_us"])
+    failed = tool("offcputime", "-U", "-K", status=1)
+    assert "-U and -K exclude each other" in failed.stderr
+
+
+@pytest.mark.tool("offcputime")
+def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_switch")
+    seen: list[scheduling.Measured] = []
+    run = tool("offcputime", "-df", "--comm", "naps", form="text", work=napping(programs, seen))
+    lines = folded(run)
+    asleep = {line: number for line, number in lines.items() if line.startswith("naps;") and "do_nanosleep" in line}
+    assert sum(asleep.values()) >= 0.95 * seen[0].nanoseconds / 1000
+    assert all(line.index(";-;") < line.index("do_nanosleep") for line in asleep)
+    assert any(line.index("clock_nanosleep;-;") < line.index("do_nanosleep") for line in asleep)
+
+
+@pytest.mark.tool("offcputime")
+def test_one_thread_and_a_duration(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_switch")
+    with scheduling.hogs(programs, 2) as hogs:
+        run = tool("offcputime", "-t", hogs[0], 1, interrupt=False)
+    found = of(run, "@off_us", ",busy,")
+    assert found
+    assert set(found) == set(of(run, "@off_us", f",busy,{hogs[0]}"))
+
+
+def waking(programs: Path, seen: list[scheduling.Woken]) -> Callable[[Running], None]:
+    def work(_running: Running) -> None:
+        seen.append(scheduling.wakes(programs, 20))
+
+    return work
+
+
+@pytest.mark.tool("wakeuptime")
+def test_the_stack_of_the_waker(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_waking")
+    run = tool("wakeuptime", "--comm", "sleeper", work=waking(programs, []))
+    assert of(run, "@blocked_us", "target,sleeper,", "pipe_write+", ",waker,waker")
+    assert not of(run, "@blocked_us", "target,waker")
+    lines = folded(tool("wakeuptime", "-f", "--comm", "sleeper", form="text", work=waking(programs, [])))
+    assert any(re.fullmatch(r"waker;.*ksys_write;.*pipe_write.*;sleeper", line) for line in lines)
+
+
+@pytest.mark.tool("wakeuptime")
+def test_sleeps_end_by_the_timer(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_waking")
+    seen: list[scheduling.Measured] = []
+    run = tool("wakeuptime", "-u", "-m", 1000, "--comm", "naps", work=napping(programs, seen))
+    slept = of(run, "@blocked_us", "target,naps,", "hrtimer_wakeup+")
+    assert 0.95 * seen[0].nanoseconds / 1000 <= sum(slept.values()) <= seen[0].nanoseconds / 1000
+    none = tool("wakeuptime", "-M", 20000, "--comm", "naps", work=napping(programs, []))
+    assert not of(none, "@blocked_us", "target,naps,", "hrtimer_wakeup+")
+
+
+@pytest.mark.tool("offwaketime")
+@pytest.mark.parametrize("options", [(), ("-K",), ("-d",)])
+def test_who_waited_and_who_woke(tool: Tool, programs: Path, options: tuple[str, ...]) -> None:
+    needs_tracepoint("sched:sched_waking")
+    run = tool("offwaketime", "--comm", "sleeper", *options, work=waking(programs, []))
+    found = of(run, "@blocked_us", "waker,waker,", "pipe_write+", "pipe_read+", "target,sleeper,")
+    assert found
+    for key in found:
+        waker, _, target = key.partition(",--,")
+        assert "pipe_write+" in waker
+        assert "pipe_read+" in target
+        assert (",-," in waker) == ("-d" in options)
+
+
+@pytest.mark.tool("offwaketime")
+def test_user_stacks_of_both(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_waking")
+    run = tool("offwaketime", "-U", "--comm", "sleeper", work=waking(programs, []))
+    found = of(run, "@blocked_us", "waker,waker,", "write", "target,sleeper,")
+    assert found
+    assert not of(run, "@blocked_us", "schedule+")
+
+
+@pytest.mark.tool("offwaketime")
+def test_both_stacks_meet_in_folded_lines(tool: Tool, programs: Path) -> None:
+    needs_tracepoint("sched:sched_waking")
+    lines = folded(tool("offwaketime", "-f", "--comm", "sleeper", form="text", work=waking(programs, [])))
+    pattern = r"sleeper;.*ksys_read;.*pipe_read;.*;--;.*pipe_write;.*ksys_write;.*;waker"
+    assert any(re.fullmatch(pattern, line) for line in lines), lines
+
+
+@pytest.mark.tool("profile")
+@pytest.mark.parametrize("options", [(), ("-U",), ("-d",), ("-F", 99), ("-c", 5_000_000), ("-A",), ("-I",)])
+def test_where_a_hog_spends_its_time(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
+    with scheduling.hogs(programs, 1) as hogs:
+        run = tool("profile", "-p", hogs[0], *options, work=lambda _: sampled(hogs, 50))
+        samples = run.maps["@samples"]
+        assert all(re.search(rf",busy,{hogs[0]}( #\d+)?$", key) for key in samples)
+        # Half a second or more of processor time: 24 samples at 49 Hz.
+        assert sum(samples.values()) >= 12
+        assert sum(of(run, "@samples", "hot").values()) >= 0.5 * sum(samples.values())
+        assert all((",--," in key) == ("-d" in options) for key in samples)
+
+
+@pytest.mark.tool("profile")
+def test_lines_of_a_profile(tool: Tool, programs: Path) -> None:
+    place = max(os.sched_getaffinity(0))
+    with scheduling.hogs(programs, 1, place) as hogs:
+        run = tool("profile", "-fa", "-p", hogs[0], form="text", work=lambda _: sampled(hogs, 50))
+        lines = folded(run)
+        assert all(line.startswith("busy;") or line == "busy" for line in lines)
+        assert any(line.endswith("hot") for line in lines)
+        kernel = tool("profile", "-K", "-fa", "-C", place, 1, form="text", interrupt=False)
+        assert all(re.fullmatch(r"[^;]+(;.*_\[[ki]\])?", line) for line in folded(kernel))
+        elsewhere = tool("profile", "-p", hogs[0], "-C", place + 1, 1, interrupt=False)
+        assert not elsewhere.maps.get("@samples")
+        thread = tool("profile", "-L", hogs[0], 1, interrupt=False)
+        assert sum(of(thread, "@samples", f",busy,{hogs[0]}").values()) == sum(thread.maps["@samples"].values()) > 0
