@@ -167,6 +167,18 @@ def test_accepted_at_some_ports_and_of_one_version(tool: Tool, ends: Ends) -> No
         assert len(run.rows[0]["TIME"]) == len("HH:MM:SS")
 
 
+@pytest.mark.tool("tcpaccept", "tcpretrans")
+def test_where_functions_have_kprobes_only(tool: Tool, ends: Ends) -> None:
+    needs("kprobe")
+    made: list[Connection] = []
+    without = ("--no-feature", "fentry")
+    run = tool("tcpaccept", *without, *me(), work=lambda _: made.extend(sockets.connections(*ends, count=2)))
+    assert [row["RPORT"] for row in run.rows] == [one.port for one in made]
+    again: list[tuple[Connection, int]] = []
+    run = tool("tcpretrans", "-l", *without, *me(), work=lambda _: again.append(sockets.retransmits(*ends)))
+    assert len(run.rows) == again[0][1]
+
+
 # ------------------------------------------------------------------------------------------------ tcpconnlat
 
 
