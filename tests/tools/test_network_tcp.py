@@ -288,7 +288,7 @@ def test_states(tool: Tool, ends: Ends, version: int) -> None:
     (arrived,) = run.of(NEWSTATE="SYN_RECV")
     theirs = run.of(SKADDR=arrived["SKADDR"])
     assert steps(theirs) == ["LISTEN", "SYN_RECV", "ESTABLISHED", "CLOSE_WAIT", "LAST_ACK", "CLOSE"]
-    assert {(row["RADDR"], row["RPORT"]) for row in theirs} == {(one.address, one.port)}
+    assert {(row["RADDR"], row["RPORT"]) for row in theirs[1:]} == {(one.address, one.port)}  # 6.1 sets it late
     assert {row["SINCE"] for row in run.rows} == {"state"}
 
 
