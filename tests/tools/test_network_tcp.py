@@ -326,7 +326,13 @@ def test_states_of_sockets_from_before(tool: Tool, ends: Ends) -> None:
 @BOTH
 def test_retransmits(tool: Tool, ends: Ends, version: int) -> None:
     made: list[tuple[Connection, int]] = []
-    run = tool("tcpretrans", *me(), "-s", work=lambda _: made.append(sockets.retransmits(*ends, version=version)))
+
+    def work(run: Running) -> None:
+        made.append(sockets.retransmits(*ends, version=version))
+        one, number = made[0]
+        run.until_printed(endpoint(version, one.address, one.port), number)
+
+    run = tool("tcpretrans", *me(), "-s", work=work)
     check_columns(run)
     ((one, number),) = made
     mine = run.of(**{"LADDR:LPORT": endpoint(version, one.address, one.port)})
