@@ -63,7 +63,10 @@ def test_slabratetop_before_the_tracepoint_had_the_cache() -> None:
     found = Diagnostics()
     with pytest.raises(ScriptError):
         pipeline.compile_script(
-            Source(path.name, path.read_text(), str(path)), CompileOptions(), OtherKernel(lacking=NO_PROBES, without=without), found
+            Source(path.name, path.read_text(), str(path)),
+            CompileOptions(),
+            OtherKernel(lacking=NO_PROBES, without=without),
+            found,
         )
     assert "what comes closest: slabtop" in found.items[0].message
 

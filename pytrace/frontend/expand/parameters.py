@@ -138,8 +138,19 @@ class _Substitution:
     def _call(self, node: nodes.Call) -> nodes.Expr:
         if node.name == "getopt":
             return self._getopt(node)
+        if node.name == "probe_exist" and self.values and len(node.args) == 1:
+            return self._question(node, node.args[0])
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
         return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.made else node
+
+    def _question(self, node: nodes.Call, asked: nodes.Node) -> nodes.Expr:
+        """``probe_exist("…$name…")`` with the values of options, as in attach points."""
+        if not isinstance(asked, nodes.StringLiteral) or b"$" not in asked.value:
+            return node
+        text = asked.value
+        for name in sorted(self.values, key=len, reverse=True):
+            text = text.replace(_bytes(f"${name}"), _bytes(named_parameters.as_text(_plain(self.values[name]))))
+        return replace(node, args=(nodes.StringLiteral(asked.span, text),))
 
     def _getopt(self, node: nodes.Call) -> nodes.Expr:
         declared = named_parameters.parameter(node, None)

@@ -10,7 +10,7 @@ from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
 from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Value, Values
+from pytrace.runtime.output.render.decoders import Values
 from pytrace.runtime.output.render.printf import Piece
 from pytrace.runtime.output.render.tables import Table, TextTable, cell
 from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Texts, reader
@@ -30,10 +30,9 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
         return read
 
     def printed(data: bytes, offset: int) -> Values:
-        row: list[Value] = list(read(data, offset))
-        for at, form in forms:
-            row[at] = form(row[at])
-        return tuple(row)
+        row: Values = read(data, offset)
+        texts = {at: form(row[at]) for at, form in forms}
+        return tuple([texts.get(at, item) for at, item in enumerate(row)])
 
     return printed
 

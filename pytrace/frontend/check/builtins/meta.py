@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
-from pytrace.core.diagnostics import Diagnostics, did_you_mean
+from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.numbers import parse_integer
@@ -53,11 +54,12 @@ is_unsigned_integer = _question(lambda kind: isinstance(kind, Int) and not kind.
 
 
 def is_literal(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``is_literal(x)``."""
+    """``is_literal(x)``; ``in_scope`` is one where no process is selected."""
     value = arguments[0]
     if isinstance(value, nodes.Expr):
         checker.value(value)
-    checker.set_constant(node, isinstance(value, _LITERALS) or _negative_literal(value))
+    everywhere = isinstance(value, nodes.Identifier) and value.name == IN_SCOPE and checker.constant(value) is not None
+    checker.set_constant(node, everywhere or isinstance(value, _LITERALS) or _negative_literal(value))
     return BOOL
 
 
@@ -236,6 +238,19 @@ def constant_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     known = checker.definitions
     there = known.enumerator(text) is not None or known.macro(text) is not None or known.constant(text) is not None
     return _answer(checker, node, there, "constant_exist", text)
+
+
+def symbol_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``symbol_exist("name")``: whether ``kaddr`` finds it."""
+    name = checker.constant_text(arguments[0], "the argument of symbol_exist()")
+    if name is None:
+        return BOOL
+    text = name.decode(errors="replace")
+    try:
+        there = checker.kernel.kernel_symbol(text) is not None
+    except TraceError:
+        there = False  # its address is hidden from this process
+    return _answer(checker, node, there, "symbol_exist", text)
 
 
 def type_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:

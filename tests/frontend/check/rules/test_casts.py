@@ -98,3 +98,7 @@ def test_pointers_stay_in_their_memory(operand: str, space: AddressSpace) -> Non
 @pytest.mark.parametrize("body", ["$a = 5; print((typeof($a))$a);", "@m = nsecs; print((uint64)@m);", "print((int8)5);"])
 def test_casts_that_say_something(body: str) -> None:
     assert not analyse(f"begin {{ {body} }}").warnings
+
+
+def test_casts_in_macros_do_not_warn() -> None:
+    assert not analyse("macro wide(n) { (uint64)n } begin { print((wide(nsecs), wide(cpu))); }").warnings
