@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -60,10 +61,11 @@ def test_faults_by_stack(tool: Tool, programs: Path) -> None:
 def test_faults_at_intervals(tool: Tool, programs: Path) -> None:
     needs("perf_events")
     run = tool(
-        "pagefaults", 1, 2, "--comm", "touches", form="text", interrupt=False,
+        "pagefaults", "-T", 1, 2, "--comm", "touches", form="text", interrupt=False,
         work=lambda _: memory.touched(programs, 1000),
     )  # fmt: skip
     check_columns(run)
+    assert len([line for line in run.lines if re.fullmatch(r"\d\d:\d\d:\d\d", line)]) == 2
 
 
 # ------------------------------------------------------------------------------------------------ swapin
