@@ -66,5 +66,5 @@ def test_translated_tools(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_common_options_have_long_names() -> None:
-    assert all(item.word for item in script_texts._common())
+    assert all(item.word for item in script_texts.common_options())
     assert tools.GROUPS
