@@ -198,6 +198,12 @@ def test_outputs_at_intervals(tool: Tool, folder: Path) -> None:
     check_columns(run)
 
 
+@pytest.mark.tool("filetop")
+def test_a_command_that_ends_before_the_first_output(tool: Tool) -> None:
+    run = tool("filetop", "-a", 3600, 2, command="printf abcd")
+    assert run.of(COMM="printf", WRITES=1)
+
+
 # ------------------------------------------------------------------------------------------------ fileslower
 
 
