@@ -54,6 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
+        if words[:1] == ["--complete"] and len(words) == 3:
+            from pytrace.cli import complete
+
+            sys.stdout.write(complete.text(words[1], words[2]))
+            return 0
         return _dispatch(_read(words))
     except TraceError as error:
         report(error)

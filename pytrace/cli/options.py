@@ -107,7 +107,7 @@ usage: pytrace [options] TOOL [options of the tool and of pytrace]
        pytrace -l [-v] [PATTERN | FILE | -e 'PROGRAM']
 """
 
-_GROUPS = {
+GROUPS = {
     "script": "Script",
     "process": "Processes",
     "output": "Output",
@@ -327,7 +327,7 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
 def help_text() -> str:
     """The text of ``--help``."""
     parts = [USAGE]
-    for group, title in _GROUPS.items():
+    for group, title in GROUPS.items():
         parts.append(f"\n{title}:\n")
         for row in OPTIONS:
             if row.group != group or row.hidden:

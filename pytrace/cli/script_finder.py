@@ -112,9 +112,16 @@ def complete(line: CommandLine) -> None:
 
         line.words.named(())
         made = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
-        line.script = (Source(line.tool, made.text), None)
-        for key, value in read(made.arguments).values.items():
+        line.words = None  # its values are in the script now
+        implied = read(made.arguments)
+        if made.text:
+            line.script = (Source(line.tool, made.text), None)
+        else:
+            line.operands[:] = implied.operands
+        for key, value in implied.values.items():
             line.values.setdefault(key, value)
+        if not line.flag("quiet"):
+            sys.stderr.write("".join(f"NOTE: {note}\n" for note in made.notes))
     if line.text("command") is not None:
         line.values["follow"] = True
 

@@ -52,16 +52,17 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
 
         tool = TOOLS[tools.resolve(line.tool)[0]]
         examples = "\n".join(f"  {text}".rstrip() for text in tool.examples.strip("\n").split("\n"))
-        return usage.text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", _common())
+        return usage.text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
     source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
     if compiled is not None:
         from pytrace.runtime.aot import prepare
 
         return prepare.usage(CompiledScript.from_bytes(compiled), source.name)
-    return usage.text(words, usage.header(source.text), _common(), _parameters(source))
+    return usage.text(words, usage.header(source.text), common_options(), _parameters(source, words))
 
 
-def _common() -> list[usage.CommonOption]:
+def common_options() -> list[usage.CommonOption]:
+    """The options of pytrace that usages of scripts show."""
     rows = (item for item in OPTIONS if item.group in ("process", "output"))
     return [
         usage.CommonOption(item.short, item.long, f"{item.argument} {item.second}".rstrip(), item.help)
@@ -70,13 +71,15 @@ def _common() -> list[usage.CommonOption]:
     ]
 
 
-def _parameters(source: Source) -> str:
-    """Lines about the named parameters in the language of bpftrace."""
+def _parameters(source: Source, words: ScriptWords) -> str:
+    """Lines about the named parameters in the language of bpftrace; options that imports declare are none."""
     if "getopt" not in source.text:
         return ""
     from pytrace.frontend.expand import named_parameters
 
-    return named_parameters.help_lines(named_parameters.usage(_parsed(source)))
+    options = {name for option in words.options for name in option.names}
+    known = [item for item in named_parameters.usage(_parsed(source)) if item.name not in options]
+    return named_parameters.help_lines(known) if known else ""
 
 
 def parameters_help(line: CommandLine, script: Script) -> int:

@@ -35,6 +35,11 @@ def run(words: Sequence[str]) -> int:
     return act(given)
 
 
+def help_text(name: str) -> str:
+    """The usage of a subcommand."""
+    return _COMMANDS[name][0]().format_help()
+
+
 class _Parser(ArgumentParser):
     """Reports mistakes as all of pytrace does."""
 

@@ -154,6 +154,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("joined", "output", "joined(const string separator, value…)",
             "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
             example='begin { row((address=joined(":", ntop(0x0100007f), 80))); }'),
+    Builtin("sprintf", "output", "sprintf(const string fmt, args…)",
+            "Formatted text as a value, for columns of row(), keys, print(); formatted when it is printed.",
+            least=1, most=None, yields=True,
+            example='begin { row((pid=pid, message=sprintf("%d of %x", 1, 255))); }'),
     Builtin("print_clear", "output", "print_clear(@map[, top[, div[, order]]])",
             "Print a map and empty it, so that each update is in exactly one print.", _A, least=1, most=4,
             example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
@@ -365,8 +369,13 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("constant_exist", "meta", "constant_exist(const string name)",
             "True when there is an enumerator or macro of that name.", _C, least=1, most=1, yields=True,
             example='begin { print(constant_exist("TASK_COMM_LEN")); }'),
+    Builtin("symbol_exist", "meta", "symbol_exist(const string name)",
+            "True when the kernel shows a symbol of that name, whose address `kaddr()` gives: functions, and variables "
+            "where it was built with CONFIG_KALLSYMS_ALL.", _C, least=1, most=1, yields=True,
+            example='begin { print(symbol_exist("jiffies_64")); }'),
     Builtin("one_of", "meta", "one_of(int or string value, const string list)",
-            "True when the value is one of the comma-separated entries of a literal text; false for an empty list.",
+            "True when the value is one of the entries of a literal text, separated by commas or line ends; false for "
+            "an empty list.",
             least=2, most=2, yields=True,
             example='begin { print((one_of(443, "80, 443"), one_of(comm, "bash,sh"))); }'),
     Builtin("only_if", "meta", "only_if(const bool condition, value)",

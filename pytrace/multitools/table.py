@@ -1,44 +1,25 @@
-"""Tools that are translated from their command line into a script (``pytrace NAME``)."""
+"""The multi-purpose tools: tools that are translated from their command line into a script (``pytrace NAME``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from types import ModuleType
 
-from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Protocol
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.multitools import argdist, funccount, funclatency, funcslower, functime, stackcount, tplist, trace
+from pytrace.multitools.names import NAMES
+from pytrace.multitools.translation import MultiTool, TranslatedTool
 
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A tool's command line as a script: its *text*, and the words of pytrace's own command line that it implies."""
-
-    text: str
-    arguments: tuple[str, ...] = ()
+_MODULES: dict[str, ModuleType] = {
+    "funccount": funccount, "funclatency": funclatency, "functime": functime, "funcslower": funcslower,
+    "stackcount": stackcount, "trace": trace, "argdist": argdist, "tplist": tplist,
+}  # fmt: skip
 
 
-class MultiTool(Protocol):
-    """One tool."""
-
-    @property
-    def summary(self) -> str:
-        """What it shows, in one sentence."""
-
-    @property
-    def group(self) -> str:
-        """The group that ``--tools`` lists it in."""
-
-    @property
-    def options(self) -> tuple[ScriptOption, ...]:
-        """Its options and operands."""
-
-    @property
-    def examples(self) -> str:
-        """Command lines and what they do, for its usage."""
-
-    def translate(self, values: Mapping[str, Value]) -> Translation:
-        """The script for the *values* of all options, by :attr:`ScriptOption.name`."""
+def _tool(name: str) -> MultiTool:
+    group, summary = NAMES[name]
+    module = _MODULES[name]
+    examples = "\n".join(f"pytrace {line}" for line in module.EXAMPLES.split("\n"))
+    return TranslatedTool(name, summary, group, module.OPTIONS, examples, module.translate)
 
 
-TOOLS: dict[str, MultiTool] = {}
+TOOLS: dict[str, MultiTool] = {name: _tool(name) for name in NAMES}
 """The tools by name; ``pytrace.cli.scripts.tools.TRANSLATED`` has the same names."""

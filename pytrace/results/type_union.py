@@ -134,7 +134,8 @@ def _fixed(first: types.Fixed, second: types.Fixed) -> Type:
 
 def _joined_members(first: types.Joined, second: types.Joined) -> Type:
     # Values are texts already.
-    _same(first.separator, second.separator)
+    if not (first.formatted and second.formatted):
+        _same(first.separator, second.separator)
     return first if first.size >= second.size else second
 
 

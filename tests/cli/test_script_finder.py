@@ -15,6 +15,7 @@ from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.multitools import table
+from pytrace.multitools.translation import Translation
 
 SCRIPT = """/* tool: what it shows */
 getopt("x|failed", false, "only failures");
@@ -198,9 +199,9 @@ class Counter:
     )
     examples = "pytrace counter vfs_read   counts it"
 
-    def translate(self, values: Mapping[str, Value]) -> table.Translation:
+    def translate(self, values: Mapping[str, Value]) -> Translation:
         lines = "".join(f"k:{spec} {{ @ = count() }}" for spec in str(values["specs"]).split("\n"))
-        return table.Translation(f"{lines} interval:s:{values['d']} {{ exit() }}", ("-f", "json", "--unsafe"))
+        return Translation(f"{lines} interval:s:{values['d']} {{ exit() }}", ("-f", "json", "--unsafe"))
 
 
 @pytest.fixture

@@ -1,8 +1,45 @@
 from __future__ import annotations
 
+import re
+import shlex
+
+import pytest
+
+from pytrace.cli import script_finder
+from pytrace.cli.options import read
 from pytrace.cli.scripts import tools
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.frontend.format.formatter import format_source
 from pytrace.multitools.table import TOOLS
+from pytrace.runtime import live_kernel
+from tests.support.facts import RecordedKernel
 
 
 def test_the_command_line_knows_the_names_without_the_table() -> None:
     assert tuple(TOOLS) == tools.TRANSLATED
+
+
+def test_each_tool_has_examples_and_help() -> None:
+    for name, tool in TOOLS.items():
+        assert tool.summary
+        assert all(line.startswith(f"pytrace {name}") for line in tool.examples.split("\n"))
+        assert all(option.help for option in tool.options)
+        names = [text for option in tool.options for text in option.names]
+        assert len(names) == len(set(names))
+
+
+EXAMPLES = [(name, re.split(r" {2,}", line)[0]) for name, tool in TOOLS.items() for line in tool.examples.split("\n")]
+
+
+@pytest.mark.parametrize(("name", "command"), EXAMPLES)
+def test_examples_are_command_lines(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_kernel, "LiveKernel", RecordedKernel)
+    line = read(shlex.split(command)[1:], script_finder.find)
+    script_finder.complete(line)
+    if name == "tplist":
+        assert line.flag("list")
+        return
+    assert line.script is not None
+    diagnostics = Diagnostics()
+    format_source(line.script[0], diagnostics)
+    assert not diagnostics.items

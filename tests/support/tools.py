@@ -130,7 +130,7 @@ def run_tool(
         server: the fixture of that name.
         name: the tool; its script runs by path as long as no command has that name.
         arguments: of the tool.
-        command: for ``-c``; such a run ends with the command and is not interrupted.
+        command: for ``--cmd`` (``-c``); such a run ends with the command and is not interrupted.
         work: gets the run (its pid, what it has printed) and makes the events.
         until: text that the output must have *times* times before the run is interrupted: for tools that print at
             intervals. Rows of events need none: those before Ctrl-C are printed.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kernel_features import needs_tracepoint
+from tests.support.kernel_features import needs
 from tests.support.server import Running
 from tests.support.tools import ToolRun
 from tests.support.workloads import scheduling
@@ -44,7 +44,7 @@ def napping(programs: Path, seen: list[scheduling.Measured]) -> Callable[[Runnin
 @pytest.mark.tool("offcputime")
 @pytest.mark.parametrize("options", [(), ("-d",), ("-u",), ("--state", 1), ("-m", 20000), ("-s",)])
 def test_sleeps_are_found(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
-    needs_tracepoint("sched:sched_switch")
+    needs("rawtracepoint")
     seen: list[scheduling.Measured] = []
     run = tool("offcputime", "--comm", "naps", *options, work=napping(programs, seen))
     asleep = of(run, "@off_us", "nanosleep", f",naps,{seen[0].pid}")
@@ -58,14 +58,15 @@ def test_sleeps_are_found(tool: Tool, programs: Path, options: tuple[object, ...
 @pytest.mark.tool("offcputime")
 @pytest.mark.parametrize("options", [("-k",), ("--state", 2), ("-m", 3_600_000_000), ("-M", 20000)])
 def test_sleeps_that_are_left_out(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
-    needs_tracepoint("sched:sched_switch")
-    run = tool("offcputime", "--comm", "naps", *options, work=napping(programs, []))
-    assert not of(run, "@off_us", "do_nanosleep", ",naps,")
+    needs("rawtracepoint")
+    seen: list[scheduling.Measured] = []
+    run = tool("offcputime", "--comm", "naps", *options, work=napping(programs, seen))
+    assert not of(run, "@off_us", "do_nanosleep", f",naps,{seen[0].pid}")
 
 
 @pytest.mark.tool("offcputime")
 def test_one_side_of_the_stacks(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_switch")
+    needs("rawtracepoint")
     seen: list[scheduling.Measured] = []
     user = tool("offcputime", "-U", "--comm", "naps", work=napping(programs, seen))
     assert any(LIBRARY in key and "schedule+" not in key for key in user.maps["@off_us"])
@@ -78,7 +79,7 @@ def test_one_side_of_the_stacks(tool: Tool, programs: Path) -> None:
 
 @pytest.mark.tool("offcputime")
 def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_switch")
+    needs("rawtracepoint")
     seen: list[scheduling.Measured] = []
     run = tool("offcputime", "-df", "--comm", "naps", form="text", work=napping(programs, seen))
     lines = folded(run)
@@ -90,7 +91,7 @@ def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
 
 @pytest.mark.tool("offcputime")
 def test_one_thread_and_a_duration(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_switch")
+    needs("rawtracepoint")
     with scheduling.hogs(programs, 2) as hogs:
         run = tool("offcputime", "-t", hogs[0], 1, interrupt=False)
     found = of(run, "@off_us", ",busy,")
@@ -107,7 +108,7 @@ def waking(programs: Path, seen: list[scheduling.Woken]) -> Callable[[Running], 
 
 @pytest.mark.tool("wakeuptime")
 def test_the_stack_of_the_waker(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_waking")
+    needs("rawtracepoint")
     run = tool("wakeuptime", "--comm", "sleeper", work=waking(programs, []))
     assert of(run, "@blocked_us", "target,sleeper,", "pipe_write+", ",waker,waker")
     assert not of(run, "@blocked_us", "target,waker")
@@ -117,19 +118,19 @@ def test_the_stack_of_the_waker(tool: Tool, programs: Path) -> None:
 
 @pytest.mark.tool("wakeuptime")
 def test_sleeps_end_by_the_timer(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_waking")
-    seen: list[scheduling.Measured] = []
-    run = tool("wakeuptime", "-u", "-m", 1000, "--comm", "naps", work=napping(programs, seen))
+    needs("rawtracepoint")
+    run = tool("wakeuptime", "-u", "-m", 1000, "--comm", "naps", work=napping(programs, []))
     slept = of(run, "@blocked_us", "target,naps,", "hrtimer_wakeup+")
-    assert 0.95 * seen[0].nanoseconds / 1000 <= sum(slept.values()) <= seen[0].nanoseconds / 1000
-    none = tool("wakeuptime", "-M", 20000, "--comm", "naps", work=napping(programs, []))
+    # The wait for a processor after the sleep is not blocked time. Other tests run this program, too.
+    assert sum(slept.values()) >= 0.95 * 8 * 25_000
+    none = tool("wakeuptime", "-M", 1000, "--comm", "naps", work=napping(programs, []))
     assert not of(none, "@blocked_us", "target,naps,", "hrtimer_wakeup+")
 
 
 @pytest.mark.tool("offwaketime")
 @pytest.mark.parametrize("options", [(), ("-K",), ("-d",)])
 def test_who_waited_and_who_woke(tool: Tool, programs: Path, options: tuple[str, ...]) -> None:
-    needs_tracepoint("sched:sched_waking")
+    needs("rawtracepoint")
     run = tool("offwaketime", "--comm", "sleeper", *options, work=waking(programs, []))
     found = of(run, "@blocked_us", "waker,waker,", "pipe_write+", "pipe_read+", "target,sleeper,")
     assert found
@@ -142,7 +143,7 @@ def test_who_waited_and_who_woke(tool: Tool, programs: Path, options: tuple[str,
 
 @pytest.mark.tool("offwaketime")
 def test_user_stacks_of_both(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_waking")
+    needs("rawtracepoint")
     run = tool("offwaketime", "-U", "--comm", "sleeper", work=waking(programs, []))
     found = of(run, "@blocked_us", "waker,waker,", "write", "target,sleeper,")
     assert found
@@ -151,7 +152,7 @@ def test_user_stacks_of_both(tool: Tool, programs: Path) -> None:
 
 @pytest.mark.tool("offwaketime")
 def test_both_stacks_meet_in_folded_lines(tool: Tool, programs: Path) -> None:
-    needs_tracepoint("sched:sched_waking")
+    needs("rawtracepoint")
     lines = folded(tool("offwaketime", "-f", "--comm", "sleeper", form="text", work=waking(programs, [])))
     pattern = r"sleeper;.*ksys_read;.*pipe_read;.*;--;.*pipe_write;.*ksys_write;.*;waker"
     assert any(re.fullmatch(pattern, line) for line in lines), lines

@@ -7,7 +7,9 @@ import os
 GROUPS = ("processes", "scheduling", "memory", "files", "block", "network", "languages")
 """Folders of ``pytrace/tools``, in the order of the list."""
 
-TRANSLATED: tuple[str, ...] = ()
+TRANSLATED: tuple[str, ...] = (
+    "funccount", "funclatency", "functime", "funcslower", "stackcount", "trace", "argdist", "tplist",
+)  # fmt: skip
 """Names of the tools that are translated (``pytrace.multitools.table.TOOLS``), whose import takes time."""
 
 _FILE_SYSTEMS = ("btrfs", "ext4", "nfs", "xfs")

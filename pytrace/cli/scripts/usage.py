@@ -39,9 +39,9 @@ def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parame
     if header:
         parts.append(f"{header}\n")
     if operands:
-        parts.append("Operands:\n" + "".join(_line(item.name, _explained(item)) for item in operands))
+        parts.append("Operands:\n" + "".join(_line(item.name, explained(item)) for item in operands))
     if named:
-        parts.append("Options:\n" + "".join(_line(_spelled(item), _explained(item)) for item in named))
+        parts.append("Options:\n" + "".join(_line(_spelled(item), explained(item)) for item in named))
     if parameters:
         parts.append(f"Parameters, after --:\n{parameters}")
     lines = []
@@ -116,7 +116,8 @@ def _names(letter: str, words: Sequence[str], argument: str) -> str:
     return f"{names if letter else '    ' + names} {argument}".rstrip()
 
 
-def _explained(item: ScriptOption) -> str:
+def explained(item: ScriptOption) -> str:
+    """What an option does, with its choices and its default."""
     notes = []
     if item.choices:
         notes.append("one of " + ", ".join(item.choices))

@@ -188,6 +188,7 @@ _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
     "type_exist": _existence,
     "member_exist": _existence,
     "constant_exist": _existence,
+    "symbol_exist": _existence,
 }
 
 

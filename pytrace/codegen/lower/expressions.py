@@ -16,7 +16,7 @@ from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote,
 from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT8, VOID, Array, Bool, Int, Pointer, String, Struct, Type, Void
+from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Int, Pointer, String, Struct, Type, USym, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import TypeDescription
 
@@ -283,6 +283,9 @@ def cast(e: Emitter, operand: Operand, type_: Type) -> Operand:
     if isinstance(type_, Bool) and isinstance(source, String):
         # A string is true if it is not empty.
         return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), type_)
+    if isinstance(type_, Int) and isinstance(source, USym):
+        # The address; the process id stands after it.
+        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT64), type_)
     if isinstance(type_, Array) and source.scalar and isinstance(type_.element, Int | Bool):
         pointer = e.temporary(8)
         e.b.store(memory.number(e, operand), pointer)

@@ -201,10 +201,14 @@ class Fixed(Type):
 
 @dataclass(frozen=True, slots=True)
 class Joined(Members):
-    """Values that print as one text with *separator* between them, laid out as a tuple of them."""
+    """Values that print as one text, laid out as a tuple of them.
+
+    *separator* stands between them; of a *formatted* one it is the format of printf that they fill.
+    """
 
     separator: str
     members: tuple[Type, ...]
+    formatted: bool = False
     tag: ClassVar[str] = "joined_t"
 
     def __str__(self) -> str:

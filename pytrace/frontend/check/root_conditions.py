@@ -19,7 +19,9 @@ from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker, Definitions
 from pytrace.frontend.check.inference.tree_depth import run_deep
 
-QUESTIONS = ("kfunc_exist", "probe_exist", "type_exist", "constant_exist", "one_of", "config", "kfunc_allowed")
+QUESTIONS = (
+    "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",
+)  # fmt: skip
 """Builtins that a condition at the root may call, other than ``member_exist``."""
 
 _OPERATORS = frozenset({"!", "-", "~"})
@@ -34,7 +36,7 @@ _PARTS = (
 )
 _HINT = (
     "possible are literals, $1, getopt(), operators, and calls of kfunc_exist, kfunc_allowed, probe_exist, type_exist, "
-    "member_exist, constant_exist, one_of and config"
+    "member_exist, constant_exist, symbol_exist, one_of and config"
 )
 
 

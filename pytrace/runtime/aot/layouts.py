@@ -9,7 +9,8 @@ A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` 
 - ``enumerator``, name, value
 - ``names``, enumeration, bytes: its names are printed (:func:`renamed` brings those of this kernel)
 - ``kfunc``, name, 1 or 0: whether the kernel has a function
-- ``type_exist``, kind, name, 1 or 0; ``member_exist``, kind, name, path, 1 or 0; ``constant_exist``, name, 1 or 0
+- ``type_exist``, kind, name, 1 or 0; ``member_exist``, kind, name, path, 1 or 0; ``constant_exist``, name, 1 or 0;
+  ``symbol_exist``, name, 1 or 0
 - ``build``, what: right on the very kernel build only
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, to_data
 
@@ -177,6 +179,14 @@ def _constant_exists(kernel: KernelInfo, row: Row) -> str:
     return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} constant {row[1]} here"
 
 
+def _symbol_exists(kernel: KernelInfo, row: Row) -> str:
+    try:
+        there = kernel.kernel_symbol(row[1]) is not None
+    except TraceError:
+        there = False
+    return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} symbol {row[1]} here"
+
+
 def _build(_kernel: KernelInfo, row: Row) -> str:
     return f"it uses {row[1]}"
 
@@ -193,5 +203,6 @@ _CHECKS: dict[str, Callable[[KernelInfo, Row], str]] = {
     "type_exist": _type_exists,
     "member_exist": _member_exists,
     "constant_exist": _constant_exists,
+    "symbol_exist": _symbol_exists,
     "build": _build,
 }

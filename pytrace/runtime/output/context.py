@@ -11,13 +11,14 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.core.types import Joined
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.names import Names, Symbols
-from pytrace.runtime.output.render.text import TextForms
+from pytrace.runtime.output.render.text import Form, TextForms
 from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ class Context:
         """What else happens when the script calls ``exit()``."""
         trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
         self.decoders = Decoders(trailer, self.config.max_strlen)
-        self.texts = TextForms(Names(symbols, clock, manifest.strings, namespace=options.namespace))
+        self.texts = TextForms(
+            Names(symbols, clock, manifest.strings, namespace=options.namespace), formatted=formatted
+        )
         self.writers: dict[str, PcapWriter] = {}
         self.tables: dict[int, Table] = {}
         """Tables of rows whose first row was printed, by their numbers."""
@@ -211,3 +214,10 @@ def _place(location: Location) -> list[tuple[str, bytes]]:
         ("line", b"%d" % location.line),
         ("col", b"%d" % location.column),
     ]
+
+
+def formatted(kind: Joined, forms: TextForms) -> Form:
+    """The form of what ``sprintf`` formats."""
+    from pytrace.runtime.output.render import printf  # few scripts need it
+
+    return printf.of_values(kind, forms)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pytrace.base.fast_typing import Protocol
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.context import formatted
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.map_printer import MapView, Reader
@@ -72,7 +73,7 @@ class ReadingAhead:
         self._next = time.monotonic() + FIRST
 
     def _view(self, manifest: Manifest, spec: MapSpec, reader: Reader) -> MapView:
-        texts = TextForms(Names(self._collector, Clock(), manifest.strings))
+        texts = TextForms(Names(self._collector, Clock(), manifest.strings), formatted=formatted)
         return MapView(spec, reader, Decoders(), texts, JsonForms(texts))
 
     def pause(self, longest: float) -> float:

@@ -38,6 +38,7 @@ def ahead(script: str, kernel: RecordedKernel | None = None) -> AheadOfTime:
         ("begin { print(type_exist(struct task_struct)); }", "type_exist", "task_struct"),
         ("begin { print(member_exist(struct task_struct, none)); }", "member_exist", "none"),
         ('begin { print(constant_exist("NONE")); }', "constant_exist", "NONE"),
+        ('begin { print(symbol_exist("none")); }', "symbol_exist", "none"),
         ("if comptime (type_exist(struct none)) { begin { } } else { end { } }", "type_exist", "none"),
         ("begin { print(member_exist(curtask, none)); }", "build", "member_exist() of none in struct task_struct *"),
         ('config = { unstable_typeinfo = "enable" } begin { print(typeinfo(curtask.mm).full_type); }', "", ""),

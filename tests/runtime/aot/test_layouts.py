@@ -61,6 +61,8 @@ def test_a_path_follows_pointers() -> None:
         (("member_exist", "struct", "none", "x", "0"), ""),
         (("constant_exist", "PIDTYPE_PID", "0"), "there is a constant PIDTYPE_PID here"),
         (("constant_exist", "NO_SUCH", "1"), "there is no constant NO_SUCH here"),
+        (("symbol_exist", "none", "0"), ""),
+        (("symbol_exist", "none", "1"), "there is no symbol none here"),
         (("build", "typeinfo()"), "it uses typeinfo()"),
         (("of another version",), "unknown fact 'of another version'"),
     ],

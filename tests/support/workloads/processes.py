@@ -106,9 +106,14 @@ def changes_user(uid: int) -> Ended:
 
 def wants_capability() -> Ended:
     """A process that calls ``sethostname`` with the name that there is: one check of CAP_SYS_ADMIN (21)."""
+    return child(set_own_hostname)
+
+
+def set_own_hostname() -> None:
+    """``sethostname`` with the name that there is."""
     import socket
 
-    return child(lambda: socket.sethostname(socket.gethostname()))
+    socket.sethostname(socket.gethostname())
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:

@@ -134,6 +134,7 @@ def _joined(e: Emitter, node: nodes.Call) -> Operand:
 EMIT: dict[str, Emission] = {
     "fixed": _fixed,
     "joined": _joined,
+    "sprintf": _joined,
     "exit": _exit,
     "join": _join,
     "skboutput": _skboutput,

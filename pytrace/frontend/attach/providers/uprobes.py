@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.numbers import parse_integer
@@ -82,6 +84,8 @@ class UserProbe(BinaryProvider):
 
     def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.user_symbols(path, part.text)
+        if scope.attaching:
+            symbols = _distinct(symbols, f"{point.kind.name}:{path}:", scope.options.probe_filter)
         if not symbols and not quiet:
             scope.unmatched(f"no function of {path} matches {part.text!r}", point.span)
         return [
@@ -247,6 +251,34 @@ class UserProbe(BinaryProvider):
                 f"{what} (gcc -g; --debuginfo for separate files)"
             ]
         return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
+
+
+def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: str | None) -> list[UserSymbol]:
+    """One name for each address, so that a pattern hits a function with several names (``open``, ``__open``) once.
+
+    Names that ``--probe-filter`` leaves out do not stand for others; of the rest one without underscores, then the
+    shortest, is taken.
+    """
+    best: dict[int, UserSymbol] = {}
+    wanted = None if probe_filter is None else _expression(probe_filter)
+    for symbol in symbols:
+        known = best.get(symbol.address)
+        if wanted is not None and not wanted.search(prefix + symbol.name):
+            continue
+        if known is None or _plainness(symbol.name) < _plainness(known.name):
+            best[symbol.address] = symbol
+    return [symbol for symbol in symbols if best.get(symbol.address) is symbol]
+
+
+def _expression(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except re.error:
+        return None  # the filter itself is reported where it is applied
+
+
+def _plainness(name: str) -> tuple[int, int, str]:
+    return len(name) - len(name.lstrip("_")), len(name), name
 
 
 def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
-from pytrace.core.diagnostics import Diagnostics, did_you_mean
+from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.numbers import parse_integer
@@ -240,6 +240,19 @@ def constant_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return _answer(checker, node, there, "constant_exist", text)
 
 
+def symbol_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``symbol_exist("name")``: whether ``kaddr`` finds it."""
+    name = checker.constant_text(arguments[0], "the argument of symbol_exist()")
+    if name is None:
+        return BOOL
+    text = name.decode(errors="replace")
+    try:
+        there = checker.kernel.kernel_symbol(text) is not None
+    except TraceError:
+        there = False  # its address is hidden from this process
+    return _answer(checker, node, there, "symbol_exist", text)
+
+
 def type_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``type_exist(struct X)``, ``type_exist(name_t)``."""
     type_ = _type_asked(arguments[0])
@@ -336,7 +349,7 @@ def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant_text(arguments[1], "the list of one_of()")
     if text is None or isinstance(type_, Unknown):
         return BOOL
-    entries = [entry.strip() for entry in text.split(b",")] if text.strip() else []
+    entries = [entry.strip() for entry in text.replace(b"\n", b",").split(b",")] if text.strip() else []
     if is_text(type_):
         return _compared(checker, node, value, tuple(dict.fromkeys(entries)))
     if not isinstance(settle(type_), Int | Enum):

@@ -10,6 +10,7 @@ from pytrace.core.event_layout import NoStaticPart, RowMembers
 from pytrace.core.types import INT64, VOID, Enum, Fixed, Int, Joined, Record, Tuple, Type, Void
 from pytrace.core.types.tables import Column, TableSchema, joined_path
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference import format_checks
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
@@ -124,6 +125,19 @@ def joined(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if separator is None:
         return UNKNOWN
     return Joined(text_of(separator), tuple(members))
+
+
+def sprintf(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``sprintf(fmt, value…)``."""
+    text = checker.constant_text(arguments[0], "the format of sprintf()")
+    values = expressions(checker, node, arguments[1:])
+    if text is None:
+        return UNKNOWN
+    format_ = format_checks.check(checker, node, "sprintf", text, values)
+    types = tuple(checker.value(value) for value in values)
+    if format_ is None or any(isinstance(type_, Unknown) for type_ in types):
+        return UNKNOWN
+    return Joined(text_of(format_.text), types, formatted=True)
 
 
 def _whole_map(checker: Checker, record: nodes.Expr) -> bool:

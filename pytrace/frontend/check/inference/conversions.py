@@ -110,7 +110,7 @@ def settle(type_: Type) -> Type:
     if isinstance(type_, Record):
         return Record(type_.names, tuple(settle(member) for member in type_.members))
     if isinstance(type_, Joined):
-        return Joined(type_.separator, tuple(settle(member) for member in type_.members))
+        return Joined(type_.separator, tuple(settle(member) for member in type_.members), type_.formatted)
     if isinstance(type_, Signed) and type_.either:
         return type(type_)(type_.signed)
     return type_
@@ -297,9 +297,8 @@ def _unify_fixed(first: Fixed, second: Fixed) -> Type | None:
 
 def _unify_joined(first: Joined, second: Joined) -> Type | None:
     members = _unify_tuples(Tuple(first.members), Tuple(second.members))
-    if first.separator != second.separator or not isinstance(members, Tuple):
-        return None
-    return Joined(first.separator, members.members)
+    same = (first.separator, first.formatted) == (second.separator, second.formatted)
+    return Joined(first.separator, members.members, first.formatted) if same and isinstance(members, Tuple) else None
 
 
 def _unify_signed(first: Signed, second: Signed) -> Type | None:

@@ -128,7 +128,7 @@ class JsonForms(ByType[Form]):
     def __init__(self, texts: TextForms) -> None:
         super().__init__()
         self.texts = texts
-        self._keys = TextForms(texts.names, compact=True)
+        self._keys = TextForms(texts.names, compact=True, formatted=texts.formatted)
 
     def _make(self, kind: types.Type) -> Form:
         return for_any(ROWS[type(kind)](self, kind))

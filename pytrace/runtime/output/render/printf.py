@@ -14,7 +14,7 @@ from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.fast_typing import TYPE_CHECKING, Never
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.runtime.output.render.decoders import integer_code
+from pytrace.runtime.output.render.decoders import Value, for_any, integer_code
 from pytrace.runtime.output.render.text import TextForms, escaped, hex_escaped, hex_spaced
 
 if TYPE_CHECKING:
@@ -52,6 +52,54 @@ def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForm
     if waiting:
         raise InternalError(f"too many arguments for format {layout!r}")
     return found
+
+
+def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
+    """The text of decoded values, by the format of ``sprintf`` that they were given to."""
+    layout = kind.separator.encode("utf-8", "surrogateescape")
+    pieces = compile_pieces(layout, kind.members, forms)
+    shown = b"".join([piece.replace(b"%", b"%%") if isinstance(piece, bytes) else piece.format for piece in pieces])
+    reads = [
+        _of_value(piece, type_)
+        for piece, type_ in zip([item for item in pieces if isinstance(item, Piece)], kind.members, strict=True)
+    ]
+
+    def text(value: Value) -> bytes:
+        # In snapshots it is a text already.
+        if not isinstance(value, tuple):
+            return _whole(value)
+        return shown % tuple([read(item) for read, item in zip(reads, value, strict=True)])
+
+    return text
+
+
+def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
+    """What a piece shows of a decoded value: the number as its conversion reads it, rendered."""
+    render = for_any(piece.render) if piece.render is not None else None
+    if piece.layout is None:
+        return render or _same
+    import struct
+
+    read, size = struct.Struct(f"={piece.layout}").unpack, type_.size
+
+    def number(value: Value) -> object:
+        if not isinstance(value, int):
+            raise InternalError("a number of a format is none")
+        data = value.to_bytes(size, sys.byteorder, signed=value < 0)
+        found = read(data)[0]
+        return found if render is None else render(found)
+
+    return number
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _whole(value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise InternalError("formatted text is its values or bytes")
+    return value
 
 
 def _padded(conversion: Conversion, plain: str) -> bytes:

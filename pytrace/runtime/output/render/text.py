@@ -19,16 +19,21 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.render import tseries
 
 Form = Callable[[Value], bytes]
+Formatted = Callable[[types.Joined, "TextForms"], Form]
 
 V = TypeVar("V")
 
 
 class TextForms(ByType[Form]):
-    """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects."""
+    """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects.
 
-    def __init__(self, names: ValueNames, *, compact: bool = False) -> None:
+    *formatted* makes those of values that ``sprintf`` formats; without it they must be text already.
+    """
+
+    def __init__(self, names: ValueNames, *, compact: bool = False, formatted: Formatted | None = None) -> None:
         super().__init__()
         self.names = names
+        self.formatted = formatted
         self.compact = compact
         self.comma = b"," if compact else b", "
 
@@ -190,6 +195,8 @@ def _fixed(_forms: TextForms, kind: types.Fixed) -> Callable[[int], bytes]:
 
 
 def _joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], bytes]:
+    if kind.formatted and forms.formatted is not None:
+        return forms.formatted(kind, forms)
     parts = [forms.form(member) for member in kind.members]
     separator = kind.separator.encode("utf-8", "surrogateescape")
 

@@ -45,6 +45,29 @@ def test_wildcards_and_multi_links() -> None:
     assert Expanded("uprobe:/bin/app:work* { }", MULTI, disabled=frozenset({"uprobe_multi"})).unit.multi == ""
 
 
+ALIASES = RecordedKernel(
+    symbols={
+        "/bin/app": (
+            UserSymbol("__open", 0x401000, 0x1000, 64),
+            UserSymbol("open64", 0x401000, 0x1000, 64),
+            UserSymbol("open", 0x401000, 0x1000, 64),
+            UserSymbol("opendir", 0x401040, 0x1040, 32),
+        )
+    }
+)
+
+
+def test_a_pattern_takes_one_name_of_each_function() -> None:
+    assert Expanded("uprobe:/bin/app:*open* { }", ALIASES).names == ["uprobe:/bin/app:open", "uprobe:/bin/app:opendir"]
+    assert Expanded("uprobe:/bin/app:__* { }", ALIASES).names == ["uprobe:/bin/app:__open"]
+    assert Expanded("uprobe:/bin/app:open64 { }", ALIASES).names == ["uprobe:/bin/app:open64"]
+
+
+def test_names_that_are_filtered_out_stand_for_no_others() -> None:
+    found = Expanded("uprobe:/bin/app:* { }", ALIASES, probe_filter=":open64$")
+    assert found.names == ["uprobe:/bin/app:open64"]
+
+
 def test_cpp_names() -> None:
     found = Expanded("uprobe:/bin/app:cpp:a::run { }", CPP)
     assert found.errors  # a colon ends a part

@@ -74,6 +74,11 @@ def test_warned(script: str, place: str, message: str) -> None:
     assert warned(script) == (place, message)
 
 
+def test_no_warning_in_a_macro() -> None:
+    checked = analyse("macro wide(n) { (uint64)(n) } begin { print((wide(nsecs), wide(1))); }")
+    assert not checked.diagnostics.items
+
+
 @pytest.mark.parametrize(
     ("operand", "space"),
     [
@@ -93,3 +98,7 @@ def test_pointers_stay_in_their_memory(operand: str, space: AddressSpace) -> Non
 @pytest.mark.parametrize("body", ["$a = 5; print((typeof($a))$a);", "@m = nsecs; print((uint64)@m);", "print((int8)5);"])
 def test_casts_that_say_something(body: str) -> None:
     assert not analyse(f"begin {{ {body} }}").warnings
+
+
+def test_casts_in_macros_do_not_warn() -> None:
+    assert not analyse("macro wide(n) { (uint64)n } begin { print((wide(nsecs), wide(cpu))); }").warnings

@@ -28,8 +28,11 @@ from pytrace.core.types import (
     String,
     Tuple,
 )
-from pytrace.runtime.output.render import gfp_flags, json
-from tests.support.encode import Cut, Run
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.render import gfp_flags, json, printf
+from pytrace.runtime.output.render.names import Names
+from pytrace.runtime.output.render.text import TextForms
+from tests.support.encode import Cut, Run, Symbols
 
 
 def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = False, **config: Any) -> bytes:
@@ -184,3 +187,24 @@ def test_any_strings_survive_text_and_json(texts: list[bytes]) -> None:
 )  # fmt: skip
 def test_gfp_names(flags: int, expected: bytes) -> None:
     assert gfp_flags.names(flags) == expected
+
+
+@pytest.mark.parametrize(
+    ("layout", "members", "value", "expected"),
+    [
+        ("%d of %x", (INT8, UINT64), (-1, 255), b"-1 of ff"),
+        ("%u|%5d|%-4d|", (INT64, INT16, UINT8), (-1, -3, 7), b"4294967295|   -3|7   |"),
+        ("%ld %d", (INT64, INT64), (5000000000, 5000000000), b"5000000000 705032704"),
+        ("%s %% %c", (String(8), UINT8), (b"ab", 65), b"ab % A"),
+        ("none", (), (), b"none"),
+    ],
+)
+def test_formatted_values(
+    layout: str, members: tuple[types.Type, ...], value: tuple[Any, ...], expected: bytes
+) -> None:
+    forms = TextForms(Names(Symbols(), Clock(), ()))
+    form = printf.of_values(types.Joined(layout, members, formatted=True), forms)
+    assert form(value) == expected
+    assert form(b"text already") == b"text already"
+    with pytest.raises(InternalError, match="formatted text"):
+        form(5)

@@ -1,0 +1,281 @@
+"""What may stand at the cursor of a command line.
+
+Output is a line for each candidate: its text, a tab, and what it is. A line ``:files`` or ``:folders`` asks the shell
+to complete names of files or folders itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.cli.completion import program_text
+from pytrace.cli.completion.shell_words import Typed, split
+from pytrace.core.diagnostics import Diagnostics, TraceError
+from pytrace.core.options.run_options import STREAMED
+from pytrace.core.options.script_options import ScriptOption
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of pytrace: names without dashes, the name of its argument, and what it does."""
+
+    key: str
+    short: str
+    long: str
+    argument: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTables:
+    """What the command line knows."""
+
+    options: tuple[Option, ...]
+    values: Mapping[str, Sequence[str]]
+    """Values of options by key, where there are few."""
+    subcommand_help: Callable[[str], str]
+
+
+Candidate = tuple[str, str]
+"""The text of the whole word, and what it is."""
+
+FILES, FOLDERS = ":files", ":folders"
+SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
+
+_BY_KEY = {
+    "include_directories": FOLDERS, "debuginfo": FOLDERS, "cgroup": FOLDERS, "includes": FILES, "output": FILES,
+    "save": FILES, "traceable_functions": FILES, "emit_elf": FILES, "emit_llvm": FILES, "aot": FILES,
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Context:
+    """What the words before the cursor say."""
+
+    tables: CommandTables
+    options: tuple[ScriptOption, ...] = ()
+    """Those of the script or tool that was named."""
+    named: bool = False
+    subcommand: str = ""
+    listing: bool = False
+    pending: Option | ScriptOption | None = None
+    """The option whose argument the current word is."""
+    operands: list[str] = field(default_factory=list)
+
+
+def answer(shell: str, line: str, tables: CommandTables) -> str:
+    """The lines for *shell* (``bash``, ``zsh`` or ``fish``); *line* ends at the cursor."""
+    typed = split(line)
+    try:
+        found = list(_candidates(typed, tables))
+    except (TraceError, OSError):
+        # A completion has no place for messages.
+        return ""
+    skip = typed.after_break() if shell == "bash" else 0
+    lines = []
+    for text, what in found:
+        if text in (FILES, FOLDERS):
+            lines.append(text)
+        elif text.startswith(typed.current):
+            lines.append(text[skip:] if shell == "bash" else f"{text}\t{what}")
+    return "".join(f"{text}\n" for text in dict.fromkeys(lines))
+
+
+def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
+    context = _context(typed.words[1:], tables)
+    current = typed.current
+    if context.subcommand:
+        yield from _of_subcommand(context, typed)
+        return
+    if context.pending is not None:
+        yield from _arguments(context, context.pending, current)
+        return
+    if current.startswith("-"):
+        long, equals, value = current.partition("=")
+        if equals:
+            option = _find(context, long)
+            if option is not None:
+                found = _arguments(context, option, value)
+                yield from ((f"{long}={text}", what) for text, what in found if text[:1] != ":")
+            return
+        yield from _options(context)
+    elif context.listing:
+        yield from ((text, "") for text in program_text.attach_points(current, _listed))
+    elif not context.named:
+        yield from _first_words()
+        yield FILES, ""
+    else:
+        yield from _operands(context)
+
+
+def _context(words: Sequence[str], tables: CommandTables) -> _Context:
+    context = _Context(tables)
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if context.subcommand:
+            context.operands.append(word)
+            continue
+        if word.startswith("-") and word != "-":
+            option = _find(context, word.partition("=")[0])
+            context.listing |= isinstance(option, Option) and option.key == "list"
+            context.named |= isinstance(option, Option) and option.key == "program"
+            if option is not None and _argument(option) and "=" not in word:
+                if at == len(words):
+                    context.pending = option
+                at += 1
+        elif not context.named and not context.listing:
+            _name(context, word)
+        else:
+            context.operands.append(word)
+    return context
+
+
+def _name(context: _Context, word: str) -> None:
+    """The first operand: a subcommand, a tool, or a file."""
+    if word in SUBCOMMANDS:
+        context.subcommand = word
+        return
+    context.named = True
+    context.options = _declared(word)
+
+
+def _declared(word: str) -> tuple[ScriptOption, ...]:
+    from pytrace.cli.scripts import declared, tools
+    from pytrace.core.source import Source
+
+    real, _ = tools.resolve(word)
+    if real in tools.TRANSLATED:
+        from pytrace.multitools.table import TOOLS
+
+        return TOOLS[real].options
+    path = (tools.path(real) if tools.is_name(word) else "") or word
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return declared.of(Source(word, file.read(), path), Diagnostics()).options
+    except OSError:
+        return ()
+
+
+def _find(context: _Context, word: str) -> Option | ScriptOption | None:
+    """The option that *word* is, the script's first; of joined letters the last."""
+    if word.startswith("--"):
+        own = next((item for item in context.options if not item.operand and word[2:] in item.words), None)
+        return own or next((row for row in context.tables.options if row.long and row.long == word[2:]), None)
+    letter = word[-1]
+    own = next((item for item in context.options if not item.operand and letter in item.letters), None)
+    return own or next((row for row in context.tables.options if row.short == letter), None)
+
+
+def _argument(option: Option | ScriptOption) -> str:
+    return option.argument
+
+
+def _options(context: _Context) -> Iterator[Candidate]:
+    taken: set[str] = set()
+    for item in context.options:
+        if not item.operand:
+            for name in (*item.words, *item.letters):
+                taken.add(name)
+                yield f"--{name}" if len(name) > 1 else f"-{name}", item.help
+    for row in context.tables.options:
+        if row.long and row.long not in taken:
+            yield f"--{row.long}", row.help
+        if row.short and row.short not in taken:
+            yield f"-{row.short}", row.help
+
+
+def _first_words() -> Iterator[Candidate]:
+    from pytrace.cli.scripts import tools
+
+    yield from SUBCOMMANDS.items()
+    for _, name, summary in tools.rows():
+        yield name, summary
+    names = {name for _, name, _ in tools.rows()}
+    yield from ((alias, " ".join(words)) for alias, words in tools.ALIASES.items() if words[0] in names)
+
+
+def _operands(context: _Context) -> Iterator[Candidate]:
+    operands = [item for item in context.options if item.operand]
+    at = min(len(context.operands), len(operands) - 1)
+    if not operands or (at < len(context.operands) and not operands[at].repeat):
+        yield FILES, ""
+        return
+    item = operands[at]
+    if item.choices:
+        yield from ((choice, item.help) for choice in item.choices)
+    elif isinstance(item.default, str):
+        yield FILES, ""
+
+
+def _arguments(context: _Context, option: Option | ScriptOption, current: str) -> Iterator[Candidate]:
+    """What the argument of an option may be."""
+    if isinstance(option, ScriptOption):
+        yield from ((choice, "") for choice in option.choices)
+        if not option.choices and isinstance(option.default, str):
+            yield FILES, ""
+        return
+    if option.key == "program":
+        yield from ((text, "") for text in program_text.candidates(current, _listed))
+    elif option.key in _BY_KEY:
+        yield _BY_KEY[option.key], ""
+    else:
+        yield from _values(context, option.key, current)
+
+
+def _values(context: _Context, key: str, current: str) -> Iterator[Candidate]:
+    if key in ("pid", "dwarf_pids"):
+        before = current[: current.rfind(",") + 1]
+        yield from ((f"{before}{pid}", name) for pid, name in _processes())
+    elif key in ("comm", "exec_wait"):
+        yield from ((name, "") for name in sorted({name for _, name in _processes()}))
+    elif key == "uid":
+        import pwd
+
+        yield from ((entry.pw_name, str(entry.pw_uid)) for entry in pwd.getpwall())
+    elif key == "netns" and os.path.isdir("/run/netns"):
+        yield from ((name, "network namespace") for name in sorted(os.listdir("/run/netns")))
+    elif key == "format":
+        from pytrace.results.formats import table
+
+        yield from ((name, "") for name in dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
+    else:
+        yield from ((name, "") for name in context.tables.values.get(key, ()))
+
+
+def _processes() -> Iterator[tuple[str, str]]:
+    for pid in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
+        try:
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                yield pid, file.read().strip()
+        except OSError:
+            continue
+
+
+def _of_subcommand(context: _Context, typed: Typed) -> Iterator[Candidate]:
+    if context.operands and context.operands[-1] == "--map":
+        yield from _maps(context.operands)
+    elif typed.current.startswith("-"):
+        text = context.tables.subcommand_help(context.subcommand)
+        yield from ((name, "") for name in dict.fromkeys(re.findall(r"--[a-z][\w-]*", text)))
+    else:
+        yield FILES, ""
+
+
+def _maps(words: Sequence[str]) -> Iterator[Candidate]:
+    from pytrace.results import file_form
+
+    for word in words:
+        if os.path.isfile(word):
+            yield from ((name, "map") for name in file_form.read(word).maps)
+
+
+def _listed(pattern: str) -> Iterable[str]:
+    from pytrace.runtime.listing import probes
+    from pytrace.runtime.live_kernel import LiveKernel
+
+    return probes.listing(LiveKernel(), pattern).split()

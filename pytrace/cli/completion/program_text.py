@@ -1,0 +1,79 @@
+"""Completion inside the text of a program: attach points, builtins, maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from pytrace.core.probes.kinds import PROBE_KINDS, probe_kind
+
+MOST = 2000
+"""Names that are offered at most."""
+
+Listing = Callable[[str], Iterable[str]]
+"""Gives the probes that match a pattern, as ``pytrace -l`` prints them."""
+
+_SEPARATORS = re.compile(r"[\s{}()<>,;/=!&|+]")
+
+
+def candidates(text: str, listing: Listing) -> list[str]:
+    """What *text*, which ends at the cursor, may become."""
+    last = max((match.end() for match in _SEPARATORS.finditer(text)), default=0)
+    # A path of a binary has separators of its own.
+    point = re.search(r"(?:^|[\s,}>])(\w+:/[^\s,{<]*)$", text)
+    if point is not None:
+        last = point.start(1)
+    before, token = text[:last], text[last:]
+    if before.count("{") > before.count("}"):
+        found: Iterable[str] = _inside(before, token)
+    else:
+        found = attach_points(token, listing)
+    return [before + item for item in found]
+
+
+def _inside(before: str, token: str) -> Iterator[str]:
+    if token.startswith("@"):
+        yield from sorted({name for name in re.findall(r"@\w*", before) if name.startswith(token) and name != token})
+        return
+    from pytrace.core.builtins import BUILTINS
+
+    for row in BUILTINS:
+        if row.name.startswith(token) and token:
+            yield row.name if row.value else f"{row.name}("
+
+
+def attach_points(token: str, listing: Listing) -> list[str]:
+    """What the attach point that begins with *token* may become: one part more."""
+    provider, colon, rest = token.partition(":")
+    if not colon:
+        return sorted(_providers(provider))
+    kind = probe_kind(provider)
+    if kind is None or kind.name in ("profile", "interval", "begin", "end"):
+        return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(rest)] if kind else []
+    found: dict[str, None] = {}
+    for name in listing(f"{token}*"):
+        for form in _forms(name, provider):
+            if form.startswith(token):
+                head, more, _ = form[len(token) :].partition(":")
+                found[token + head + more] = None
+                break
+        if len(found) >= MOST:
+            break
+    return list(found)
+
+
+def _providers(start: str) -> Iterator[str]:
+    for row in PROBE_KINDS:
+        # Of the short names only those that are typed already.
+        for name in (row.name, *row.aliases):
+            if name.startswith(start) and (len(name) > 2 or name == start) and not name.isupper():
+                yield name if row.special else f"{name}:"
+
+
+def _forms(name: str, provider: str) -> Iterator[str]:
+    """A listed probe as the user may write it: with the provider's short name, and without the kernel's module."""
+    _, _, rest = name.partition(":")
+    yield f"{provider}:{rest}"
+    owner, colon, function = rest.partition(":")
+    if colon and owner and not owner.startswith("/"):
+        yield f"{provider}:{function}"

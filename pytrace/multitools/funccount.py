@@ -1,0 +1,46 @@
+"""``funccount``: calls of functions and events of a pattern."""
+
+from __future__ import annotations
+
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.script_options import ScriptOption
+from pytrace.multitools import common_options as common
+from pytrace.multitools import patterns
+from pytrace.multitools.script_parts import HEAD, Naming, block, outputs, probe, script, stamp
+from pytrace.multitools.translation import Options, Translation
+
+OPTIONS: tuple[ScriptOption, ...] = (
+    common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP, common.REGEXP,
+    common.CPU, common.VERBOSE, common.PATTERN,
+)  # fmt: skip
+
+EXAMPLES = """\
+funccount 'vfs_*'                      calls of kernel functions, until Ctrl-C
+funccount -i 1 -d 10 c:malloc          malloc in all processes, each second for ten seconds
+funccount -p 185 'c:pthread_*'         functions of libc in one process
+funccount -Ti 5 't:syscalls:sys_enter_*'  system calls every five seconds, with the time
+funccount -r 'c:^(malloc|free)$'       functions by a regular expression
+funccount 'u:/usr/bin/python3:*'       USDT probes of Python"""
+
+
+def translate(options: Options, kernel: KernelInfo) -> Translation:
+    """The script that counts."""
+    pattern = patterns.parse(options, kernel)
+    count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [common.cpu_condition(options)])
+    text = script(HEAD, count, _show(pattern.naming, common.interval(options), options))
+    words = common.run_arguments(options, pattern.filter) + common.command(options)
+    return Translation(text, words, common.notes(options))
+
+
+def _show(naming: Naming, interval: int, options: Options) -> str:
+    """The table: with intervals the calls since the last one, so that none is lost between two."""
+    if interval:
+        rows = [
+            "$new = $kv.1 - @shown[$name];",
+            "@shown[$name] = $kv.1;",
+            f'if ($new > 0) {{ row((func={naming.shown("$name")}, count=$new), "-count"); }}',
+        ]
+    else:
+        rows = [f'row((func={naming.shown("$name")}, count=$kv.1), "-count");']
+    loop = block("for ($kv : @calls)", ["$name = $kv.0;", *rows])
+    return probe(outputs(interval), [*stamp(wanted=options.flag("timestamp")), loop, "print_rows();"])

@@ -1,0 +1,64 @@
+"""The pattern operand of ``funccount``, ``funclatency``, ``functime`` and ``stackcount``."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.multitools import common_options as common
+from pytrace.multitools.script_parts import Naming, literal
+from pytrace.multitools.specs import places
+from pytrace.multitools.specs.places import Attachment, Place
+from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.translation import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern as attach points.
+
+    *naming* says how its functions are told apart, *filter* is for ``--probe-filter``.
+    """
+
+    place: Place
+    attachment: Attachment
+    naming: Naming
+    filter: str = ""
+
+    @property
+    def point(self) -> str:
+        """The attach point of the event that was asked for."""
+        return self.attachment.leave if self.place.returns and self.attachment.leave else self.attachment.entry
+
+
+def parse(options: Options, kernel: KernelInfo) -> Pattern:
+    """The pattern of a command line, with ``-r`` as a regular expression.
+
+    Raises:
+        TraceError: the pattern is not one, or this kernel cannot trace what it names.
+    """
+    regexp = options.flag("regexp")
+    place = places.parse(SpecText.of(options.text("pattern")), regexp=regexp)
+    filter_ = ""
+    if regexp:
+        place, filter_ = places.by_regexp(place)
+    attachment = places.attach(place, kernel, common.only_pid(options))
+    naming = Naming.of(place, attachment)
+    if not place.wild and place.family != places.KERNEL:
+        naming = Naming(literal(place.name))
+    return Pattern(place, attachment, naming, filter_)
+
+
+def functions(options: Options, kernel: KernelInfo) -> Pattern:
+    """The same, for tools that need functions with an entry and a return.
+
+    Raises:
+        TraceError: also where the pattern names events.
+    """
+    pattern = parse(options, kernel)
+    if not pattern.attachment.leave:
+        what = "tracepoints" if pattern.place.family == places.TRACEPOINT else "events"
+        hints = ("name functions: vfs_read, c:malloc, /path/program:FUNCTION", "funccount counts events")
+        raise pattern.place.spec.error(f"functions have a latency, {what} have none", hints=hints)
+    if "+" in pattern.place.name and pattern.place.name != "*":
+        raise pattern.place.spec.error("a latency is that of whole functions: leave the offset out")
+    return pattern

@@ -1,0 +1,141 @@
+"""Pieces of scripts that several tools share: blocks, the frames of functions that run, tables at intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.multitools.specs.places import KERNEL, Attachment, Place
+
+HEAD = "config = { print_maps_on_exit = false }"
+"""For scripts that print their maps themselves."""
+
+
+def block(head: str, lines: Iterable[str]) -> str:
+    """``head { lines }``."""
+    inner = "".join(f"    {line}\n" for text in lines for line in text.split("\n"))
+    return f"{head} {{\n{inner}}}"
+
+
+def probe(points: Iterable[str], lines: Iterable[str], conditions: Iterable[str] = ()) -> str:
+    """A probe, with a predicate when there are conditions."""
+    texts = [condition for condition in conditions if condition]
+    joined = " && ".join(f"({text})" if "||" in text or "?" in text else text for text in texts)
+    return block(", ".join(points) + (f" /{joined}/" if joined else ""), lines)
+
+
+def unless(predicate: str) -> str:
+    """The statement that leaves a probe when a predicate does not hold."""
+    if predicate.startswith("(") and predicate.endswith(")") and predicate.count("(") == 1:
+        predicate = predicate[1:-1]
+    return f"if (!({predicate})) {{ return; }}"
+
+
+def script(*parts: str) -> str:
+    """The parts of a script with an empty line between them."""
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def literal(text: str) -> str:
+    """A text as scripts write it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+# ---------------------------------------------------------------------------------------------- names of functions
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How a script keeps and shows the name of what was hit.
+
+    Attributes:
+        key: the expression in a probe: ``func`` in the kernel, else the name of the probe, as an address in user
+            space means something else in each process.
+        prefix: how many characters of it are not shown.
+    """
+
+    key: str
+    prefix: int = 0
+
+    @classmethod
+    def of(cls, place: Place, attachment: Attachment) -> Naming:
+        """The naming for a place."""
+        if place.family == KERNEL:
+            return cls("func")
+        return cls("probe", attachment.prefix)
+
+    def shown(self, variable: str) -> str:
+        """The name for people, given the variable that has the key."""
+        return f"str((int8 *)&{variable} + {self.prefix}, 128)" if self.prefix else variable
+
+
+# ---------------------------------------------------------------------------------------------- frames
+
+FRAMES = "let @depth = hash(16384);\nlet @frame = hash(16384);"
+"""For each thread the functions that run, outermost first: ``@frame[tid, level]``, and how many there are."""
+CALLEES = "let @callees = hash(16384);"
+"""For each of them the time of the functions that it called."""
+
+
+def enter(naming: Naming | None, *, callees: bool = False, more: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    """Statements at the entry of a function, whose frame gets its name when there is a *naming* (not for the kernel,
+    as ``function`` is the name there); *more* are further members of the frame: names and values.
+    """
+    name = [] if naming is None or naming.key == "func" else [("name", naming.key)]
+    members = [("function", "func"), *name, *more, ("start", "nsecs")]
+    record = ", ".join(f"{name}={value}" for name, value in members)
+    return [
+        "$level = @depth[tid];",
+        "@depth[tid] = $level + 1;",
+        *(["@callees[tid, $level] = 0;"] if callees else []),
+        f"@frame[tid, $level] = ({record});",
+    ]
+
+
+def leave(lines: Iterable[str], *, callees: bool = False) -> list[str]:
+    """Statements at the return of a function: *lines* run with its ``$frame`` and ``$time``, if its entry was seen.
+
+    Frames above it are functions that did not return (``longjmp``, exceptions); they are forgotten.
+    """
+    found = [
+        "$now = nsecs;",
+        "$function = func;",
+        "$depth = @depth[tid];",
+        "let $above: int64 = 0;",
+        block(
+            "for ($i : 0..$depth)",
+            ["if (@frame[tid, $depth - 1 - $i].function == $function) { break; }", "$above = $above + 1;"],
+        ),
+        "if ($above >= $depth) { return; }",
+        "$level = $depth - 1 - $above;",
+        "$frame = @frame[tid, $level];",
+        "$time = $now - $frame.start;",
+        "delete(@frame, (tid, $level));",
+        "if ($level > 0) { @depth[tid] = $level; } else { delete(@depth, tid); }",
+    ]
+    if callees:
+        found += [
+            "$own = $time - @callees[tid, $level];",
+            "delete(@callees, (tid, $level));",
+            "if ($level > 0) { @callees[tid, $level - 1] += $time; }",
+        ]
+    return [*found, *lines]
+
+
+def forget() -> str:
+    """The probe that forgets the frames of threads that end inside of traced functions."""
+    return "tracepoint:sched:sched_process_exit /has_key(@depth, tid)/ { delete(@depth, tid); }"
+
+
+# ---------------------------------------------------------------------------------------------- intervals
+
+
+def outputs(interval: int) -> list[str]:
+    """Attach points of the output: at each interval if there is one, and at the end."""
+    return [f"interval:s:{interval}", "end"] if interval else ["end"]
+
+
+def stamp(*, wanted: bool) -> list[str]:
+    """The statement that prints the time of day."""
+    return ['time("%H:%M:%S\\n");'] if wanted else []

@@ -1,0 +1,170 @@
+"""Specifications of ``argdist``: ``PLACE(SIGNATURE)[:TYPE[,TYPE…]:EXPRESSION[,EXPRESSION…][:FILTER]][#LABEL]``."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.multitools.specs import probe_text
+from pytrace.multitools.specs.c_types import NoTypeError, is_text, script_type
+from pytrace.multitools.specs.expressions import Call, Names, Token, Translator, split
+from pytrace.multitools.specs.places import KERNEL, USER
+from pytrace.multitools.specs.probe_text import ProbeText
+from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.values import FUNCTIONS, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A specification, translated.
+
+    Attributes:
+        probe: where, with its signature.
+        values: the script's expressions; empty to count hits.
+        texts: what the values are called in the output.
+        predicate: the filter, empty without one.
+        label: the title of the output.
+        entries: arguments of the entry that the return needs: names and expressions.
+        latency: whether the time of the call is needed.
+        scope: what expressions at the event may use.
+    """
+
+    probe: ProbeText
+    values: tuple[str, ...]
+    texts: tuple[str, ...]
+    predicate: str
+    label: str
+    entries: tuple[tuple[str, str], ...]
+    latency: bool
+    scope: Scope
+
+
+class _Remembered:
+    """Names at the return of a function: ``$entry(NAME)`` and ``$latency`` stand for what the entry stored."""
+
+    def __init__(self, entry: Scope, scope: Scope) -> None:
+        self.entry = entry
+        self.scope = scope
+        self.entries: dict[str, str] = {}
+        self.latency = False
+
+    def names(self) -> Names:
+        """The names of expressions."""
+        inner = self.scope.names()
+        known = (*inner.known, "$entry(NAME)", "$latency") if self.scope.returns else inner.known
+
+        def resolve(name: str) -> str | None:
+            if name == "$latency" and self.scope.returns:
+                self.latency = True
+                return "$latency"
+            return inner.resolve(name)
+
+        def calls(name: str) -> Call | None:
+            return self._remember if name == "$entry" and self.scope.returns else inner.calls(name)
+
+        return Names(resolve, known, calls, FUNCTIONS)
+
+    def _remember(self, translator: Translator, _token: Token) -> str:
+        translator.expect("(")
+        name = translator.take()
+        translator.expect(")")
+        value = self.entry.resolve(name.text) if name.group == "name" else None
+        if value is None:
+            hints = (f"known at the entry: {', '.join(self.entry.known)}",)
+            raise translator.error(f"$entry takes a parameter of the function, not {name.text!r}", name, hints)
+        self.entries[name.text] = value
+        return f"$entry_{name.text}"
+
+
+def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, size: int, histogram: bool) -> Distribution:
+    """Read a specification.
+
+    Raises:
+        TraceError: it has a mistake.
+    """
+    body, label = _label(spec)
+    parsed, fields = _fields(body, kernel, pid)
+    scope = parsed.scope(size)
+    remembered = _Remembered(_entry_scope(parsed, size), scope)
+    names = remembered.names()
+    kinds = [field.text for field in split(fields[0], ",")] if fields else []
+    expressions = list(split(fields[1], ",")) if len(fields) > 1 else []
+    if len(fields) == 1 or len(kinds) != len(expressions):
+        raise (fields[-1] if fields else spec).error(
+            f"{len(kinds)} types and {len(expressions)} expressions: a type for each expression is expected",
+            hints=("PLACE(SIGNATURE):TYPE:EXPRESSION, such as p::vfs_read(void *file, void *to, size_t n):size_t:n",))
+    if histogram and len(expressions) > 1:
+        raise fields[1].error("a histogram takes one expression", hints=("-C counts combinations of several",))
+    values = tuple(
+        _typed(kind, fields[0], Translator(item, names).whole(), parsed, scope, kernel, histogram=histogram)
+        for kind, item in zip(kinds, expressions, strict=True)
+    )
+    texts = tuple(item.text for item in expressions)
+    if not values and (parsed.place.returns or histogram):
+        values, texts = _default(parsed, spec)
+    predicate = Translator(fields[2], names).whole() if len(fields) > 2 else ""
+    entries = tuple(remembered.entries.items())
+    return Distribution(parsed, values, texts, predicate, label, entries, remembered.latency, scope)
+
+
+def _default(parsed: ProbeText, spec: SpecText) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if not parsed.place.returns:
+        raise spec.error("a histogram needs a type and an expression", hints=("…:u32:size; -C counts calls without",))
+    return ("(int64)retval",), ("$retval",)
+
+
+def _label(spec: SpecText) -> tuple[SpecText, str]:
+    parts = list(split(spec, "#"))
+    if len(parts) > 2:
+        raise parts[2].error("a specification has one #label", length=1)
+    return parts[0], parts[1].text if len(parts) > 1 else parts[0].text
+
+
+def _fields(body: SpecText, kernel: KernelInfo, pid: int | None) -> tuple[ProbeText, list[SpecText]]:
+    """The place with its signature, and types, expressions, filter."""
+    parsed = probe_text.parse(body, kernel, pid, stop="")
+    if not parsed.rest.text:
+        return parsed, []
+    if not parsed.rest.text.startswith(":"):
+        raise parsed.rest.error("':' is expected after the signature", length=1)
+    fields = list(split(parsed.rest.part(1, len(parsed.rest.text)), ":", 2))
+    for field in fields:
+        if not field.text:
+            raise body.error("a part between two ':' is empty: TYPE:EXPRESSION:FILTER is expected")
+    return parsed, fields
+
+
+def _entry_scope(parsed: ProbeText, size: int) -> Scope:
+    family = parsed.place.family
+    return Scope(parsed.attachment.arguments, family in (KERNEL, USER), False, False, parsed.parameters, size)
+
+
+def _typed(
+    kind: str, spec: SpecText, value: str, parsed: ProbeText, scope: Scope, kernel: KernelInfo, *, histogram: bool
+) -> str:
+    """The value as its C type."""
+    try:
+        type_ = script_type(kind)
+    except NoTypeError:
+        raise spec.error(f"{kind!r} is not a C type", hints=("such as int, u32, size_t, char*",)) from None
+    if is_text(kind):
+        if histogram:
+            raise spec.error("a histogram needs a number, char* is text", hints=("-C counts texts",))
+        return value if parsed.array_field(value, kernel) else scope.string(value)
+    if type_ == _type_of(value, parsed, kernel):
+        return value
+    simple = value.replace("_", "").replace("$", "").isalnum()
+    return f"({type_}){value}" if simple else f"({type_})({value})"
+
+
+def _type_of(value: str, parsed: ProbeText, kernel: KernelInfo) -> str:
+    """The type that a simple value has in the script, empty when it is not known: a cast to it would be warned of."""
+    if value == "$latency" or (value.startswith("arg") and value[3:].isdigit()):
+        return "uint64"
+    for parameter in parsed.parameters:
+        if value in (f"${parameter.name}", f"$entry_{parameter.name}"):
+            return parameter.type
+    if value != "retval" or parsed.place.family != USER or parsed.place.wild:
+        return ""
+    paths = kernel.binaries(parsed.place.target, None)
+    result = kernel.user_result(paths[0], parsed.place.name) if len(paths) == 1 else None
+    return str(result) if result is not None else "uint64"

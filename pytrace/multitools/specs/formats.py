@@ -1,0 +1,71 @@
+"""Formats of ``trace``: printf conversions and ``%K``, ``%U`` for kernel and user symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.lazy_regex import late
+from pytrace.core.diagnostics import counted
+from pytrace.multitools.specs.problems import SpecText
+
+_CONVERSION = late(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|l|z|j|)(?P<name>[a-zA-Z%]|)")
+_NAMES = frozenset("diuoxXcpsKU")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A conversion of a format: its name, and how a script's format writes it."""
+
+    name: str
+    text: str
+    at: int
+
+
+def conversions(spec: SpecText) -> list[Conversion]:
+    """The conversions of a format (its text with quotes, as the user wrote it).
+
+    Raises:
+        TraceError: one is unknown.
+    """
+    found: list[Conversion] = []
+    for match in _CONVERSION.finditer(spec.text):
+        name = match["name"]
+        if name == "%":
+            continue
+        if name not in _NAMES:
+            hints = ("d i u o x X c p s, with l or ll for 64 bits; K and U are symbols of the kernel and of programs",)
+            raise spec.error(f"unknown conversion {match[0]!r}", at=match.start(), length=len(match[0]), hints=hints)
+        text = f"%{match['flags']}{match['width']}s" if name in "KU" else match[0]
+        found.append(Conversion(name, text, match.start()))
+    return found
+
+
+def script_format(spec: SpecText) -> str:
+    """The format as scripts write it, without its quotes."""
+    return _CONVERSION.sub(
+        lambda match: f"%{match['flags']}{match['width']}s" if match["name"] in ("K", "U") else match[0],
+        spec.text[1:-1],
+    )
+
+
+def values(
+    spec: SpecText, wanted: list[Conversion], expressions: list[str], string: Callable[[str], str]
+) -> list[str]:
+    """The script's values for the conversions of a format; *string* makes the text at an address.
+
+    Raises:
+        TraceError: there are more or fewer values than conversions.
+    """
+    if len(wanted) != len(expressions):
+        message = f"the format takes {counted(len(wanted), 'value')}, {len(expressions)} given"
+        raise spec.error(message)
+    found: list[str] = []
+    for conversion, expression in zip(wanted, expressions, strict=True):
+        if conversion.name == "s":
+            found.append(string(expression))
+        elif conversion.name in "KU":
+            found.append(f"{'ksym' if conversion.name == 'K' else 'usym'}({expression})")
+        else:
+            found.append(expression)
+    return found

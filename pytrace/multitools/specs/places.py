@@ -1,0 +1,244 @@
+"""What a tool traces: patterns as bcc's users write them (``vfs_*``, ``c:malloc``, ``t:sched:*``) or attach points."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.lazy_regex import late
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.probes.kinds import (
+    FENTRY,
+    FEXIT,
+    HARDWARE,
+    KPROBE,
+    KRETPROBE,
+    RAWTRACEPOINT,
+    SOFTWARE,
+    UPROBE,
+    URETPROBE,
+    probe_kind,
+)
+from pytrace.core.probes.kinds import TRACEPOINT as TRACEPOINT_PROBE
+from pytrace.core.probes.kinds import USDT as USDT_PROBE
+from pytrace.core.types import Void
+from pytrace.multitools.specs.problems import SpecText
+
+KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
+"""Families of places; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
+
+_FAMILIES = {
+    KPROBE: KERNEL, KRETPROBE: KERNEL, FENTRY: KERNEL, FEXIT: KERNEL, UPROBE: USER, URETPROBE: USER, USDT_PROBE: USDT,
+    TRACEPOINT_PROBE: TRACEPOINT, RAWTRACEPOINT: OTHER, SOFTWARE: OTHER, HARDWARE: OTHER,
+}  # fmt: skip
+"""Families of the kinds of probes."""
+_RETURNS = (KRETPROBE, FEXIT, URETPROBE)
+_TYPED = (FENTRY, FEXIT)
+_LETTERS = ("t", "u", "p", "r")
+"""First parts that are bcc's, though some are short names of providers as well."""
+_PLAIN = late(r"[\w./*+@~?-]+$")
+_WILD = late(r"[*?\[]")
+SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
+          "u:LIBRARY:PROBE, p:LIBRARY:FUNCTION, r:LIBRARY:FUNCTION, or as an attach point (kprobe:FUNCTION)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Functions or events.
+
+    Attributes:
+        spec: what the user wrote.
+        family: KERNEL, USER, TRACEPOINT, USDT or OTHER.
+        target: module, library or category; of a USDT probe the binary.
+        name: function, or event (of a USDT probe with its provider: ``provider:probe``); patterns too.
+        returns: the return of functions was asked for.
+        kind: the kind of probe that was asked for by its name, empty without one.
+    """
+
+    spec: SpecText
+    family: str
+    target: str
+    name: str
+    returns: bool = False
+    kind: str = ""
+
+    @property
+    def wild(self) -> bool:
+        """Whether it may stand for several places."""
+        return bool(_WILD.search(self.name) or _WILD.search(self.target))
+
+
+def parse(spec: SpecText, *, regexp: bool = False) -> Place:
+    """The place that a text names; with *regexp* its name may be a regular expression.
+
+    Raises:
+        TraceError: the text has too few or too many parts.
+    """
+    parts = spec.text.split(":")
+    first = parts[0]
+    kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
+    if kind is not None and kind.name in _FAMILIES:
+        return _native(spec, kind.name, parts)
+    if first == "t":
+        if len(parts) != 3 or not all(parts):
+            raise spec.error(f"{spec.text!r} is no tracepoint: t:CATEGORY:EVENT is expected")
+        return Place(spec, TRACEPOINT, parts[1], parts[2])
+    if first == "u" and len(parts) in (3, 4):
+        return _checked(Place(spec, USDT, _library(parts[1]), ":".join(parts[2:])))
+    if first in ("p", "r") and len(parts) > 1:
+        target = parts[1] if len(parts) > 2 else ""
+        name = ":".join(parts[2:]) if len(parts) > 2 else parts[1]
+        return _function(spec, target, name, returns=first == "r", regexp=regexp)
+    if len(parts) == 1:
+        return _function(spec, "", first, regexp=regexp)
+    return _function(spec, first, ":".join(parts[1:]), regexp=regexp)
+
+
+def _native(spec: SpecText, kind: str, parts: list[str]) -> Place:
+    family = _FAMILIES[kind]
+    if family == OTHER:
+        return Place(spec, OTHER, kind, ":".join(parts[1:]))
+    name = parts[-1] if family != USDT else ":".join(parts[2:])
+    target = ":".join(parts[1:-1]) if family != USDT else parts[1]
+    return _checked(Place(spec, family, target, name, kind in _RETURNS, kind))
+
+
+def _function(spec: SpecText, target: str, name: str, *, returns: bool = False, regexp: bool = False) -> Place:
+    if ":" in name and not regexp:
+        raise spec.error(f"{spec.text!r} has too many parts", hints=(SHAPES,))
+    return _checked(Place(spec, USER if target else KERNEL, _library(target), name, returns))
+
+
+def _checked(place: Place) -> Place:
+    if not place.name or (place.family in (USER, USDT, TRACEPOINT) and not place.target):
+        raise place.spec.error(f"{place.spec.text!r} names nothing to trace", hints=(SHAPES,))
+    return place
+
+
+def _library(name: str) -> str:
+    return "libc" if name == "c" else name
+
+
+# ---------------------------------------------------------------------------------------------- attach points
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A place as attach points.
+
+    Attributes:
+        entry: the attach point of the event, or of the entry of functions.
+        leave: that of the return of functions, empty for events.
+        arguments: names of the arguments by number where the provider has no ``argN`` (fentry).
+        prefix: length of what stands before the function's or event's name in ``probe``.
+        result: whether the function may have a result; fexit of one without has no ``retval``.
+    """
+
+    entry: str
+    leave: str = ""
+    arguments: tuple[str, ...] = ()
+    prefix: int = 0
+    result: bool = True
+
+    @property
+    def untyped(self) -> bool:
+        """Whether arguments are numbered (``arg0``)."""
+        return not self.entry.startswith("fentry:")
+
+
+def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachment:
+    """The attach points of a place on this machine; the front end reports functions and events that do not exist.
+
+    Raises:
+        TraceError: this kernel has no probes of that kind.
+    """
+    if place.family == KERNEL:
+        return _kernel(place, kernel)
+    if place.family == OTHER:
+        return Attachment(f"{place.target}:{place.name}", prefix=0)
+    if place.family == TRACEPOINT:
+        return Attachment(f"tracepoint:{quoted(place.target)}:{quoted(place.name)}", prefix=len("tracepoint:"))
+    target = _binary(place.target, kernel, pid)
+    paths = kernel.binaries(target, pid)
+    path = len(paths[0].encode()) + 1 if len(paths) == 1 else 0
+    if place.family == USDT:
+        parts = ":".join(quoted(part) for part in place.name.split(":"))
+        return Attachment(f"usdt:{quoted(target)}:{parts}", prefix=len("usdt:") + path)
+    name = f"{quoted(target)}:{quoted(place.name)}"
+    return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=len("uprobe:") + path)
+
+
+def _binary(target: str, kernel: KernelInfo, pid: int | None) -> str:
+    """The binary: ``pthread`` is what users of bcc write for ``libpthread``."""
+    if "/" in target or _WILD.search(target) or kernel.binaries(target, pid):
+        return target
+    return f"lib{target}" if kernel.binaries(f"lib{target}", pid) else target
+
+
+def _kernel(place: Place, kernel: KernelInfo) -> Attachment:
+    """One typed function by fentry, which costs least; several by kprobes, which attach at once."""
+    name = f"{quoted(place.target)}:{quoted(place.name)}" if place.target else quoted(place.name)
+    kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
+    if place.kind in (KPROBE, KRETPROBE):
+        return kprobes
+    typed = kernel.has_btf and kernel.feature("fentry")
+    single = not place.wild and "+" not in place.name
+    prototype = kernel.function(place.name, place.target) if typed and single else None
+    if prototype is not None and not prototype.variadic:
+        arguments = tuple(parameter for parameter, _ in prototype.parameters)
+        result = not isinstance(prototype.result, Void)
+        return Attachment(f"fentry:{name}", f"fexit:{name}", arguments, result=result)
+    if place.kind in _TYPED or (typed and not kernel.feature("kprobe")):
+        return Attachment(f"fentry:{name}", f"fexit:{name}")
+    if not kernel.feature("kprobe"):
+        raise _no_kernel_functions(place)
+    return kprobes
+
+
+def _no_kernel_functions(place: Place) -> TraceError:
+    hints = (
+        "tracepoints (t:CATEGORY:EVENT), functions of programs and libraries (LIBRARY:FUNCTION) and USDT probes work",
+        f"'pytrace -l \"*{place.name.strip('*_')}*\"' lists the events of similar names",
+    )
+    message = "this kernel has neither kprobes (CONFIG_KPROBE_EVENTS) nor fentry, so its functions cannot be traced"
+    return place.spec.error(message, hints=hints)
+
+
+def quoted(part: str) -> str:
+    """A part of an attach point, in quotes where the grammar needs them."""
+    return part if _PLAIN.match(part) or not part else '"{}"'.format(part.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+# ---------------------------------------------------------------------------------------------- regular expressions
+
+
+def by_regexp(place: Place) -> tuple[Place, str]:
+    """A place whose name is a regular expression: one for everything there, and the expression for ``--probe-filter``.
+
+    Names match from their beginning.
+
+    Raises:
+        TraceError: it is not a regular expression.
+    """
+    import re
+
+    expression = _without_anchors(place.name)
+    try:
+        re.compile(expression)
+    except re.error as problem:
+        raise place.spec.error(f"{place.name!r} is not a regular expression: {problem}") from None
+    everything = Place(place.spec, place.family, place.target, "*", place.returns, place.kind)
+    return everything, rf":(?:{expression})[^:]*$|^interval:|:sched_process_exit$"
+
+
+def _without_anchors(expression: str) -> str:
+    """The expression without its ``^``, as names do not stand at the beginning of what the filter sees."""
+    found: list[str] = []
+    escaped = inside = False
+    for character in expression:
+        if character == "^" and not escaped and not inside:
+            continue
+        if not escaped:
+            inside = character == "[" or (inside and character != "]")
+        escaped = character == "\\" and not escaped
+        found.append(character)
+    return "".join(found)

@@ -1,0 +1,90 @@
+"""The first part of a probe specification: the place, and the signature that follows it."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.types import Pointer
+from pytrace.multitools.specs import places, signatures
+from pytrace.multitools.specs.places import KERNEL, TRACEPOINT, USDT, USER, Attachment, Place
+from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.signatures import Parameter
+from pytrace.multitools.specs.values import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeText:
+    """A place with its signature, and *rest*: what follows them."""
+
+    place: Place
+    attachment: Attachment
+    parameters: tuple[Parameter, ...]
+    rest: SpecText
+
+    @property
+    def point(self) -> str:
+        """The attach point."""
+        return self.attachment.leave if self.place.returns else self.attachment.entry
+
+    def scope(self, size: int) -> Scope:
+        """What expressions may use at the event; *size* is the length of texts."""
+        family, returns = self.place.family, self.place.returns
+        typed_return = returns and bool(self.attachment.arguments)
+        return Scope(
+            arguments=self.attachment.arguments,
+            numbered=family != TRACEPOINT and (not returns or typed_return),
+            fields=family == TRACEPOINT or (family in (KERNEL, USER) and not returns) or typed_return,
+            returns=returns and self.attachment.result,
+            parameters=self.parameters,
+            size=size,
+        )
+
+    def event_name(self) -> str:
+        """The script's expression for the name of what happened."""
+        if self.place.family in (KERNEL, USER):
+            return "func"
+        if self.place.wild:
+            return "probe"
+        return f'"{self.place.name}"'
+
+    def array_field(self, expression: str, kernel: KernelInfo) -> bool:
+        """Whether an expression is a field of a tracepoint that holds its text itself, so that it needs no ``str``."""
+        for arrow in ("args->", "args."):
+            if self.place.family == TRACEPOINT and expression.startswith(arrow):
+                name = expression[len(arrow) :]
+                fields = kernel.tracepoint_fields(self.place.target, self.place.name) or ()
+                return any(field.name == name and not isinstance(field.type, Pointer) for field in fields)
+        return False
+
+
+def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> ProbeText:
+    """Read a place and its signature from the start of *spec*; the place ends before ``(`` or a character of *stop*.
+
+    Raises:
+        TraceError: there is none, or it has no end.
+    """
+    end = 0
+    text = spec.text
+    while end < len(text) and text[end] not in f"({stop}":
+        end += 1
+    place_text = spec.part(0, end)
+    if not place_text.text:
+        raise spec.error("a probe is expected, such as p::vfs_read or t:sched:sched_switch", length=1)
+    parameters: tuple[Parameter, ...] = ()
+    if end < len(text) and text[end] == "(":
+        close = text.find(")", end)
+        if close < 0:
+            raise spec.error("the signature has no end: ) is missing", at=end)
+        parameters = signatures.parse(spec.part(end + 1, close))
+        end = close + 1
+    place = places.parse(place_text)
+    if parameters and place.family not in (KERNEL, USER, USDT):
+        raise place_text.error("tracepoints have no signature: their fields are args->NAME")
+    return ProbeText(place, _attachment(place, kernel, pid), parameters, spec.part(end, len(text)))
+
+
+def _attachment(place: Place, kernel: KernelInfo, pid: int | None) -> Attachment:
+    found = places.attach(place, kernel, pid)
+    if place.returns and not found.leave:
+        raise place.spec.error("events have no return")
+    return found

@@ -1,0 +1,70 @@
+"""``stackcount``: stacks that lead to a function or event, with counts."""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.script_options import ScriptOption
+from pytrace.multitools import common_options as common
+from pytrace.multitools import patterns
+from pytrace.multitools.script_parts import block, probe, script
+from pytrace.multitools.specs import places
+from pytrace.multitools.specs.places import Place
+from pytrace.multitools.translation import Options, Translation
+
+OPTIONS: tuple[ScriptOption, ...] = (
+    common.PID, common.CPU, common.INTERVAL,
+    ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS"),
+    common.TIMESTAMP, common.REGEXP,
+    ScriptOption(("s", "offset"), False, "accepted; offsets are always shown"),
+    ScriptOption(("P", "perpid"), False, "by process: the process id and the command are part of the key"),
+    ScriptOption(("K", "kernel-stacks-only"), False, "only the kernel's part of stacks"),
+    ScriptOption(("U", "user-stacks-only"), False, "only the user part of stacks"),
+    ScriptOption(("d", "delimited"), False, "a line -- between the kernel's and the user part"),
+    ScriptOption(("f", "folded"), False, "one line for each stack, for flame graphs"),
+    common.VERBOSE, common.PATTERN,
+)  # fmt: skip
+
+EXAMPLES = """\
+stackcount submit_bio                    kernel and user stacks that lead to block I/O, until Ctrl-C
+stackcount -p 185 c:malloc               user stacks of one process
+stackcount -P -K 't:sched:sched_switch'  kernel stacks by process
+stackcount -f -D 10 c:malloc             for flame graphs, ten seconds"""
+
+
+def translate(options: Options, kernel: KernelInfo) -> Translation:
+    """The script that counts stacks."""
+    pattern = patterns.parse(options, kernel)
+    seconds = common.interval(options)
+    folded = options.flag("folded")
+    if folded and seconds:
+        hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
+        raise TraceError("-f writes the stacks of the whole run, -i wants parts of it", hints=hints)
+    key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.place, folded=folded)])
+    count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options)])
+    stamps = ['time("%H:%M:%S\\n");'] if options.flag("timestamp") else []
+    show = block(f"interval:s:{seconds}", [*stamps, "print_clear(@stacks);"]) if seconds else ""
+    if stamps and not seconds:
+        show = block("end", stamps)
+    arguments = common.run_arguments(options, pattern.filter) + (("--format", "folded") if folded else ())
+    arguments += common.command(options)
+    notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
+    return Translation(script(count, show), arguments, (*common.notes(options), *notes))
+
+
+def _process(options: Options, *, folded: bool) -> list[str]:
+    if not options.flag("perpid"):
+        return []
+    return ["comm", "pid"] if folded else ["pid", "comm"]
+
+
+def _stacks(options: Options, place: Place, *, folded: bool) -> list[str]:
+    only_kernel, only_user = options.flag("kernel-stacks-only"), options.flag("user-stacks-only")
+    if only_kernel and only_user:
+        raise TraceError("-K and -U cannot be used together", hints=("without both, both parts are shown",))
+    if only_kernel:
+        return ["kstack"]
+    if only_user or place.family in (places.USER, places.USDT):
+        return ["ustack"]
+    delimiter = ['"--"'] if options.flag("delimited") and not folded else []
+    return ["kstack", *delimiter, "ustack"]

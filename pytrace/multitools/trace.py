@@ -1,0 +1,207 @@
+"""``trace``: a line for each event, with a filter and a format."""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.script_options import ScriptOption
+from pytrace.multitools import common_options as common
+from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
+from pytrace.multitools.specs import formats, probe_text
+from pytrace.multitools.specs.expressions import Translator, split
+from pytrace.multitools.specs.probe_text import ProbeText
+from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.values import Scope, unknown_at_return
+from pytrace.multitools.translation import Options, Translation
+
+OPTIONS: tuple[ScriptOption, ...] = (
+    common.PID,
+    ScriptOption(("L", "tid"), 0, "only thread TID", "TID"),
+    ScriptOption(("uid",), "", "only this user: a number or a name", "USER"),
+    ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE"),
+    ScriptOption(("S", "include-self"), False, "accepted; events of pytrace itself are always included"),
+    ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS"),
+    ScriptOption(("t", "timestamp"), False, "seconds since the start as TIME"),
+    ScriptOption(("u", "unix-timestamp"), False, "seconds since 1970 as TIME"),
+    ScriptOption(("T", "time"), False, "the time of day as TIME (the default)"),
+    ScriptOption(("C", "print_cpu"), False, "also the CPU"),
+    ScriptOption(("c", "cgroup-path"), "", "only processes of this cgroup", "PATH"),
+    ScriptOption(("n", "name"), "", "only commands whose name contains NAME", "NAME"),
+    ScriptOption(("f", "msg-filter"), "", "refused; pipe the output to grep", "TEXT"),
+    ScriptOption(("B", "bin_cmp"), False, "accepted; STRCMP compares texts"),
+    ScriptOption(("s", "sym_file_list"), "", "accepted; symbols of all files are found", "FILES"),
+    ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each line"),
+    ScriptOption(("U", "user-stack"), False, "the user stack after each line"),
+    ScriptOption(("a", "address"), False, "stacks with addresses"),
+    ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
+    ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
+    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS"),
+    common.VERBOSE,
+    ScriptOption(("probe",), "", "PLACE[(SIGNATURE)] [(PREDICATE)] [\"FORMAT\", VALUE, …]", "PROBE",
+                 operand=True, required=True, repeat=True),
+)  # fmt: skip
+
+EXAMPLES = """\
+trace do_sys_openat2                                   each call of a kernel function
+trace 'p::do_sys_openat2 "%s", arg2@user'              with its second argument as text
+trace 'c:open (arg2 == 42) "%s %d", arg1, arg2'        open() of libc, only some calls
+trace 'r:c:malloc (retval == 0) "failed"'              returns of malloc with no memory
+trace 't:syscalls:sys_enter_openat "%s", args->filename'     a tracepoint
+trace 'u:/usr/bin/python3:function__entry "%s:%d", arg1, arg3'
+trace 'p::tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size) (size > 1000) "%d", size'"""
+
+
+def translate(options: Options, kernel: KernelInfo) -> Translation:
+    """The script that prints events."""
+    if options.text("msg-filter"):
+        hints = ("pytrace trace … | grep TEXT", "a predicate filters in the kernel: 'p::f (arg1 == 3) \"…\"'")
+        raise TraceError("-f looks at finished lines, which exist in user space only", hints=hints)
+    if sum(options.flag(name) for name in ("timestamp", "unix-timestamp", "time")) > 1:
+        raise TraceError("-t, -u and -T cannot be used together", hints=("each of them says what TIME is",))
+    probes = [_probe(SpecText.of(text), options, kernel) for text in options.many("probe")]
+    text = script(HEAD if options.number("max-events") else "", *probes)
+    words = [*common.run_arguments(options)]
+    if options.text("cgroup-path"):
+        words += ["--cgroup", options.text("cgroup-path")]
+    for header in options.many("include"):
+        words += ["--include", header]
+    return Translation(text, tuple(words), _notes(options))
+
+
+def _notes(options: Options) -> tuple[str, ...]:
+    found = list(common.notes(options))
+    if options.flag("include-self"):
+        found.append("-S has no effect here: events of pytrace itself are always included")
+    if options.flag("bin_cmp"):
+        found.append("-B has no effect here: STRCMP compares texts; memcmp() in a script compares bytes")
+    if options.text("sym_file_list"):
+        found.append("-s has no effect here: symbols of all files are found")
+    return tuple(found)
+
+
+# ---------------------------------------------------------------------------------------------- one probe
+
+
+def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
+    parsed = probe_text.parse(spec, kernel, common.only_pid(options), stop=" \t\n\"")
+    scope = parsed.scope(options.number("string-size"))
+    try:
+        predicate, rest = _predicate(parsed.rest, scope)
+        format_, values = _message(rest, parsed, scope, kernel)
+    except TraceError as error:
+        raise unknown_at_return(error) if parsed.place.returns and "unknown name" in error.message else error from None
+    lines = scope.variables(predicate, *values)
+    if predicate:
+        lines.append(unless(predicate))
+    lines += _aggregate(parsed, format_, values) if options.flag("aggregate") else _print(
+        parsed, format_, values, options)  # fmt: skip
+    return probe([parsed.point], lines, _conditions(options))
+
+
+def _conditions(options: Options) -> list[str]:
+    tid, user, name = options.number("tid"), options.text("uid"), options.text("name")
+    return [
+        f"tid == {tid}" if tid else "",
+        f"uid == {_user(user)}" if user else "",
+        f"strcontains(comm, {literal(name)})" if name else "",
+    ]
+
+
+def _user(text: str) -> int:
+    """The number of a user.
+
+    Raises:
+        TraceError: there is no user of that name.
+    """
+    if text.isdigit():
+        return int(text)
+    import pwd
+
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise TraceError(f"there is no user {text!r}", hints=("a number is taken as it is",)) from None
+
+
+def _predicate(spec: SpecText, scope: Scope) -> tuple[str, SpecText]:
+    """The predicate in parentheses, and what follows it."""
+    if not spec.text.startswith("("):
+        return "", spec
+    depth = end = 0
+    quote = ""
+    while end < len(spec.text):
+        character = spec.text[end]
+        if quote:
+            end += character == "\\"
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            depth += (character == "(") - (character == ")")
+            if not depth:
+                break
+        end += 1
+    else:
+        raise spec.error("the predicate has no end: ) is missing", length=1)
+    inner = spec.part(1, end)
+    if not inner.text:
+        raise spec.error("the predicate is empty", length=end + 1)
+    return Translator(inner, scope.names()).whole(), spec.part(end + 1, len(spec.text))
+
+
+def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo) -> tuple[str, list[str]]:
+    """The format as scripts write it, and its values."""
+    if not spec.text:
+        return "", []
+    if not spec.text.startswith('"'):
+        hints = ('a format in quotes follows, with its values: "%d", arg1', "a predicate stands in parentheses")
+        raise spec.error("a format is expected", hints=hints)
+    parts = list(split(spec, ",", 1))
+    format_ = parts[0]
+    if len(format_.text) < 2 or not format_.text.endswith('"'):
+        raise format_.error("a comma is expected after the format, or the format has no end")
+    wanted = formats.conversions(format_)
+    expressions: list[str] = []
+    if len(parts) > 1:
+        if not parts[1].text:
+            raise spec.error("values are expected after the comma", at=len(spec.text) - 1)
+        expressions = Translator(parts[1], scope.names()).every()
+
+    def string(expression: str) -> str:
+        return expression if parsed.array_field(expression, kernel) else scope.string(expression)
+
+    return formats.script_format(format_), formats.values(format_, wanted, expressions, string)
+
+
+# ---------------------------------------------------------------------------------------------- output
+
+
+def _print(parsed: ProbeText, format_: str, values: list[str], options: Options) -> list[str]:
+    message = f'sprintf("{format_}"{"".join(f", {value}" for value in values)})' if format_ else 'sprintf("")'
+    cpu = "cpu=cpu, " if options.flag("print_cpu") else ""
+    name = f'sprintf("%s", {parsed.event_name()})'
+    line = f'row((time={_time(options)}, {cpu}pid=pid, tid=tid, comm=comm, func={name}, "-"={message}));'
+    mode = "(perf)" if options.flag("address") else ""
+    stacks = [
+        f"print({name}{mode});"
+        for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack"))
+        if options.flag(flag)
+    ]
+    most = options.number("max-events")
+    if most < 0:
+        raise TraceError(f"-M takes a number of events, {most} is less than none")
+    if not most:
+        return [line, *stacks]
+    before = ["$number = @events++;", f"if ($number >= {most}) {{ return; }}"]
+    return [*before, line, *stacks, f"if ($number == {most - 1}) {{ exit(); }}"]
+
+
+def _time(options: Options) -> str:
+    if options.flag("timestamp"):
+        return "fixed(elapsed, 1000000000, 6)"
+    return f'strftime("{"%s.%f" if options.flag("unix-timestamp") else "%H:%M:%S"}", nsecs)'
+
+
+def _aggregate(parsed: ProbeText, format_: str, values: list[str]) -> list[str]:
+    message = f', sprintf("{format_}"{"".join(f", {value}" for value in values)})' if format_ else ""
+    return [f"@lines[comm, {parsed.event_name()}{message}] = count();"]

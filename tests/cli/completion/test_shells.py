@@ -1,0 +1,107 @@
+"""The completions that shells load, in real shells on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.patience import patience
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "share" / "completions"
+
+SHELLS = {
+    "bash": (
+        ["bash", "--norc", "--noprofile", "-i"],
+        f"PS1='READY> '; bind 'set bell-style none'; source {FOLDER}/pytrace.bash\n",
+    ),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        f"PS1='READY> '\nfpath=({FOLDER} $fpath); autoload -Uz compinit; compinit -D -u\n",
+    ),
+}
+LINES = [
+    ("pytrace loa", "pytrace loads"),
+    ("pytrace runq", "runqslower"),
+    ("pytrace loads --dur", "--duration"),
+    ("pytrace -l rawtracepoint:sched_swi", "rawtracepoint:sched_switch"),
+    ("pytrace -e 'begin { strft", "strftime("),
+]
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a shell whose home is *folder* and whose ``pytrace`` is this one."""
+    folder.mkdir()
+    launcher = folder / "pytrace"
+    launcher.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m pytrace "$@"\n')
+    launcher.chmod(0o755)
+    return {
+        "PATH": f"{folder}:/usr/bin:/bin:/usr/sbin:/sbin", "TERM": "dumb", "HOME": str(folder), "LANG": "C.UTF-8",
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", f"{folder}/cache"),
+    }  # fmt: skip
+
+
+@contextmanager
+def shell(command: list[str], folder: Path) -> Iterator[int]:
+    """An interactive shell; the terminal's other end."""
+    environment = surroundings(folder)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder
+    )
+    os.close(theirs)
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def wait_for(terminal: int, text: str, seen: str = "") -> str:
+    """Read until *text* was written."""
+    end = time.monotonic() + patience(30)
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
+        assert ready, f"{text!r} was not written; there was {seen!r}"
+        seen += os.read(terminal, 65536).decode(errors="replace")
+    return seen
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize(("typed", "completed"), LINES)
+def test_a_tab_completes(name: str, typed: str, completed: str, tmp_path: Path) -> None:
+    command, setup = SHELLS[name]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{name} is not installed")
+    with shell(command, tmp_path / "home") as terminal:
+        os.write(terminal, setup.encode())
+        # The echo of the setting has the word too, so the prompt is made once more.
+        os.write(terminal, b"echo SET''TLED\n")
+        rest = wait_for(terminal, "SETTLED").rpartition("SETTLED")[2]
+        wait_for(terminal, "READY> ", rest)
+        os.write(terminal, typed.encode() + b"\t\t")
+        wait_for(terminal, completed)
+
+
+@pytest.mark.parametrize(("typed", "completed"), LINES)
+def test_fish_gets_candidates(typed: str, completed: str, tmp_path: Path) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    quoted = typed.replace("\\", "\\\\").replace('"', '\\"')
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f'source {FOLDER}/pytrace.fish; complete -C "{quoted}"'],
+        env=surroundings(tmp_path / "home"), cwd=tmp_path, capture_output=True, text=True, timeout=patience(60),
+        check=True,
+    )  # fmt: skip
+    assert completed.removeprefix("pytrace ") in done.stdout, done

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.multitools.specs import places
+from pytrace.multitools.specs.places import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment
+from pytrace.multitools.specs.problems import SpecText
+from tests.support.facts import FEATURES, RecordedKernel
+
+
+def place(text: str) -> places.Place:
+    return places.parse(SpecText.of(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "target", "name", "returns"),
+    [
+        ("vfs_*", KERNEL, "", "vfs_*", False),
+        ("p::vfs_read", KERNEL, "", "vfs_read", False),
+        ("p:vfs_read", KERNEL, "", "vfs_read", False),
+        ("r::vfs_read", KERNEL, "", "vfs_read", True),
+        ("c:malloc", USER, "libc", "malloc", False),
+        ("p:c:malloc", USER, "libc", "malloc", False),
+        ("r:c:malloc", USER, "libc", "malloc", True),
+        ("/bin/app:work+4", USER, "/bin/app", "work+4", False),
+        ("t:sched:sched_*", TRACEPOINT, "sched", "sched_*", False),
+        ("u:/bin/app:probe", USDT, "/bin/app", "probe", False),
+        ("u:/bin/app:own:probe", USDT, "/bin/app", "own:probe", False),
+        ("kprobe:vfs_read", KERNEL, "", "vfs_read", False),
+        ("kr:vfs_read", KERNEL, "", "vfs_read", True),
+        ("kprobe:mod_a:helper", KERNEL, "mod_a", "helper", False),
+        ("fexit:vfs_read", KERNEL, "", "vfs_read", True),
+        ("uprobe:libc:free", USER, "libc", "free", False),
+        ("uretprobe:libc:free", USER, "libc", "free", True),
+        ("usdt:/bin/app:own:probe", USDT, "/bin/app", "own:probe", False),
+        ("tracepoint:sched:sched_switch", TRACEPOINT, "sched", "sched_switch", False),
+        ("software:page-faults:100", OTHER, "software", "page-faults:100", False),
+    ],
+)
+def test_places(text: str, family: str, target: str, name: str, returns: bool) -> None:
+    found = place(text)
+    assert (found.family, found.target, found.name, found.returns) == (family, target, name, returns)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names nothing to trace"), ("c:", "names nothing"), ("p::", "names nothing"), ("t:sched", "no tracepoint"),
+        ("t:sched:", "no tracepoint"), ("t::x", "no tracepoint"), ("a:b:c", "too many parts"),
+        ("p:a:b:c", "too many parts"), ("u:/bin/app:", "names nothing"), ("uprobe::x", "names nothing"),
+        ("u::probe", "names nothing"), ("kprobe:", "names nothing"),
+    ],
+)  # fmt: skip
+def test_mistakes(text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        place(text)
+
+
+def kernel(*features: str) -> RecordedKernel:
+    return RecordedKernel(features=(FEATURES - {"kprobe", "fentry"}) | set(features))
+
+
+@pytest.mark.parametrize(
+    ("text", "features", "entry"),
+    [
+        ("vfs_read", ("kprobe", "fentry"), "fentry:vfs_read"),
+        ("vfs_read", ("kprobe",), "kprobe:vfs_read"),
+        ("vfs_*", ("kprobe", "fentry"), "kprobe:vfs_*"),
+        ("vfs_*", ("fentry",), "fentry:vfs_*"),
+        ("vfs_read+4", ("kprobe", "fentry"), "kprobe:vfs_read+4"),
+        ("untyped", ("kprobe", "fentry"), "kprobe:untyped"),
+        ("fentry:vfs_*", ("kprobe", "fentry"), "fentry:vfs_*"),
+        ("kprobe:vfs_read", ("kprobe", "fentry"), "kprobe:vfs_read"),
+    ],
+)
+def test_kernel_functions_take_what_is_cheapest(text: str, features: tuple[str, ...], entry: str) -> None:
+    found = places.attach(place(text), kernel(*features))
+    assert found.entry == entry
+    assert found.leave == entry.replace("fentry", "fexit").replace("kprobe", "kretprobe")
+
+
+def test_fentry_has_names_of_arguments() -> None:
+    assert places.attach(place("vfs_read"), kernel("fentry")).arguments == ("file", "count")
+
+
+def test_a_kernel_without_both() -> None:
+    with pytest.raises(TraceError, match=r"neither kprobes.* nor fentry") as caught:
+        places.attach(place("p::vfs_read"), kernel())
+    assert "tracepoints" in caught.value.hints[0]
+    assert "*vfs_read*" in caught.value.hints[1]
+
+
+def test_binaries() -> None:
+    facts = RecordedKernel(files={"libc": ["/lib/libc.so.6"], "libpthread": ["/lib/p.so"], "many*": ["/a", "/b"]})
+    assert places.attach(place("c:malloc"), facts) == Attachment(
+        "uprobe:libc:malloc", "uretprobe:libc:malloc", prefix=len("uprobe:/lib/libc.so.6:")
+    )
+    assert places.attach(place("pthread:pthread_create"), facts).entry == "uprobe:libpthread:pthread_create"
+    assert places.attach(place("many*:f"), facts).prefix == len("uprobe:")
+    assert places.attach(place("unknown:f"), facts).entry == "uprobe:unknown:f"
+    assert places.attach(place("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
+    assert places.attach(place('/opt/my app:a,b'), facts).entry == 'uprobe:"/opt/my app":"a,b"'
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("^vfs_(read|write)$", ["vfs_read", "vfs_write"]),
+        ("vfs_.*", ["vfs_read", "vfs_write", "vfs_open"]),
+        ("^vfs_r|^do", ["vfs_read", "do_exit"]),
+        ("[^v].*", ["do_exit"]),
+        (r"vfs\_o", ["vfs_open"]),
+    ],
+)
+def test_regular_expressions(pattern: str, names: list[str]) -> None:
+    found, expression = places.by_regexp(places.parse(SpecText.of(pattern), regexp=True))
+    assert found.name == "*"
+    known = ["vfs_read", "vfs_write", "vfs_open", "do_exit"]
+    assert [name for name in known if re.search(expression, f"kprobe:{name}")] == names
+    assert re.search(expression, "interval:s:1")
+    assert re.search(expression, "tracepoint:sched:sched_process_exit")
+
+
+def test_a_wrong_regular_expression() -> None:
+    with pytest.raises(TraceError, match=r"'\(vfs' is not a regular expression"):
+        places.by_regexp(places.parse(SpecText.of("c:(vfs"), regexp=True))

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.script_options import Value
+from pytrace.multitools import common_options as common
+from pytrace.multitools import funccount
+from pytrace.multitools.translation import Options
+
+
+def options(**values: Value) -> Options:
+    return Options(funccount.OPTIONS, values)
+
+
+def test_processes() -> None:
+    assert common.pids(options(pid="1,2\n3")) == (1, 2, 3)
+    assert common.only_pid(options(pid="1,2")) is None
+    assert common.only_pid(options(pid="7")) == 7
+    assert common.run_arguments(options(pid="1\n2", duration=5), "x$") == (
+        "--pid", "1,2", "--duration", "5", "--probe-filter", "x$",
+    )  # fmt: skip
+    assert common.run_arguments(options()) == ()
+
+
+def test_wrong_values() -> None:
+    with pytest.raises(TraceError, match="-p needs a process id, not 'x'"):
+        common.pids(options(pid="1,x"))
+    with pytest.raises(TraceError, match="--duration"):
+        common.run_arguments(options(duration=-1))
+    with pytest.raises(TraceError, match="--interval"):
+        common.interval(options(interval=-1))
+
+
+def test_cpu() -> None:
+    assert common.cpu_condition(options()) == ""
+    assert common.cpu_condition(options(cpu="0")) == "cpu == 0"
+    assert common.command(options(cpu="0")) == common.command(options()) == ()
+    assert common.cpu_condition(options(cpu="ls -l")) == ""
+    assert common.command(options(cpu="ls -l")) == ("--cmd", "ls -l")
+
+
+def test_notes() -> None:
+    assert common.notes(options()) == ()
+    assert "-v" in common.notes(options(verbose=True))[0]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from tests.support.multitools import script, translate
+
+WHOLE = """\
+config = { print_maps_on_exit = false }
+
+uprobe:/bin/app:work* {
+    @calls[probe] = count();
+}
+
+end {
+    for ($kv : @calls) {
+        $name = $kv.0;
+        row((func=str((int8 *)&$name + 16, 128), count=$kv.1), "-count");
+    }
+    print_rows();
+}
+"""
+
+
+def test_the_whole_script() -> None:
+    assert script("funccount", pattern="/bin/app:work*") == WHOLE
+
+
+def test_kernel_functions_are_told_by_address() -> None:
+    text = script("funccount", pattern="vfs_*")
+    assert "kprobe:vfs_* {\n    @calls[func] = count();" in text
+    assert 'row((func=$name, count=$kv.1), "-count");' in text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "point"),
+    [
+        ("vfs_read", "fentry:vfs_read {"), ("t:sched:sched_*", "tracepoint:sched:sched_* {"),
+        ("r:/bin/app:work", "uretprobe:/bin/app:work {"), ("u:/bin/app:*", "usdt:/bin/app:* {"),
+        ("kretprobe:vfs_*", "kretprobe:vfs_* {"), ("software:faults:1", "software:faults:1 {"),
+    ],
+)  # fmt: skip
+def test_places(pattern: str, point: str) -> None:
+    assert point in script("funccount", pattern=pattern)
+
+
+def test_intervals_lose_no_calls() -> None:
+    text = script("funccount", pattern="vfs_*", interval=2)
+    assert "interval:s:2, end {" in text
+    assert "$new = $kv.1 - @shown[$name];" in text
+    assert "clear(" not in text
+
+
+def test_time_cpu() -> None:
+    text = script("funccount", pattern="vfs_*", timestamp=True, cpu="3")
+    assert 'time("%H:%M:%S\\n");' in text
+    assert "kprobe:vfs_* /cpu == 3/ {" in text
+
+
+def test_words_of_the_run() -> None:
+    made = translate("funccount", pattern="^vfs_", pid="12", duration=9, regexp=True, verbose=True)
+    assert made.arguments[:4] == ("--pid", "12", "--duration", "9")
+    assert made.arguments[4:] == ("--probe-filter", ":(?:vfs_)[^:]*$|^interval:|:sched_process_exit$")
+    assert "kprobe:* {" in made.text
+    assert made.notes
+
+
+def test_a_command_in_the_place_of_a_cpu() -> None:
+    made = translate("funccount", pattern="vfs_*", cpu="ls /")
+    assert made.arguments == ("--cmd", "ls /")
+    assert "cpu ==" not in made.text
+
+
+def test_mistakes() -> None:
+    with pytest.raises(TraceError, match="names nothing"):
+        translate("funccount", pattern="c:")

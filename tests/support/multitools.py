@@ -1,0 +1,32 @@
+"""Translations of command lines of the multi-purpose tools, by the options' names."""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import Diagnostics, render_all
+from pytrace.core.options.script_options import Value
+from pytrace.core.source import Source
+from pytrace.frontend.format.formatter import format_source
+from pytrace.multitools.table import TOOLS
+from pytrace.multitools.translation import TranslatedTool, Translation
+from tests.support.facts import RecordedKernel
+
+
+def translate(name: str, kernel: RecordedKernel | None = None, /, **values: Value) -> Translation:
+    """What a tool makes of option values; ``min_ms`` is ``min-ms``. The kernel is a recorded one."""
+    tool = TOOLS[name]
+    assert isinstance(tool, TranslatedTool)
+    given = {key.replace("_", "-"): value for key, value in values.items()}
+    unknown = set(given) - {option.name for option in tool.options}
+    known = {key.replace("-", "_"): value for key, value in given.items() if key in unknown}
+    named = {key: value for key, value in given.items() if key not in unknown}
+    assert set(known) <= {option.name for option in tool.options}, f"{name} has no option {known}"
+    return tool.translate({**named, **known}, kernel or RecordedKernel())
+
+
+def script(name: str, kernel: RecordedKernel | None = None, /, **values: Value) -> str:
+    """The script of a command line, which must have no syntax errors."""
+    text = translate(name, kernel, **values).text
+    diagnostics = Diagnostics()
+    assert format_source(Source(name, text), diagnostics)
+    assert not diagnostics.items, render_all(diagnostics.items)
+    return text
