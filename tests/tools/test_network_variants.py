@@ -58,7 +58,9 @@ def test_drops_without_reasons(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     """As before Linux 5.17."""
     shutil.copytree(SCRIPTS, tmp_path / "tools")
     script = tmp_path / "tools" / "network" / "skbdrop.bt"
-    text = script.read_text().replace("enum skb_drop_reason)", "enum no_such_reason)").replace("args, reason", "args, no")
+    text = (
+        script.read_text().replace("enum skb_drop_reason)", "enum no_such_reason)").replace("args, reason", "args, no")
+    )
     script.write_text(text)
     for options in ([], ["-s", "1"]):
         status = main([str(script), *options, "--no-cache", "--emit-elf", str(tmp_path / "compiled.o")])
