@@ -106,6 +106,7 @@ def test_options_of_netqtop(tool: Tool) -> None:
             "netqtop", "-n", names[1], "--comm", "nobody", until="tx-total", troubles=("belong to no process",)
         )
         assert not summed(other, "rx-total")["PPS"], "sent before it began"
+    tool("netqtop", "-n", "no-such-device", until="tx-total", troubles=("cannot read .*no-such-device/mtu",))
     assert "-n DEVICE" in tool("netqtop", status=1, interrupt=False).stderr
     assert "1 or more" in tool("netqtop", "-n", "lo", "-i", 0, status=1, interrupt=False).stderr
 

@@ -95,6 +95,29 @@ def other_name(one: socket.socket) -> tuple[str, int]:
     return name[0], name[1]
 
 
+@pytest.mark.tool("tcptop")
+@pytest.mark.parametrize("without", ["", "fentry"])
+def test_files_that_are_sent(tool: Tool, ends: Ends, tmp_path: Path, without: str) -> None:
+    if without:
+        needs("kprobe")
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 40960)
+    names: list[tuple[str, str]] = []
+
+    def work(running: Running) -> None:
+        with sockets.listening(ends[1]) as listener, sockets.tcp_socket(ends[0]) as one, path.open("rb") as file:
+            one.connect(listener.getsockname())
+            with listener.accept()[0] as other:
+                assert one.sendfile(file) == 40960
+                assert len(other.recv(40960, socket.MSG_WAITALL)) == 40960
+            names.append((endpoint(*one.getsockname()), endpoint(*other_name(one))))
+        outputs(running, "loadavg")
+
+    run = tool("tcptop", "-C", *ME, *(("--no-feature", without) if without else ()), work=work)
+    assert kilobytes(run, *names[0]) == (0, 40)
+    assert kilobytes(run, *reversed(names[0])) == (40, 0)
+
+
 _TALK = """
 import socket
 with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one:
