@@ -232,6 +232,8 @@ def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], at: int) -
         if not rest and at >= len(argv):
             raise TraceError(f"option -{letter} needs an argument: {option.argument}")
         given, rest, at = (rest, "", at) if rest else (argv[at], "", at + 1)
+    if letter in _SHORT:
+        words.taken[f"-{letter}"] = _SHORT[letter].long
     if words.set(option, f"-{letter}", given):
         line.repeated[f"-{letter}"] = None
     return rest, at

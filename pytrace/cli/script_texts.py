@@ -58,7 +58,7 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
         from pytrace.runtime.aot import prepare
 
         return prepare.usage(CompiledScript.from_bytes(compiled), source.name)
-    return usage.text(words, usage.header(source.text), common_options(), _parameters(source))
+    return usage.text(words, usage.header(source.text), common_options(), _parameters(source, words))
 
 
 def common_options() -> list[usage.CommonOption]:
@@ -71,13 +71,15 @@ def common_options() -> list[usage.CommonOption]:
     ]
 
 
-def _parameters(source: Source) -> str:
-    """Lines about the named parameters in the language of bpftrace."""
+def _parameters(source: Source, words: ScriptWords) -> str:
+    """Lines about the named parameters in the language of bpftrace; options that imports declare are none."""
     if "getopt" not in source.text:
         return ""
     from pytrace.frontend.expand import named_parameters
 
-    return named_parameters.help_lines(named_parameters.usage(_parsed(source)))
+    options = {name for option in words.options for name in option.names}
+    known = [item for item in named_parameters.usage(_parsed(source)) if item.name not in options]
+    return named_parameters.help_lines(known) if known else ""
 
 
 def parameters_help(line: CommandLine, script: Script) -> int:

@@ -377,7 +377,8 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "where it was built with CONFIG_KALLSYMS_ALL.", _C, least=1, most=1, yields=True,
             example='begin { print(symbol_exist("jiffies_64")); }'),
     Builtin("one_of", "meta", "one_of(int or string value, const string list)",
-            "True when the value is one of the comma-separated entries of a literal text; false for an empty list.",
+            "True when the value is one of the entries of a literal text, separated by commas or line ends; false for "
+            "an empty list.",
             least=2, most=2, yields=True,
             example='begin { print((one_of(443, "80, 443"), one_of(comm, "bash,sh"))); }'),
     Builtin("only_if", "meta", "only_if(const bool condition, value)",

@@ -82,6 +82,7 @@ def test_letters_of_the_script_win_and_the_others_are_pytraces() -> None:
     line = line_of("-q opens -f -vx --format json -o out -c ls")
     assert line.words is not None
     assert set(line.words.given) == {"fast", "failed"}
+    assert line.words.taken == {"-f": "format"}
     assert line.values == {
         "quiet": True, "verbose": True, "format": "json", "output": "out", "command": "ls", "follow": True,
     }  # fmt: skip

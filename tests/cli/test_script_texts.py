@@ -36,6 +36,16 @@ def test_usage_of_a_script_with_old_parameters(capsys: pytest.CaptureFixture[str
     assert shown("own.bt -- --help", capsys) == shown("own.bt -h", capsys)
 
 
+def test_options_of_imports_are_no_parameters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "shared.bt").write_text('getopt("d|dist", false, "a histogram");')
+    text = 'import "shared.bt"; begin { if comptime (getopt("dist")) { exit(); } print(getopt("limit", 5, "most")); }'
+    (folder / "using.bt").write_text(text)
+    usage = shown(f"{folder / 'using.bt'} -h", capsys)
+    assert "  -d, --dist                    a histogram\n" in usage
+    assert "Parameters, after --:\n  --limit=N" in usage
+    assert "  --dist\n" not in usage
+
+
 def test_text_of_a_script(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     for words in ("opens --show-script", "--show-script opens -x", "own.bt --show-script"):
         assert main.main(words.split()) == 0
@@ -56,5 +66,5 @@ def test_translated_tools(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_common_options_have_long_names() -> None:
-    assert all(item.word for item in script_texts._common())
+    assert all(item.word for item in script_texts.common_options())
     assert tools.GROUPS

@@ -194,6 +194,16 @@ def test_a_hundred_thousand_rows_are_sorted() -> None:
     ]
 
 
+def test_saved_rows_have_texts_where_statements_join_different_values(tmp_path: Path) -> None:
+    path = tmp_path / "rows.pts"
+    script = 'begin { row((n=1, call=joined("", "open(", 3, ")"))); row((n=2, call=joined("-", 1, 2))); exit(); }'
+    shown = trace("--save", str(path), "-e", script)
+    assert shown.split() == ["N", "CALL", "1", "open(3)", "2", "1-2"]
+    done = subprocess.run(tracer("show", str(path)), capture_output=True, timeout=60, check=True, text=True)
+    assert done.stdout.rstrip() == shown.rstrip()
+    assert trace("-f", "csv", "-e", script).splitlines() == ["n,call", "1,open(3)", "2,1-2"]
+
+
 def test_saved_rows_keep_titles_and_decimal_numbers(tmp_path: Path) -> None:
     path = tmp_path / "rows.pts"
     script = 'begin { row((pid=1, "LAT(ms)"=fixed(2500, 1000, 2), "a.b"=joined(":", 1, "x"))); exit(); }'

@@ -1,4 +1,4 @@
-"""``in_scope()`` of the current task says what ``in_scope`` says, whatever the filters."""
+"""``in_scope(curtask)`` says what ``in_scope`` says, whatever the filters."""
 
 from __future__ import annotations
 

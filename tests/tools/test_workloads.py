@@ -86,6 +86,17 @@ def test_direct_requests_are_requests_of_the_disk() -> None:
     assert [request.sector for request in block.sequential(3, 4096)] == [0, 8, 16]
 
 
+def test_an_array_is_flushed_and_goes_away() -> None:
+    with storage.loop_disk() as disk, storage.software_raid(disk) as array:
+        path = Path(f"/sys/block/{array.name}/stat")
+        before = [int(word) for word in path.read_text().split()]
+        block.synchronize(array.path)
+        after = [int(word) for word in path.read_text().split()]
+        assert after[4] - before[4] == 1
+        assert after[6] - before[6] == 8  # sectors
+    assert not path.exists()
+
+
 def test_opens_and_stats(tmp_path: Path) -> None:
     opened, absent = files.open_some(tmp_path, 3, 2)
     assert (len(opened), len(absent)) == (3, 2)

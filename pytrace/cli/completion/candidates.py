@@ -98,7 +98,8 @@ def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
         if equals:
             option = _find(context, long)
             if option is not None:
-                yield from ((f"{long}={text}", what) for text, what in _arguments(context, option, value) if text[:1] != ":")
+                found = _arguments(context, option, value)
+                yield from ((f"{long}={text}", what) for text, what in found if text[:1] != ":")
             return
         yield from _options(context)
     elif context.listing:

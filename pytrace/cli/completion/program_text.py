@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from pytrace.core.probes.kinds import PROBE_KINDS, probe_kind
+from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 
 MOST = 2000
 """Names that are offered at most."""
@@ -48,7 +48,7 @@ def attach_points(token: str, listing: Listing) -> list[str]:
     if not colon:
         return sorted(_providers(provider))
     kind = probe_kind(provider)
-    if kind is None or kind.name in ("profile", "interval", "begin", "end"):
+    if kind is None or kind.name in (PROFILE, INTERVAL, BEGIN, END):
         return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(rest)] if kind else []
     found: dict[str, None] = {}
     for name in listing(f"{token}*"):

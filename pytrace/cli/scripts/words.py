@@ -23,6 +23,8 @@ class ScriptWords:
     operands: list[str] = field(default_factory=list)
     given: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     """For each option that was given, how it was written and its text, in order."""
+    taken: dict[str, str] = field(default_factory=dict)
+    """Letters that were given and would have been pytrace's own, with the long names of those."""
 
     def letter(self, letter: str) -> ScriptOption | None:
         """The option ``-letter``."""
@@ -125,7 +127,17 @@ class ScriptWords:
         except WrongValueError as wrong:
             what = "operand" if option.operand else "option"
             shown = "" if text is None else f", not {text!r}"
-            raise TraceError(f"{what} {written} needs {wrong}{shown}", hints=_near(option, text)) from None
+            raise TraceError(
+                f"{what} {written} needs {wrong}{shown}", hints=self._hints(option, written, text)
+            ) from None
+
+    def _hints(self, option: ScriptOption, written: str, text: str | None) -> tuple[str, ...]:
+        if not option.choices or text is None:
+            return ()
+        from pytrace.core.diagnostics import did_you_mean
+
+        own = (f"pytrace's own {written} is --{self.taken[written]} here",) if written in self.taken else ()
+        return did_you_mean(text, option.choices) or own
 
     def synopsis(self) -> str:
         """The line of the usage that shows how the script is started."""
@@ -140,11 +152,3 @@ class ScriptWords:
         if not self.takes_operands() and self.positional:
             words.append("[parameters] [-- parameters]")
         return " ".join(words)
-
-
-def _near(option: ScriptOption, text: str | None) -> tuple[str, ...]:
-    if not option.choices or text is None:
-        return ()
-    from pytrace.core.diagnostics import did_you_mean
-
-    return did_you_mean(text, option.choices)

@@ -94,7 +94,8 @@ def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: N
         return _bitfield(e, base, path, type_)
     if isinstance(base, Remote):
         address = e.b.add(base.address, distance) if distance != 0 else base.address
-        remote = Remote(address, path.type, base.space, base.direct)
+        direct = base.direct and (not path.type.scalar or plainly_read(base.type, path.offset, path.type.size))
+        remote = Remote(address, path.type, base.space, direct)
         return _scalar_at(e, remote) if path.type.scalar else remote
     whole = e.place(base)
     align = memory.natural(whole.align, path.offset)
@@ -103,6 +104,23 @@ def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: N
         got = memory.load(e, pointer, path.type, align)
         return contexts.typed(e, got.value, path.type) if whole.context else got
     return Memory(pointer, path.type, align, whole.context)
+
+
+def plainly_read(type_: Type, offset: int, size: int) -> bool:
+    """Whether the verifier accepts a plain load of *size* bytes at *offset* of a typed pointer's target.
+
+    It takes the first member that covers the offset, and refuses a load that goes beyond that member, even where
+    another member of a union has the right size (``btf_struct_walk`` in kernel/bpf/btf.c; ``struct qstr.hash_len``).
+    """
+    if isinstance(type_, Array) and type_.element.size:
+        return plainly_read(type_.element, offset % type_.element.size, size)
+    if not isinstance(type_, Struct):
+        return offset + size <= type_.size
+    for member in type_.fields:
+        if member.bit_size or not member.offset <= offset < member.offset + member.type.size:
+            continue
+        return plainly_read(member.type, offset - member.offset, size)
+    return True
 
 
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, type_: Type) -> Operand:

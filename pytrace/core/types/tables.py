@@ -45,6 +45,9 @@ NUMBERS = (Int, Count, Sum, Avg, Min, Max)
 RIGHT = (*NUMBERS, Fixed)
 """Types whose values are right-aligned and may have a unit."""
 
+JOINED_TEXTS = Joined("", ())
+"""The type of a column whose joined values have different parts: they are decoded as the texts that they print as."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -98,8 +101,6 @@ class Column:
             return self.path, type_.tag
         if isinstance(type_, Fixed):
             return self.path, f"{type_.tag} {type_.divisor} {type_.digits}"
-        if isinstance(type_, Joined):
-            return self.path, type_.tag if type_.formatted else repr(type_)
         return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
@@ -111,7 +112,7 @@ class Column:
             return replace(self, type=others)
         if isinstance(own, Fixed) and isinstance(others, Fixed):
             return replace(self, type=own if own.signed else others)
-        return self
+        return replace(self, type=JOINED_TEXTS) if isinstance(own, Joined) and own != others else self
 
 
 def _wider(first: Int, second: Int) -> Int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from pytrace.base.dispatch import by_class, on
@@ -139,10 +138,19 @@ class _Substitution:
     def _call(self, node: nodes.Call) -> nodes.Expr:
         if node.name == "getopt":
             return self._getopt(node)
-        if node.name == "probe_exist" and self.values:
-            return replace(node, args=tuple(map(self._point_text, node.args)))
+        if node.name == "probe_exist" and self.values and len(node.args) == 1:
+            return self._question(node, node.args[0])
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
         return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.made else node
+
+    def _question(self, node: nodes.Call, asked: nodes.Node) -> nodes.Expr:
+        """``probe_exist("…$name…")`` with the values of options, as in attach points."""
+        if not isinstance(asked, nodes.StringLiteral) or b"$" not in asked.value:
+            return node
+        text = asked.value
+        for name in sorted(self.values, key=len, reverse=True):
+            text = text.replace(_bytes(f"${name}"), _bytes(named_parameters.as_text(_plain(self.values[name]))))
+        return replace(node, args=(nodes.StringLiteral(asked.span, text),))
 
     def _getopt(self, node: nodes.Call) -> nodes.Expr:
         declared = named_parameters.parameter(node, None)
@@ -172,22 +180,6 @@ class _Substitution:
             return node
         return replace(node, off=any(item in self.chosen for item in visitor.walk(predicate)))
 
-    def _point_text(self, node: nodes.Expr) -> nodes.Expr:
-        """An attach point in quotes, with the values of the options that it names, as :meth:`_attach_point`."""
-        if not isinstance(node, nodes.StringLiteral) or b"$" not in node.value:
-            return node
-
-        def text(found: re.Match[bytes]) -> bytes:
-            name = found[1].decode(errors="replace")
-            while name not in self.values and "-" in name:
-                name = name.rpartition("-")[0]
-            if name not in self.values:
-                return found[0]
-            value = named_parameters.as_text(_plain(self.values[name])).encode(errors="surrogateescape")
-            return _SPECIAL.sub(lambda special: b'"\\' + special[0] + b'"', value) + found[1][len(name.encode()) :]
-
-        return replace(node, value=re.sub(rb"\$([A-Za-z_][A-Za-z0-9_-]*)", text, node.value))
-
     def _attach_point(self, node: nodes.AttachPoint) -> nodes.Node:
         """An attach point with the texts of the options that it may name."""
         if "$" not in node.text or not self.values:
@@ -195,9 +187,6 @@ class _Substitution:
         texts = tuple((name, named_parameters.as_text(_plain(value))) for name, value in self.values.items())
         return replace(node, options=texts)
 
-
-_SPECIAL = re.compile(rb'["$@\\]')
-"""What means something else in an attach point outside of quotes."""
 
 _HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes.Node]] = by_class(
     on(nodes.PositionalParam, _Substitution._positional),

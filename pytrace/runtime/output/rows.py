@@ -7,7 +7,7 @@ from functools import partial
 
 from pytrace.core import types
 from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
-from pytrace.core.types.tables import NUMBERS, RowTable
+from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Values
@@ -19,21 +19,22 @@ from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Te
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
     """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
 
-    Formatted text is text already, as statements with different formats share a table.
+    Its values compare with those of other statements of the table.
     """
-    layout = FlatLayout.of(spec.layout)
-    read = reader(layout, context.decoders)
+    read = reader(FlatLayout.of(spec.layout), context.decoders)
+    columns = zip(spec.schema.columns, context.row_tables[spec.id].schema.columns, strict=True)
     forms = [
-        context.texts.form(kind) if isinstance(kind, types.Joined) and kind.formatted else None for kind in layout.args
+        (at, context.texts.form(own.type)) for at, (own, table) in enumerate(columns) if table.type == JOINED_TEXTS
     ]
-    if not any(forms):
+    if not forms:
         return read
 
-    def row(data: bytes, offset: int) -> Values:
-        found: Values = read(data, offset)
-        return tuple([item if form is None else form(item) for form, item in zip(forms, found, strict=True)])
+    def printed(data: bytes, offset: int) -> Values:
+        row: Values = read(data, offset)
+        texts = {at: form(row[at]) for at, form in forms}
+        return tuple([texts.get(at, item) for at, item in enumerate(row)])
 
-    return row
+    return printed
 
 
 def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:

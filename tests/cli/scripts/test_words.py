@@ -104,6 +104,17 @@ def test_wrong_values_are_named_as_they_were_written() -> None:
         words(INTERVAL, operands="x").named(())
 
 
+def test_an_option_of_pytrace_with_the_same_letter_is_named() -> None:
+    kind = ScriptOption(("f", "flag"), "", argument="FLAG", choices=("O_RDONLY", "O_RDWR"))
+    for text, hint in (("json", "pytrace's own -f is --format here"), ("O_RDRW", "did you mean 'O_RDWR'?")):
+        found = words(kind)
+        found.taken["-f"] = "format"
+        found.set(kind, "-f", text)
+        with pytest.raises(TraceError) as error:
+            found.named(())
+        assert error.value.hints == (hint,)
+
+
 def test_positional_parameters_stay_where_no_operands_are_declared() -> None:
     assert not words(FLAG, positional=True).takes_operands()
     assert words(FLAG).takes_operands()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pytrace.codegen.storage.scratch_memory import COPIES
-from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled, machine, ran
 from tests.support.bpf_machine import Machine
 from tests.support.facts import RecordedKernel
@@ -62,13 +61,6 @@ def test_results_of_programs() -> None:
         ("tracepoint:sched:sched_switch { return 5; }", 1), ("kprobe:vfs_read { return 5; }", 0),
     ):  # fmt: skip
         assert machine(script).run() == result, script
-
-
-def test_only_the_wanted_process() -> None:
-    for pid, hits in ((4321, 1), (1, 0)):
-        found = machine("tracepoint:sched:sched_switch { @n++; }", options=CompileOptions(pid=pid))
-        assert found.run() == 1
-        assert found.slot("@n") == hits
 
 
 def test_elapsed_time_is_that_of_the_session() -> None:

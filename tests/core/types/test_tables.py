@@ -16,6 +16,7 @@ from pytrace.core.types import (
     Enum,
     Hist,
     Int,
+    Joined,
     Record,
     Stats,
     String,
@@ -23,7 +24,7 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.core.types.tables import Column, TableSchema, map_schema, row_tables
+from pytrace.core.types.tables import JOINED_TEXTS, Column, TableSchema, map_schema, row_tables
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,15 @@ def test_members_of_records_and_tuples_are_columns() -> None:
     assert [column.type for column in schema.columns] == [UINT32, INT8, BOOL, INT64, String(4)]
     assert TableSchema.of([""], [inner]).names == ("x", "y.0", "y.1")
     assert TableSchema.of(["e"], [Tuple(())]).names == ("e",)
+
+
+def test_joined_values_share_a_table_whatever_their_parts() -> None:
+    first, second = (TableSchema.of(["at"], [Joined(":", parts)]) for parts in ((INT8, INT8), (String(4),)))
+    assert first.shape == second.shape
+    assert first.joined(first).columns[0].type == first.columns[0].type
+    mixed = first.joined(second)
+    assert mixed.columns[0].type == JOINED_TEXTS
+    assert mixed.joined(first) == mixed
 
 
 def test_statements_of_one_shape_share_a_table() -> None:

@@ -190,6 +190,13 @@ def test_options_switch_probes_off() -> None:
     assert [probe.off for probe in program.probes] == [True, False, False, False]
 
 
+def test_questions_about_attach_points_name_options_as_attach_points_do() -> None:
+    text = """begin { print(probe_exist("uprobe:$lib:f")); print(probe_exist("interval:s:$interval"));
+    print(kfunc_exist("$lib")); }"""
+    asked = [call.args[0].value for call in literals(DECLARED + text, named=(("lib", "/a b"), ("interval", "7")))[0]]
+    assert asked == [b"uprobe:/a b:f", b"interval:s:7", b"$lib"]
+
+
 def test_ahead_of_time_options_are_fixed() -> None:
     program = parse(DECLARED + 'begin { print(getopt("old", 3)); }')
     described = parameters.describe(program, CompileOptions(named=(("failed", None),), ahead=True))

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.core.types import INT64, UINT64, Fixed, String, Type
+from pytrace.core.types import INT64, UINT64, Fixed, Joined, String, Type
 from pytrace.runtime.output import sorted_rows
 from pytrace.runtime.output.sorted_rows import SortedRows
 from tests.support.encode import Run
@@ -63,6 +63,17 @@ def test_decimal_numbers_are_sorted_by_value() -> None:
     run.send_many(row, [(1499,), (-5000,), (1001,), (90000,)])
     run.send(done)
     assert run.printed().count(b'"n": 1}') == 2
+
+
+def test_joined_values_of_several_statements_are_sorted_as_texts() -> None:
+    run = Run(json=True)
+    numbers = place(run, (1,), n=Joined(":", (INT64, INT64)))
+    texts = place(run, (1,), n=Joined("", (String(8),)))
+    done = run.event("print_rows")
+    for identity, value in ((texts, (b"b",)), (numbers, (7, 1)), (texts, (b"1",))):
+        run.send(identity, value)
+    run.send(done)
+    assert printed(run) == [["1"], ["7:1"], ["b"]]
 
 
 def test_each_print_is_a_table_of_its_own() -> None:

@@ -47,3 +47,13 @@ def perform(disk: Disk, requests: Sequence[Request]) -> int:
         finally:
             os.close(handle)
     return sum(request.size for request in requests)
+
+
+def synchronize(path: str) -> None:
+    """Write a page to a block device and fsync it, which flushes the device's cache."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.pwrite(handle, bytes(4096), 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -94,3 +94,38 @@ def file_system(kind: str, size: int = 0) -> Iterator[FileSystem]:
         call("mount", "-t", kind, disk.path, folder)
         stack.callback(call, "umount", folder)
         yield FileSystem(kind, Path(folder), disk)
+
+
+def _new_array(file: Path) -> str:
+    """Make an array of a name that no other test uses at the same time."""
+    for number in range(97, 128):
+        try:
+            file.write_text(f"md{number}")
+        except FileExistsError:
+            continue
+        return f"md{number}"
+    raise AssertionError("all arrays are in use")
+
+
+@contextmanager
+def software_raid(disk: Disk) -> Iterator[Disk]:
+    """An array of one disk (raid1, without metadata), made through sysfs (Documentation/admin-guide/md.rst).
+
+    The test is skipped where the kernel has no software RAID.
+    """
+    load("raid1")
+    new = Path("/sys/module/md_mod/parameters/new_array")
+    if not new.exists():
+        cannot(f"this kernel ({os.uname().release}) has no software RAID")
+    name = _new_array(new)
+    made = Path("/sys/block", name, "md")
+    with ExitStack() as stack:
+        stack.callback((made / "array_state").write_text, "clear")
+        major, minor = disk.number
+        settings = {
+            "metadata_version": "none", "level": "raid1", "raid_disks": "1", "new_dev": f"{major}:{minor}",
+            f"dev-{disk.name}/slot": "0", "component_size": f"{disk.size // 1024}", "array_state": "active",
+        }  # fmt: skip
+        for file, value in settings.items():
+            (made / file).write_text(value)
+        yield Disk(f"/dev/{name}", disk.size)

@@ -13,6 +13,7 @@ from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import user_unwinding
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.kinds import RAWTRACEPOINT
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
@@ -21,6 +22,8 @@ Node = nodes.Call | nodes.Identifier
 
 USER_STACK = 1 << 8
 USER_BUILD_ID = 1 << 11
+SKIPPED = 2
+"""Frames that are no part of a raw tracepoint's stack: the program, and what runs it (``bpf_trace_run1`` …)."""
 
 
 def _stack(e: Emitter, node: Node) -> Operand:
@@ -28,6 +31,8 @@ def _stack(e: Emitter, node: Node) -> Operand:
     if not isinstance(type_, Stack):
         raise InternalError("not a stack")
     flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
+    if not type_.user and e.program.unit.kind.name == RAWTRACEPOINT:
+        flags |= SKIPPED
     room = type_.limit * type_.frame_size
     context = e.raw_context
     tgid = process_ids(e, "tracer")[0] if type_.user else 0

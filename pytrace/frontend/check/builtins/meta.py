@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.formats import Format
@@ -53,11 +54,12 @@ is_unsigned_integer = _question(lambda kind: isinstance(kind, Int) and not kind.
 
 
 def is_literal(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``is_literal(x)``."""
+    """``is_literal(x)``; ``in_scope`` is one where no process is selected."""
     value = arguments[0]
     if isinstance(value, nodes.Expr):
         checker.value(value)
-    checker.set_constant(node, isinstance(value, _LITERALS) or _negative_literal(value))
+    everywhere = isinstance(value, nodes.Identifier) and value.name == IN_SCOPE and checker.constant(value) is not None
+    checker.set_constant(node, everywhere or isinstance(value, _LITERALS) or _negative_literal(value))
     return BOOL
 
 
@@ -306,12 +308,18 @@ def member_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _argument_exists(checker: Checker, node: Node, args: nodes.Identifier, path: list[str]) -> Type:
-    """``member_exist(args, a.b)`` in the block of a probe."""
-    if not require_args(checker, args) or checker.unit is None:
-        return UNKNOWN
-    found = checker.unit.context.argument(path[0])
+    """``member_exist(args, a.b)`` in the block of a probe.
+
+    Probes that have ``arg0`` have ``args`` only where the types are known; elsewhere no member exists.
+    """
+    unit = checker.unit
+    if unit is None or not unit.kind.positional:
+        known = require_args(checker, args)
+        if unit is None or not known:
+            return UNKNOWN
+    found = unit.context.argument(path[0])
     there = found is not None and (len(path) == 1 or _has_member(found.type, path[1:]))
-    probe = checker.unit.targets[0].probe if checker.unit.targets else checker.unit.kind.name
+    probe = unit.targets[0].probe if unit.targets else unit.kind.name
     return _answer(checker, node, there, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
 
 
@@ -347,7 +355,7 @@ def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant_text(arguments[1], "the list of one_of()")
     if text is None or isinstance(type_, Unknown):
         return BOOL
-    entries = [entry.strip() for entry in text.split(b",")] if text.strip() else []
+    entries = [entry.strip() for entry in text.replace(b"\n", b",").split(b",")] if text.strip() else []
     if is_text(type_):
         return _compared(checker, node, value, tuple(dict.fromkeys(entries)))
     if not isinstance(settle(type_), Int | Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.core.source import ExpandedSpan
+from pytrace.core.source import expansion_chain
 from pytrace.core.types import (
     UINT64,
     AddressSpace,
@@ -59,9 +59,8 @@ def _warn_same(checker: Checker, node: nodes.Cast, target: Type, given: Type) ->
     read = isinstance(operand, nodes.MapRef | nodes.MapIndex)
     # Types of literals, and types that come from BTF or DWARF, are not known to the author of the script.
     result = isinstance(operand, nodes.Identifier | nodes.Call) and operand.name == "retval"
-    unknown = isinstance(given, Flexible) or result
-    # What a macro is called with may have any type.
-    unknown = unknown or isinstance(node.span, ExpandedSpan)
+    # A macro's cast is for arguments of all types.
+    unknown = isinstance(given, Flexible) or result or bool(expansion_chain(node.span))
     if given != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
         return
     checker.warn(f"the value already has type {target}", cast_span(node), hints=["leave the cast out"])

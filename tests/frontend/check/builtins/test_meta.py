@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.frontend.checking import UNSAFE, refused, value, warned
+from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -60,6 +61,7 @@ VALUES = [
     ("begin { print(is_literal(\"a\")); }", "bool", True),
     ("begin { print(is_literal(true)); }", "bool", True),
     ("begin { print(is_literal(pid)); }", "bool", False),
+    ("begin { print(is_literal(in_scope)); }", "bool", True),
     ("begin { print(is_literal(-pid)); }", "bool", False),
     ("begin { print(default_str_length()); }", "uint64", 1024),
     ("begin { print(config(\"max_strlen\")); }", "int16", 1024),
@@ -104,6 +106,7 @@ VALUES = [
     ("begin { print(one_of(44, \"80, 443\")); }", "bool", False),
     ("begin { print(one_of(443, \"0x1bb\")); }", "bool", True),
     ("begin { print(one_of(\"b\", \"a, b ,c\")); }", "bool", True),
+    ('begin { print(one_of("b", "a\\nb\\nc")); }', "bool", True),
     ("begin { print(one_of(pid, \"\")); }", "bool", False),
     ("begin { print(one_of(pid, \" \")); }", "bool", False),
     ("begin { print(one_of(pid, \"80,443\")); }", "bool", None),
@@ -141,6 +144,12 @@ def test_arguments_of_a_probe() -> None:
     script = "kprobe:vfs_read { if comptime (member_exist(args, %s)) { print(1); } else { print(args.no_such); } }"
     assert not analyse(script % "count", UNSAFE).errors
     assert "no_such" in refused(script % "no_such_either")[1]
+
+
+def test_arguments_of_a_probe_whose_types_are_unknown_do_not_exist() -> None:
+    script = "kprobe:vfs_read { if comptime (member_exist(args, count)) { print(args.count); } else { print(arg1); } }"
+    assert not analyse(script, UNSAFE, RecordedKernel(prototypes=())).errors
+    assert not analyse(script, UNSAFE, RecordedKernel()).errors
 
 
 def test_entries_that_no_value_equals() -> None:

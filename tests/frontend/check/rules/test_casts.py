@@ -74,6 +74,11 @@ def test_warned(script: str, place: str, message: str) -> None:
     assert warned(script) == (place, message)
 
 
+def test_no_warning_in_a_macro() -> None:
+    checked = analyse("macro wide(n) { (uint64)(n) } begin { print((wide(nsecs), wide(1))); }")
+    assert not checked.diagnostics.items
+
+
 @pytest.mark.parametrize(
     ("operand", "space"),
     [
