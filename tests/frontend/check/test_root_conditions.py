@@ -15,7 +15,7 @@ TRUE = [
     "comptime (1 + 1 == 2)", 'kfunc_exist("vfs_read")', 'kfunc_allowed("vfs_read")', '!kfunc_exist("nothing")',
     'probe_exist("kprobe:vfs_read")', "type_exist(struct task_struct)", "!member_exist(struct task_struct, no.such)",
     '!constant_exist("NOTHING")', 'one_of(80, "80,443")', 'config("license") == "GPL"', 'getopt("x", "a") == "a"',
-    "$# == 1", "$1 == 7",
+    "$# == 1", "$1 == 7", "!has_filter",
 ]  # fmt: skip
 
 
