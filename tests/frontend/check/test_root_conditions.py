@@ -27,6 +27,13 @@ def test_conditions(condition: str) -> None:
         assert [unit.kind.name for unit in result.checked().units] == [kind]
 
 
+def test_whether_processes_are_selected() -> None:
+    script = "if comptime (has_filter) { begin { } } else { end { } }"
+    for pid, kind in ((1, "begin"), (None, "end")):
+        result = analyse(script, CompileOptions(pid=pid))
+        assert [unit.kind.name for unit in result.checked().units] == [kind]
+
+
 REFUSED = [
     ("if comptime (pid == 1) { begin { } }", "1:14-17", "this is not known where items are chosen"),
     ("if comptime (1 && nsecs) { begin { } }", "1:19-24", "this is not known where items are chosen"),
