@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,18 @@ def test_all_queries_of_one_server(tool: Tool, server_of_queries: database.Datab
     text = tool("dbslower", "postgres", "-x", made.program, "-m", 0, form="text", work=lambda _: made.query("select 3"))
     check_columns(text)
     assert text.stdout.count("select 3") == 1
+
+
+@pytest.mark.tool("dbslower", "dbstat")
+def test_queries_as_mysql_handles_them(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    program = programs / "mysql8"
+    every = tool("dbslower", "mysql", "-x", program, "-m", 0, command=str(program))
+    assert [row["QUERY"] for row in every.rows] == ["select 1", "select sleep(1)"]
+    slow = tool("dbslower", "mysql", "-x", program, "-m", 30, command=str(program))
+    assert [row["QUERY"] for row in slow.rows] == ["select sleep(1)"]
+    times = tool("dbstat", "mysql", "-x", program, "-m", 30, command=str(program))
+    assert sum(bucket["count"] for bucket in times.maps["@times"]["milliseconds"]) == 1
 
 
 @pytest.mark.tool("dbslower", "dbstat")
