@@ -1,8 +1,8 @@
 """Programs of languages whose interpreters have USDT probes in Debian: Python, PHP and Ruby.
 
 Python 3.11 passes ``function__entry`` only while functions are profiled or the probe ``line`` is attached, Ruby 3.1
-passes ``method__entry`` only while a TracePoint for calls is on: the programs here have a profiler and a TracePoint
-that do nothing.
+passes ``method__entry`` and ``method__return`` only while a TracePoint for both is on: the programs here have a
+profiler and a TracePoint that do nothing.
 """
 
 from __future__ import annotations
