@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -18,6 +19,14 @@ from tests.support.programs import build
 from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
+
+TOOLS_OF_EACH_KERNEL = frozenset(
+    {"test_files_vfs.py", "test_files_page_cache.py", "test_files_systems.py", "test_scheduling_locks.py"}
+)
+"""Cases of tools that trace functions of the kernel."""
+
+TOOLS_SHARE = 8
+"""Of so many other tools the test machine runs one; ``--all-rows`` runs all."""
 
 OF_EACH_KERNEL = frozenset(
     {
@@ -68,7 +77,25 @@ def _everything(config: pytest.Config) -> bool:
 
 def _told_by_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
     """Tests that this machine's kernel answers for all: the emulated one is slow."""
-    return [item for item in items if item.path.parent == TESTS / "kernel" and item.path.name not in OF_EACH_KERNEL]
+    found = [item for item in items if item.path.parent == TESTS / "kernel" and item.path.name not in OF_EACH_KERNEL]
+    return found + _tools_of_one_kernel([item for item in items if item.path.parent == TESTS / "tools"])
+
+
+def _tools_of_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Cases of tools that need not run in the test machine, which takes 20 seconds for each.
+
+    It runs those that trace kernel functions, and of the other tools a share chosen by name, one case each.
+    """
+    found, seen = [], set()
+    for item in items:
+        names = sorted({name for mark in item.iter_markers("tool") for name in mark.args})
+        of_functions = item.path.name in TOOLS_OF_EACH_KERNEL or "kernel_function" in item.name
+        chosen = [name for name in names if name not in seen and zlib.crc32(name.encode()) % TOOLS_SHARE == 0]
+        if names and (of_functions or chosen):
+            seen.update(names)
+        else:
+            found.append(item)
+    return found
 
 
 def _is_empty(item: pytest.Item) -> bool:
