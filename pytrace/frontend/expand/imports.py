@@ -101,6 +101,7 @@ def _import(node: nodes.Import, state: _State) -> None:
     with contextlib.suppress(FileNotFoundError):
         # That directory may have been removed.
         path = os.path.join(os.getcwd(), path)
+    path = _plain(path)
     state.paths.append(path)
     if os.path.isdir(path):
         _directory(path, node, state)
@@ -118,6 +119,12 @@ def _import(node: nodes.Import, state: _State) -> None:
         )
     else:
         _file(path, node, state)
+
+
+def _plain(path: str) -> str:
+    """*path* without ``..`` for messages, unless that is another file: after a symbolic link."""
+    plain = os.path.normpath(path)
+    return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
 def _directory(path: str, node: nodes.Import, state: _State) -> None:

@@ -1,0 +1,82 @@
+"""Each option and operand that users know is there, and means what they know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytrace.cli import options as command_line
+from pytrace.cli.scripts import declared, tools
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.source import Source
+from pytrace.multitools.table import TOOLS as TRANSLATED
+from tests.tools.columns import TOOLS
+from tests.tools.options import COMMON, OPTIONS
+
+OURS = {
+    **{f"-{row.short}": row for row in command_line.OPTIONS if row.short},
+    **{f"--{row.long}": row for row in command_line.OPTIONS if row.long},
+}
+"""Options of pytrace by their spellings."""
+
+STANDS_FOR_PYTRACES = {"uid", "duration", "comm", "include"}
+"""Names of tools' own options that do what pytrace's of the same name does."""
+
+
+def own(tool: str) -> tuple[ScriptOption, ...]:
+    """The options and operands that a tool declares."""
+    if tool in TRANSLATED:
+        return TRANSLATED[tool].options
+    diagnostics = Diagnostics()
+    path = tools.path(tool)
+    found = declared.of(Source(path, Path(path).read_text(), path), diagnostics)
+    assert not diagnostics.failed
+    return found.options
+
+
+def problem(spellings: str, argument: str, options: tuple[ScriptOption, ...]) -> str:
+    """What keeps a user from typing one of the spellings of an option; empty when all of them mean the same."""
+    named = [item for item in options if not item.operand]
+    meant = set()
+    for spelling in spellings.split("/"):
+        name = spelling.lstrip("-")
+        mine = next((item for item in named if name in item.names), None)
+        ours = OURS.get(spelling)
+        if mine is None and ours is None:
+            return f"{spelling} is not there"
+        takes = bool(mine.argument) if mine is not None else bool(ours and ours.argument)
+        if takes != bool(argument):
+            return f"{spelling} {'needs' if takes else 'has no'} argument"
+        meant.add(mine.name if mine is not None else f"pytrace's {ours.key if ours else ''}")
+    return f"{spellings} are not one option: {', '.join(sorted(meant))}" if len(meant) > 1 else ""
+
+
+@pytest.mark.parametrize("tool", OPTIONS)
+def test_known_options(tool: str) -> None:
+    options = own(tool)
+    words = [word for word in OPTIONS[tool].split() if word.startswith("-")]
+    found = [problem(spellings, argument, options) for spellings, _, argument in (word.partition("=") for word in words)]
+    assert not [line for line in found if line]
+
+
+@pytest.mark.parametrize("tool", OPTIONS)
+def test_known_operands(tool: str) -> None:
+    known = [word for word in OPTIONS[tool].split() if not word.startswith("-")]
+    found = [item.name.lstrip("-") for item in own(tool) if item.operand]
+    assert found[: len(known)] == known
+
+
+@pytest.mark.parametrize("tool", OPTIONS)
+def test_options_of_all_tools(tool: str) -> None:
+    mine = {name for item in own(tool) if not item.operand for name in item.words}
+    for word in COMMON.split():
+        spelling = word.partition("=")[0].split("/")[-1]
+        name = spelling.lstrip("-")
+        assert spelling in OURS
+        assert name not in mine or name in STANDS_FOR_PYTRACES | {"pid"}
+
+
+def test_the_table_has_every_tool() -> None:
+    assert list(OPTIONS) == list(TOOLS)
