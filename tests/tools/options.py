@@ -1,7 +1,7 @@
 """The options and operands that users know for each tool, as they are typed.
 
-A word is one option with all its spellings (``-T/--time``), with its argument after ``=`` where it has one; a word without a
-dash is an operand, in its place.
+A word is one option with all its spellings (``-T/--time``), with its argument after ``=`` where it has one; a word
+without a dash is an operand, in its place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ COMMON = (
     "-h/--help --pid=PID --cmd=COMMAND --comm=NAME --cgroup=PATH --duration=SECONDS --format=FORMAT --output=FILE "
     "--show-script"
 )
-"""What every tool has, by these names. ``-p -c -f -o`` are theirs where the tool's own options leave the letters free."""
+"""What every tool has, by these names. ``-p -c -f -o`` are theirs where the tool's own options leave those letters."""
 
 OPTIONS: dict[str, str] = {
     # Processes
@@ -50,7 +50,8 @@ OPTIONS: dict[str, str] = {
     "runqlen": "-T/--timestamp -O/--runqocc -C/--cpus interval count",
     "runqslower": "-P/--previous -p/--pid=PID -t/--tid=TID min_us",
     "cpudist":
-        "-O/--offcpu -T/--timestamp -m/--milliseconds -P/--pids -L/--tids -p/--pid=PID -I/--include-idle -e/--extension "
+        "-O/--offcpu -T/--timestamp -m/--milliseconds -P/--pids -L/--tids -p/--pid=PID -I/--include-idle "
+        "-e/--extension "
         "interval count",
     "cpuwalk": "-p/--pid=PID interval",
     "loads": "interval count",
@@ -65,12 +66,15 @@ OPTIONS: dict[str, str] = {
     "cpufreq": "interval count",
     # Memory
     "memleak":
-        "-p/--pid=PID -t/--trace -a/--show-allocs -o/--older=MS -c/--cmd=COMMAND --command=COMMAND --combined-only --wa-missing-free "
+        "-p/--pid=PID -t/--trace -a/--show-allocs -o/--older=MS -c/--cmd=COMMAND --command=COMMAND --combined-only "
+        "--wa-missing-free "
         "-s/--sample-rate=N -T/--top=N -z/--min-size=BYTES -Z/--max-size=BYTES -O/--obj=PATH --percpu --sort=BY "
         "--symbols-prefix=TEXT interval count",
     "mallocs": "-p/--pid=PID -c/--cmd=COMMAND -z=BYTES -Z=BYTES -f",
     "pagefaults": "-p/--pid=PID -s/--stacks interval count",
-    "drsnoop": "-T/--timestamp -U/--print-uid -p/--pid=PID -t/--tid=TID -u/--uid=USER -d/--duration=SECONDS -n/--name=TEXT",
+    "drsnoop":
+        "-T/--timestamp -U/--print-uid -p/--pid=PID -t/--tid=TID -u/--uid=USER -d/--duration=SECONDS "
+        "-n/--name=TEXT",
     "compactsnoop": "-T/--timestamp -p/--pid=PID -d/--duration=SECONDS -K/--kernel-stack -e/--extended_fields",
     "slabratetop": "-C/--noclear -r/--maxrows=N interval count",
     "swapin": "-T/--notime interval count",
@@ -84,7 +88,8 @@ OPTIONS: dict[str, str] = {
     "syncsnoop": "",
     "filelife": "-p/--pid=PID",
     "filetop":
-        "-a/--all-files -C/--noclear -r/--maxrows=N -s/--sort=BY -p/--pid=PID --read-only --write-only -d/--directory=PATH "
+        "-a/--all-files -C/--noclear -r/--maxrows=N -s/--sort=BY -p/--pid=PID --read-only --write-only "
+        "-d/--directory=PATH "
         "interval count",
     "fileslower": "-p/--pid=PID -a/--all-files min_ms",
     "fsslower": "-t=FS -p/--pid=PID -m=MS -d=SECONDS --csv",
@@ -109,7 +114,8 @@ OPTIONS: dict[str, str] = {
     "mdflush": "",
     # Network
     "tcpconnect":
-        "-t/--timestamp -p/--pid=PID -P/--port=PORTS -4/--ipv4 -6/--ipv6 -L/--lport -U/--print-uid -u/--uid=USER -c/--count "
+        "-t/--timestamp -p/--pid=PID -P/--port=PORTS -4/--ipv4 -6/--ipv6 -L/--lport -U/--print-uid -u/--uid=USER "
+        "-c/--count "
         "--cgroupmap=PATH --mntnsmap=PATH -d/--dns",
     "tcpaccept":
         "-T/--time -t/--timestamp -p/--pid=PID -P/--port=PORTS -4/--ipv4 -6/--ipv6 --cgroupmap=PATH --mntnsmap=PATH",
@@ -125,14 +131,16 @@ OPTIONS: dict[str, str] = {
     "tcptop":
         "-C/--noclear -S/--nosummary -p/--pid=PID --cgroupmap=PATH --mntnsmap=PATH -4/--ipv4 -6/--ipv6 interval count",
     "tcprtt":
-        "-i/--interval=SECONDS -d/--duration=SECONDS -T/--timestamp -m/--milliseconds -p/--lport=PORTS -P/--rport=PORTS "
+        "-i/--interval=SECONDS -d/--duration=SECONDS -T/--timestamp -m/--milliseconds -p/--lport=PORTS "
+        "-P/--rport=PORTS "
         "-a/--laddr=ADDRESS -A/--raddr=ADDRESS -b/--byladdr -B/--byraddr -e/--extension -4/--ipv4 -6/--ipv6",
     "tcpsynbl": "-4/--ipv4 -6/--ipv6",
     "solisten": "--show-netns -p/--pid=PID -n/--netns=NETNS",
     "udpsnoop": "-p/--pid=PID -P/--port=PORTS",
     "gethostlatency": "-p/--pid=PID",
     "sslsnoop":
-        "-p/--pid=PID --data --handshake -u/--uid=USER -x/--extra -c/--comm=NAME -o/--no-openssl -g/--no-gnutls -n/--no-nss "
+        "-p/--pid=PID --data --handshake -u/--uid=USER -x/--extra -c/--comm=NAME -o/--no-openssl -g/--no-gnutls "
+        "-n/--no-nss "
         "-d/--debug --hexdump --max-buffer-size=BYTES -l/--latency --extra-lib=PATH",
     "netqtop": "-n/--name=DEVICE -i/--interval=SECONDS -t/--throughput",
     "skbdrop": "-s/--stacks -i/--iface=IFACE interval count",
@@ -158,7 +166,8 @@ OPTIONS: dict[str, str] = {
         "-p/--pid=PID -c/--cpu=CPU -i/--interval=SECONDS -D/--duration=SECONDS -T/--timestamp -r/--regexp -s/--offset "
         "-P/--perpid -K/--kernel-stacks-only -U/--user-stacks-only -d/--delimited -f/--folded pattern",
     "trace":
-        "-p/--pid=PID -L/--tid=TID --uid=USER -Z/--string-size=BYTES -S/--include-self -M/--max-events=N -t/--timestamp "
+        "-p/--pid=PID -L/--tid=TID --uid=USER -Z/--string-size=BYTES -S/--include-self -M/--max-events=N "
+        "-t/--timestamp "
         "-u/--unix-timestamp -T/--time -C/--print_cpu -c/--cgroup-path=PATH -n/--name=TEXT -f/--msg-filter=TEXT "
         "-B/--bin_cmp -s/--sym_file_list=FILES -K/--kernel-stack -U/--user-stack -a/--address -I/--include=FILE "
         "-A/--aggregate",

@@ -56,8 +56,8 @@ def problem(spellings: str, argument: str, options: tuple[ScriptOption, ...]) ->
 @pytest.mark.parametrize("tool", OPTIONS)
 def test_known_options(tool: str) -> None:
     options = own(tool)
-    words = [word for word in OPTIONS[tool].split() if word.startswith("-")]
-    found = [problem(spellings, argument, options) for spellings, _, argument in (word.partition("=") for word in words)]
+    words = [word.partition("=") for word in OPTIONS[tool].split() if word.startswith("-")]
+    found = [problem(spellings, argument, options) for spellings, _, argument in words]
     assert not [line for line in found if line]
 
 
