@@ -228,6 +228,8 @@ def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
         return
     where = f"{span.source.name}:{first.line}:{first.column}-{last.column}"
     yield f"{colour}{where}: {label}: {message}{reset}"
+    if f'("{message}")' in span.source.line(first.line):
+        return  # fail("…"): the line would say the same once more
     text, start, end = cut_line(span.source.line(first.line), first.column - 1, last.column - 1)
     before = _expand(text[:start])
     marked = _expand(text[start:end])
