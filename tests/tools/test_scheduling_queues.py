@@ -1,4 +1,4 @@
-"""Tools about waits for a processor and stays on it: runqlat, runqlen, runqslower, cpudist, cpuwalk."""
+"""Tools about waits for a processor and stays on it: runqlat, runqlen, runqslower, cpudist, cpuwalk, and loads."""
 
 from __future__ import annotations
 
@@ -175,3 +175,16 @@ def test_the_processor_of_a_program(tool: Tool, programs: Path) -> None:
         assert used[place] >= 5
         each = tool("cpuwalk", "-P", 1, 1, interrupt=False)
         assert f"{hogs[0]},busy" in each.maps["@cpu"]
+
+
+# ------------------------------------------------------------------------------------------------ loads
+
+
+@pytest.mark.tool("loads")
+def test_loads_are_those_of_the_kernel(tool: Tool) -> None:
+    run = tool("loads", 1, 2, form="text", interrupt=False)
+    heading, *lines = [line.split() for line in run.lines if line.strip()]
+    assert heading[:4] == ["TIME", "LOAD1", "LOAD5", "LOAD15"]
+    assert [re.fullmatch(r"\d\d:\d\d:\d\d", line[0]) is not None for line in lines] == [True, True]
+    now = float(Path("/proc/loadavg").read_text().split()[2])
+    assert all(abs(float(line[3]) - now) < 0.5 for line in lines)
