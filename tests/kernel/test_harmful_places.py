@@ -29,6 +29,11 @@ def trace(script: str, child: str, *options: str) -> tuple[dict[str, dict[str, i
     return maps, "\n".join(line for line in lines if not line.startswith("{")), done.stderr
 
 
+def by_name(maps: dict[str, dict[str, int]]) -> dict[str, int]:
+    """The counts of ``@[probe]`` by the last part of the probe."""
+    return {name.rpartition(":")[2]: count for name, count in maps["@"].items()}
+
+
 @pytest.mark.parametrize("kind", ["uprobe", "uretprobe"])
 @pytest.mark.parametrize("options", [(), ("--no-feature", "uprobe_multi")], ids=["multi", "perf"])
 def test_vector_instructions(programs: Path, tmp_path: Path, kind: str, options: tuple[str, ...]) -> None:
@@ -40,9 +45,9 @@ def test_vector_instructions(programs: Path, tmp_path: Path, kind: str, options:
     if not calls:
         pytest.skip("the processor has no AVX")
     assert set(calls.values()) == {100}
-    maps, _, errors = trace(f"{kind}:{binary}:vector_* {{ @[func] = count(); }}", f"{binary} {traced}", *options)
+    maps, _, errors = trace(f"{kind}:{binary}:vector_* {{ @[probe] = count(); }}", f"{binary} {traced}", *options)
     assert traced.read_text() == plain.read_text()
-    assert maps["@"] == {"vector_safe_add": 100, "vector_safe_and": 100}
+    assert by_name(maps) == {"vector_safe_add": 100, "vector_safe_and": 100}
     assert "12 of 14 probes left out: the kernel would corrupt the program there" in errors
 
 
@@ -74,13 +79,12 @@ def test_the_red_zone_is_left_alone(programs: Path) -> None:
     binary = programs / "redzone"
     maps, output, errors = trace(f"usdt:{binary}:zone:* {{ @[probe] = count(); }}", str(binary))
     assert output == "leaf 0 framed 0 entry 0"
-    found = {name.rpartition(":")[2]: count for name, count in maps["@"].items()}
     expected = {"framed": 1000, "entry": 1000}
     if replaces_nops():
         assert "1 of 3 probes left out" in errors
     else:
         expected["leaf"] = 1000
-    assert found == expected
+    assert by_name(maps) == expected
 
 
 def test_without_the_check_the_kernel_overwrites_it(programs: Path) -> None:

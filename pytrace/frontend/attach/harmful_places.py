@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
 from pytrace.core.probes.misread_instructions import misread
@@ -89,10 +90,10 @@ class _File:
                 return ()
             where = f"{place.symbol}+{after - function.offset}"
         else:
-            address = self._kernel.user_address_at(self._path, after)
-            if address is None or self._function(after) is None:
+            function = self._function(after)
+            if function is None:
                 return ()
-            where = f"{address:#x}"
+            where = f"{function.address + after - function.offset:#x}"
         return (f"the next instruction that can be probed: {UPROBE}:{self._path}:{where}",)
 
     def _overwrites(self, match: Match, code: bytes) -> bool:
@@ -109,10 +110,13 @@ class _File:
         return red_zone.used(self._kernel.user_code(self._path, function.offset, function.size))
 
     def _function(self, offset: int) -> UserSymbol | None:
-        """The function at a file offset."""
+        """The function at a file offset; one of unknown size has its first instruction only."""
         if self._functions is None:
-            self._functions = self._kernel.user_symbols(self._path, "*")
-        return next((item for item in self._functions if 0 <= offset - item.offset < item.size), None)
+            try:
+                self._functions = self._kernel.user_symbols(self._path, "*")
+            except TraceError:
+                self._functions = []  # not an ELF file (--unsafe)
+        return next((item for item in self._functions if 0 <= offset - item.offset < (item.size or 1)), None)
 
 
 def _length(code: bytes) -> int:

@@ -64,10 +64,20 @@ def test_offsets_and_addresses() -> None:
     found = Expanded("uprobe:/bin/app:good+4 { }", KERNEL)
     assert found.errors
     assert "uprobe:/bin/app:good+10" in found.hints[0]
-    assert Expanded("uprobe:/bin/app:0x401044 { }", KERNEL).errors
+    found = Expanded("uprobe:/bin/app:0x401044 { }", KERNEL)
+    assert "misread" in found.errors[0]
+    assert "uprobe:/bin/app:0x40104a" in found.hints[0]
     assert not Expanded("uprobe:/bin/app:0x401040 { }", KERNEL).errors
     # --unsafe means what may go wrong; this does.
     assert Expanded("uprobe:/bin/app:bad { }", KERNEL, unsafe=True).errors
+
+
+def test_source_lines() -> None:
+    third, fourth = UserSymbol("good", 0x401044, 0x1044, 0), UserSymbol("good", 0x401040, 0x1040, 0)
+    lines = {("app.c", 3): [third], ("app.c", 4): [fourth]}
+    kernel = RecordedKernel(symbols=SYMBOLS, code_at=CODE, lines=lines)
+    assert "misread" in Expanded("uprobe:/bin/app@app.c:3 { }", kernel).errors[0]
+    assert Expanded("uprobe:/bin/app@app.c:4 { }", kernel).unit
 
 
 def test_patterns_leave_them_out() -> None:
@@ -125,6 +135,10 @@ def test_nops_that_become_calls() -> None:
     # At the entry of a function nothing is in the red zone yet.
     assert Expanded("usdt:/bin/app:one:start { }", usdt(0x1140)).unit
     assert Expanded("uprobe:/bin/app:leaf { }", KERNEL).unit
+    # A function of unknown size, probed at its start.
+    sizeless = usdt(0x1140)
+    sizeless.symbols = {"/bin/app": (UserSymbol("nops", 0x401140, 0x1140, 0),)}
+    assert Expanded("usdt:/bin/app:one:start { }", sizeless).unit
     # No function is known to be there.
     outside = usdt(0x2000)
     outside.code_at = {0x2000: NOP5}
