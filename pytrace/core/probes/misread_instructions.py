@@ -2,7 +2,7 @@
 
 arch/x86/kernel/uprobes.c decides by the opcode byte whether it emulates an instruction (``branch_setup_xol_ops``) and
 what it corrects after a single step (``arch_uprobe_analyze_insn``). That byte means something else after a VEX, EVEX or
-XOP prefix: ``vpbroadcastb`` has the opcode of ``jp``, ``vpor`` that of ``jmp``. Seen on Linux 6.18.
+XOP prefix: ``vpbroadcastb`` has the opcode of ``jp``, ``vpor`` that of ``jmp``. Tried on Linux 6.1 and 6.18.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which instructions the kernel's uprobes misread: each was tried on Linux 6.18."""
+"""Which instructions the kernel's uprobes misread: most were tried on Linux 6.1 and 6.18."""
 
 from __future__ import annotations
 
