@@ -7,7 +7,7 @@ script with the same facts compiles to the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import Protocol
@@ -22,6 +22,7 @@ FEATURES = (
     "perf_uprobe",
     "uprobe_multi",
     "uprobe_session",
+    "nop5_uprobes",
     "semaphores",
     "fentry",
     "rawtracepoint",
@@ -302,6 +303,9 @@ class KernelInfo(Protocol):
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
         """Bytes of a binary at a file offset; fewer (or none) when the file does not have them."""
+
+    def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
+        """The same for each of *offsets*: the file is opened once."""
 
     def user_address(self, path: str, name: str) -> int | None:
         """Virtual address of a symbol of a binary, variables included."""

@@ -8,7 +8,7 @@ compilation can be checked with :func:`pytrace.runtime.host.fingerprints.still_t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from pytrace.base.fast_typing import TYPE_CHECKING
@@ -356,11 +356,14 @@ class LiveKernel:
         return found
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
+        return self.user_codes(path, [offset], size)[0]
+
+    def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
         try:
             with open(self._depend_on_binary(path), "rb") as file:
-                return os.pread(file.fileno(), size, offset)
+                return [os.pread(file.fileno(), size, offset) for offset in offsets]
         except OSError:
-            return b""
+            return [b""] * len(offsets)
 
     def user_address(self, path: str, name: str) -> int | None:
         self._depend_on_binary(path)

@@ -3,8 +3,11 @@
 #ifndef PROBES_H
 #define PROBES_H
 
-#define PROBE_NOTE(provider, name, semaphore, arguments)                                                     \
-    "990: nop\n"                                                                                              \
+#define PROBE_NOTE(provider, name, semaphore, arguments) PROBE_NOTE_AT("nop", provider, name, semaphore, arguments)
+
+/* The same with another instruction than a nop of one byte. */
+#define PROBE_NOTE_AT(instruction, provider, name, semaphore, arguments)                                      \
+    "990: " instruction "\n"                                                                                  \
     ".pushsection .note.stapsdt,\"\",\"note\"\n"                                                              \
     ".balign 4\n"                                                                                             \
     ".4byte 992f-991f, 994f-993f, 3\n"                                                                        \

@@ -208,6 +208,9 @@ def test_binaries_and_their_debug_files_are_dependencies(tmp_path: Path) -> None
     assert {str(stripped), str(debug)} <= paths
     assert kernel.user_code(str(stripped), found.offset, 4) == stripped.read_bytes()[found.offset : found.offset + 4]
     assert kernel.user_code(str(tmp_path / "missing"), 0, 4) == b""
+    places = [found.offset, found.offset + 4]
+    assert b"".join(kernel.user_codes(str(stripped), places, 4)) == kernel.user_code(str(stripped), places[0], 8)
+    assert kernel.user_codes(str(tmp_path / "missing"), places, 4) == [b"", b""]
     assert kernel.user_offset(str(stripped), found.address) == found.offset
     assert kernel.user_address_at(str(stripped), found.offset) == found.address
     assert kernel.user_size(str(stripped), "counter") == 4

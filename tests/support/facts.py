@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -143,6 +143,8 @@ class RecordedKernel:
         }
     )
     code: bytes = b"\x90\x90\x90\x90" + b"\x48\x89\xe5" * 20
+    code_at: dict[int, bytes] = field(default_factory=dict)
+    """Code at file offsets, where it is not *code*."""
     lines: dict[tuple[str, int], list[UserSymbol]] = field(default_factory=dict)
     usdt: tuple[UsdtProbe, ...] = (
         UsdtProbe("/bin/app", "one", "start", 0x401010, 0x1010, 0, "-4@%edi 8@-24(%rbp)"),
@@ -240,7 +242,10 @@ class RecordedKernel:
         return [item for item in self.symbols.get(path, ()) if fnmatchcase(item.name, pattern)]
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
-        return self.code[:size]
+        return self.code_at.get(offset, self.code)[:size]
+
+    def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
+        return [self.user_code(path, offset, size) for offset in offsets]
 
     def user_address(self, path: str, name: str) -> int | None:
         return {"counter": 0x404000}.get(name)

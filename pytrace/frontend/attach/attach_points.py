@@ -42,7 +42,7 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
-from pytrace.frontend.attach import programs, sessions
+from pytrace.frontend.attach import harmful_places, programs, sessions
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import matches_pattern
@@ -90,6 +90,7 @@ def expand(
         matches = places(probe, scope)
         kept = [item for item in matches if _runs(item.kind, options) and wanted(item)]
         dropped = dropped or len(kept) < len(matches)
+        kept = harmful_places.leave_out(kept, scope)
         if kept:
             used = body_uses.of([probe.predicate, probe.body])
             found.extend(programs.build(probe, index, len(found), kept, used, scope))
@@ -272,6 +273,7 @@ def exists(
     if parts is None:
         return False
     found = _places(_points(parts, point.span, scope), parts, point.span, scope)
+    found = harmful_places.leave_out(found, scope)
     return any(item.kind.name not in _NEEDS or scope.feature(_NEEDS[item.kind.name]) for item in found)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 
 NUMBERS: dict[str, dict[str, int]] = {
-    "x86_64": {"bpf": 321, "perf_event_open": 298},
+    "x86_64": {"bpf": 321, "perf_event_open": 298, "uprobe": 336},
     "i686": {"bpf": 357, "perf_event_open": 336},
     "aarch64": _GENERIC,
     "riscv64": _GENERIC,

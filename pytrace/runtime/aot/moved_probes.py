@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, ProgramSpec, Target
+from pytrace.core.probes.misread_instructions import misread
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.runtime.elf.file import attach_path
 from pytrace.runtime.host import fingerprints
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo, UsdtProbe
 
 Row = Sequence[str]
+_LONGEST = 16
+"""Bytes that are enough for any instruction."""
 _AGAIN = ("compile the script again on this machine",)
 
 
@@ -46,7 +49,9 @@ def moved(manifest: Manifest, rows: Iterable[Row], kernel: KernelInfo) -> tuple[
     shifts = _shifts([row for row in concerned if row[0] == "symbol"], kernel)
     locations = _locations([row for row in concerned if row[0] == "usdt"], kernel)
     move = partial(_moved, shifts=shifts, locations=locations)
-    return tuple(replace(spec, targets=tuple(map(move, spec.targets))) for spec in manifest.programs)
+    programs = tuple(replace(spec, targets=tuple(map(move, spec.targets))) for spec in manifest.programs)
+    _check_instructions(programs, changed, kernel)
+    return programs
 
 
 def check_programs(manifest: Manifest, kernel: KernelInfo) -> None:
@@ -93,6 +98,20 @@ def _check_exact(row: Row, known: fingerprints.Fact | None) -> None:
     # Size and time of change; the inode is another one where the same file system is mounted elsewhere.
     if known is None or fingerprints.file_fact(known[1])[2:4] != tuple(known[2:4]):
         raise TraceError(f"{path} is not the file that the script was compiled for, and {why}", hints=_AGAIN)
+
+
+def _check_instructions(programs: Iterable[ProgramSpec], changed: set[str], kernel: KernelInfo) -> None:
+    """The code of a changed file may start with another instruction: the compiler checked the former one."""
+    if kernel.arch != "x86_64":
+        return
+    for spec in programs:
+        for target in spec.targets:
+            place = target.place
+            if not isinstance(place, FileTarget) or place.path not in changed:
+                continue
+            if misread(kernel.user_code(place.path, place.offset, _LONGEST)):
+                message = f"cannot probe {target.probe}: the kernel would misread the instruction there and corrupt "
+                raise TraceError(message + "the program", hints=_AGAIN)
 
 
 def _shifts(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, str], int]:

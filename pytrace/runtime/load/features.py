@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges
+from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
@@ -291,6 +291,20 @@ def _large_programs() -> bool:
     return True
 
 
+def _nop5_uprobes() -> bool:
+    """The call that replaces a nop makes the system call ``uprobe``, which elsewhere is an error.
+
+    ENXIO of kernels that replace nops of 5 bytes, EPROTO of later ones, which take 10 bytes to step over the red zone.
+    """
+    if os.uname().machine != "x86_64":
+        return False
+    try:
+        syscalls.call("uprobe")
+    except OSError as error:
+        return error.errno == errno.ENXIO
+    return False
+
+
 _PMU = "/sys/bus/event_source/devices"
 _K, _T, _R, _B = ProgramType.KPROBE, ProgramType.TRACEPOINT, ProgramType.RAW_TRACEPOINT, ProgramType.TRACING
 _FENTRY = _tracing("bpf_fentry_test1", AttachType.TRACE_FENTRY, attach=True)
@@ -305,6 +319,7 @@ _ROWS = (
     Feature("perf_uprobe", "user probes through perf events", _file(f"{_PMU}/uprobe")),
     Feature("uprobe_multi", "many user functions with one link", _uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", _uprobe_multi(session=True)),
+    Feature("nop5_uprobes", "5-byte nops under user probes become calls, over the red zone", _nop5_uprobes),
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),
     Feature("rawtracepoint", "raw tracepoints with typed arguments", _RAW),

@@ -59,6 +59,19 @@ def test_functions_are_found_again(binary: str) -> None:
     assert [target.of(UserTarget).offset for target in program.targets] == [0x2004, 0x50]
 
 
+def test_code_that_the_kernel_would_misread_is_refused(binary: str) -> None:
+    rows = [["symbol", binary, "work", "4096"]]
+    found = manifest(binary, work(binary))
+    changed = kernel(binary, 0x2000)
+    changed.code_at = {0x2004: bytes.fromhex("c5f9ebc1")}
+    assert moved_probes.moved(found, rows, changed) is found.programs
+    change(binary)
+    with pytest.raises(TraceError, match="cannot probe p: the kernel would misread the instruction"):
+        moved_probes.moved(found, rows, changed)
+    changed.arch = "aarch64"
+    assert moved_probes.moved(found, rows, changed)
+
+
 def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) -> None:
     rows = [["symbol", binary, "work", "4096"]]
     by_name = manifest(binary, work(binary))

@@ -58,7 +58,7 @@ def length(code: bytes, at: int, machine: str) -> int:
     if machine != "x86_64":
         raise BadCodeError(f"instructions of {machine} are not supported")
     try:
-        found = _Decoder(code, at).end - at
+        found = Decoder(code, at).end - at
     except IndexError:
         raise BadCodeError("the code ends inside an instruction") from None
     if found > _LONGEST:
@@ -66,12 +66,21 @@ def length(code: bytes, at: int, machine: str) -> int:
     return found
 
 
-class _Decoder:
-    """Decodes the length of one instruction; *end* is where the next one starts."""
+class Decoder:
+    """Decodes the length of one x86-64 instruction.
+
+    *end* is where the next one starts, *operand* where the ModRM byte is (-1 without one). *opcode* is that of the
+    one-byte map, or 0x0F00 and more of the two-byte map; -1 in other maps and after VEX and EVEX prefixes.
+
+    Raises:
+        BadCodeError: it is not an instruction.
+        IndexError: the code ends inside it.
+    """
 
     def __init__(self, code: bytes, at: int) -> None:
         self.code = code
         self.end = at
+        self.operand = self.opcode = -1
         self.short = self.wide = self.near = False
         byte = self._prefixes()
         if byte in (0xC4, 0xC5, 0x62):
@@ -99,6 +108,7 @@ class _Decoder:
 
     def _operand(self) -> int:
         """Skip a ModRM byte with its SIB byte and displacement; gives the ModRM byte."""
+        self.operand = self.end
         byte = self._next()
         mode, register = byte >> 6, byte & 7
         if mode == 3:
@@ -113,6 +123,7 @@ class _Decoder:
     def _one(self, opcode: int) -> None:
         if opcode in _WRONG:
             raise BadCodeError(f"{opcode:#04x} is not an instruction")
+        self.opcode = opcode
         operand = self._operand() if opcode in _MODRM else 0
         if opcode in (0xF6, 0xF7):
             # Of this group only TEST has an immediate.
@@ -140,6 +151,7 @@ class _Decoder:
         return 2 if self.short and not self.wide else 4
 
     def _two(self, opcode: int) -> None:
+        self.opcode = -1 if opcode in (0x38, 0x3A) else 0x0F00 | opcode
         if opcode == 0x38:
             self.end += 1
             self._operand()

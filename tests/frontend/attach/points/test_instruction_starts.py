@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.frontend.attach.points.instruction_starts import BadCodeError, length, starts
+from pytrace.frontend.attach.points.instruction_starts import BadCodeError, Decoder, length, starts
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,23 @@ from pytrace.frontend.attach.points.instruction_starts import BadCodeError, leng
 )
 def test_lengths(code: str, size: int) -> None:
     assert length(bytes.fromhex(code) + b"\x90" * 16, 0, "x86_64") == size
+
+
+@pytest.mark.parametrize(
+    ("code", "opcode", "operand"),
+    [
+        ("4889e5", 0x89, 2),
+        ("90", 0x90, -1),
+        ("0f1f440000", 0x0F1F, 2),
+        ("0f8411223344", 0x0F84, -1),
+        ("660f3800c1", -1, 4),
+        ("c5f877", -1, -1),
+        ("62f1fe486f06", -1, 5),
+    ],
+)
+def test_parts(code: str, opcode: int, operand: int) -> None:
+    found = Decoder(bytes.fromhex(code), 0)
+    assert (found.opcode, found.operand, found.end) == (opcode, operand, len(code) // 2)
 
 
 def test_starts() -> None:

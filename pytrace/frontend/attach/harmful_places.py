@@ -1,0 +1,161 @@
+"""Places of user programs where the kernel's uprobes corrupt the program: they are refused, or left out of patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.probes.kinds import UPROBE, URETPROBE
+from pytrace.core.probes.misread_instructions import misread
+from pytrace.core.probes.targets import FileTarget, UserTarget
+from pytrace.core.source import Span
+from pytrace.frontend.attach.points import instruction_starts, red_zone
+from pytrace.frontend.attach.providers.base import Match, Scope
+
+_ENOUGH = 64
+"""Bytes for the instruction of the probe (at most 15) and some after it."""
+_OVERWRITES = (
+    "this kernel replaces the 5-byte nop there by a call, which overwrites data that the function may keep below the "
+    "stack pointer"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Harm:
+    """A match that must not be attached to, as *index* among all; *hints* say what could be done instead."""
+
+    index: int
+    why: str
+    hints: tuple[str, ...]
+
+
+def leave_out(matches: list[Match], scope: Scope) -> list[Match]:
+    """*matches* without those whose probe would corrupt the program; reports the others."""
+    if scope.kernel.arch != "x86_64" or not scope.attaching:
+        return matches
+    by_path: dict[str, list[int]] = {}
+    for index, match in enumerate(matches):
+        if isinstance(match.place, FileTarget):
+            by_path.setdefault(match.place.path, []).append(index)
+    harms = [harm for path, indexes in by_path.items() for harm in _File(path, scope).harms(matches, indexes)]
+    if not harms:
+        return matches
+    _report(matches, harms, scope)
+    harmful = {harm.index for harm in harms}
+    return [match for index, match in enumerate(matches) if index not in harmful]
+
+
+class _File:
+    """The code of one binary."""
+
+    def __init__(self, path: str, scope: Scope) -> None:
+        self._path = path
+        self._scope = scope
+        self._kernel = scope.kernel
+        self._functions: list[UserSymbol] | None = None
+
+    def harms(self, matches: Sequence[Match], indexes: Sequence[int]) -> list[_Harm]:
+        """The harmful ones of the matches in this file."""
+        offsets = [_place(matches[index]).offset for index in indexes]
+        found = []
+        for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
+            match = matches[index]
+            if misread(code):
+                found.append(self._misread(index, match, code))
+            elif self._overwrites(match, code):
+                found.append(_Harm(index, _OVERWRITES, ("a function compiled with -mno-red-zone can be probed there",)))
+        return found
+
+    def _misread(self, index: int, match: Match, code: bytes) -> _Harm:
+        size = _length(code)
+        shown = code[: size or 4].hex(" ")
+        why = f"the kernel would misread the instruction there ({shown}) and corrupt the program"
+        after = size
+        while size and misread(code[after:]):
+            size = _length(code[after:])
+            after += size
+        return _Harm(index, why, self._next(match, after) if size else ())
+
+    def _next(self, match: Match, distance: int) -> tuple[str, ...]:
+        """A hint with the attach point that many bytes after *match*; none at the end of the function."""
+        place = match.place
+        if not isinstance(place, UserTarget) or match.kind.name not in (UPROBE, URETPROBE):
+            return ()
+        after = place.offset + distance
+        if place.symbol:
+            function = next(iter(self._kernel.user_symbols(self._path, place.symbol)), None)
+            if function is None or after - function.offset >= function.size:
+                return ()
+            where = f"{place.symbol}+{after - function.offset}"
+        else:
+            function = self._function(after)
+            if function is None:
+                return ()
+            where = f"{function.address + after - function.offset:#x}"
+        return (f"the next instruction that can be probed: {UPROBE}:{self._path}:{where}",)
+
+    def _overwrites(self, match: Match, code: bytes) -> bool:
+        """Whether the probe is on a nop that becomes a call, in a function that may have data in its red zone."""
+        offset = _place(match).offset
+        if not red_zone.becomes_call(code, offset) or not self._scope.feature("nop5_uprobes"):
+            return False
+        function = self._function(offset)
+        if function is None:
+            return True
+        before = self._kernel.user_code(self._path, function.offset, offset - function.offset)
+        if red_zone.at_entry(before):
+            return False
+        return red_zone.used(self._kernel.user_code(self._path, function.offset, function.size))
+
+    def _function(self, offset: int) -> UserSymbol | None:
+        """The function at a file offset; one of unknown size has its first instruction only."""
+        if self._functions is None:
+            try:
+                self._functions = self._kernel.user_symbols(self._path, "*")
+            except TraceError:
+                self._functions = []  # not an ELF file (--unsafe)
+        return next((item for item in self._functions if 0 <= offset - item.offset < (item.size or 1)), None)
+
+
+def _length(code: bytes) -> int:
+    """Bytes of the first instruction of *code*; 0 when they are none."""
+    try:
+        return instruction_starts.length(code, 0, "x86_64")
+    except instruction_starts.BadCodeError:
+        return 0
+
+
+def _place(match: Match) -> FileTarget:
+    assert isinstance(match.place, FileTarget), match.probe
+    return match.place
+
+
+def _report(matches: Sequence[Match], harms: Sequence[_Harm], scope: Scope) -> None:
+    """An error for what was asked for by name, a warning for what a pattern or one of several locations has."""
+    groups: dict[Span, list[_Harm]] = {}
+    for harm in harms:
+        groups.setdefault(matches[harm.index].span, []).append(harm)
+    for span, found in groups.items():
+        together = [match for match in matches if match.span == span]
+        if len(found) == len(together) and not any(_by_pattern(match) for match in together):
+            for harm in found:
+                scope.missing(f"cannot probe {matches[harm.index].probe}: {harm.why}", span, harm.hints)
+        else:
+            _warn(matches, found, len(together), span, scope)
+
+
+def _by_pattern(match: Match) -> bool:
+    return match.wild or (isinstance(match.place, FileTarget) and match.place.by_pattern)
+
+
+def _warn(matches: Sequence[Match], harms: Sequence[_Harm], count: int, span: Span, scope: Scope) -> None:
+    if scope.quiet or scope.config.missing_probes == "ignore":
+        return
+    probes = "probe" if count == 1 else "probes"
+    message = f"{len(harms)} of {count} {probes} left out: the kernel would corrupt the program there"
+    scope.diagnostics.warn(message, span, hints=() if scope.options.verbose else ("-v shows which",))
+    if scope.options.verbose:
+        for harm in harms:
+            scope.diagnostics.note(f"left out {matches[harm.index].probe}: {harm.why}", span)
