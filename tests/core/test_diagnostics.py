@@ -75,3 +75,10 @@ def test_equal_messages_are_kept_once_in_order() -> None:
     for number in (0, 1, 0, 2, 1):
         diagnostics.warn("same", Span(source, number, 3))
     assert [item.span.start for item in diagnostics.items] == [0, 1, 2]
+
+
+def test_a_line_that_is_the_message_is_not_repeated() -> None:
+    text = 'fail("nothing here");'
+    diagnostics = Diagnostics()
+    diagnostics.error("nothing here", Span(Source("t.bt", text), 0, len(text) - 1))
+    assert render_all(diagnostics.items) == "t.bt:1:1-21: ERROR: nothing here\n"

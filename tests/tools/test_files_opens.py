@@ -172,6 +172,9 @@ def test_threads_and_names(tool: Tool, folder: Path) -> None:
     own = Path("/proc/self/comm").read_text().strip()
     assert tool("opensnoop", "-n", own[:3], "-p", os.getpid(), work=work).starting("PATH", folder)
     assert not tool("opensnoop", "-n", "no such name", work=work).rows
+    program = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+    assert tool("opensnoop", "--exec", program, "-p", os.getpid(), work=work).starting("PATH", folder)
+    assert not tool("opensnoop", "--exec", "nosuch", work=work).rows
 
 
 @pytest.mark.tool("opensnoop")

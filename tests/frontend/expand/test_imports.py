@@ -199,3 +199,19 @@ def test_bpf_c_without_clang(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PATH", "/nowhere")
     _, diagnostics = tree.resolve('import "a.bpf.c";\nbegin { }')
     assert "clang" in diagnostics.errors[0].message
+
+
+def test_paths_in_messages_have_no_dots(tree: Tree) -> None:
+    library = tree.write("lib/a.bt", "begin { }")
+    (tree.folder / "tools").mkdir()
+    program, _ = tree.resolve('import "tools/../lib/a.bt";')
+    assert [probe.span.source.path for probe in program.probes] == [str(library)]
+
+
+def test_dots_after_a_symbolic_link_keep_their_meaning(tree: Tree) -> None:
+    tree.write("deep/lib/a.bt", "begin { }")
+    tree.write("deep/tools/b.bt", "")
+    (tree.folder / "link").symlink_to("deep/tools")
+    program, diagnostics = tree.resolve('import "link/../lib/a.bt";')
+    assert not diagnostics.items
+    assert len(program.probes) == 1
