@@ -68,6 +68,15 @@ def test_probes_and_maps_import_no_slow_module_either(tmp_path: Path) -> None:
     assert not sorted({"typing", "re", "enum", "json", "signal"} & imported)
 
 
+def test_filters_of_processes_import_no_slow_module_either(tmp_path: Path) -> None:
+    script = tmp_path / "calls.bt"
+    script.write_text("tracepoint:syscalls:sys_enter_getppid { @[comm] = count(); } interval:ms:1 { @a = 1; exit(); }")
+    for _ in range(2):
+        _, imported = start_file(tmp_path, "--comm", "pytrace-none", "--uid", "0", "-p", str(os.getpid()), str(script))
+    assert "pytrace.runtime.host.selected_processes" in imported
+    assert not sorted({"typing", "re", "enum", "json", "signal", "pytrace.runtime.host.containers"} & imported)
+
+
 def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path) -> None:
     need("uprobe")
     script = f"uprobe:{programs}/calls:add {{ }} uretprobe:{programs}/calls:add {{ }} interval:ms:1 {{ exit(); }}"

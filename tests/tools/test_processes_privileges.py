@@ -39,6 +39,8 @@ def test_signals_with_result(tool: Tool) -> None:
     assert [row["TPID"] for row in failed.rows] == [nobody] * 2
     chosen = tool("killsnoop", "-s", "18,15", "-T", mine, "-p", mine, work=work)
     assert [(row["SIG"], row["TPID"]) for row in chosen.rows] == [(18, mine)] * 2
+    named = tool("killsnoop", "-s", "SIGCONT, 15", "-p", mine, work=work)
+    assert [(row["SIG"], row["TPID"]) for row in named.rows] == [(18, mine), (18, nobody), (18, mine)]
 
 
 @pytest.mark.tool("killsnoop")

@@ -129,6 +129,16 @@ class KernelTypes:
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
         """The enumeration with a member of that name, and the member's value."""
+        if name not in self._enumerators:
+            self._enumerators[name] = self._find_enumerator(name)
+        return self._enumerators[name]
+
+    @cached_property
+    def _enumerators(self) -> dict[str, tuple[Enum, int] | None]:
+        """Members by name, None for what no enumeration has: each look-up searches all strings (milliseconds)."""
+        return {}
+
+    def _find_enumerator(self, name: str) -> tuple[Enum, int] | None:
         for reader in self.readers():
             type_id = _enum_with(reader, name)
             if type_id:

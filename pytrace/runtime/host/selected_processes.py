@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from typing import TypeVar
 
+from pytrace.base.fast_typing import TypeVar
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.process_filters import COMM, MOST
-from pytrace.runtime.host import containers
 from pytrace.runtime.host.cgroups import unified_mounts
 
 T = TypeVar("T")
@@ -71,7 +70,10 @@ def cgroups(paths: Iterable[str], identities: Iterable[str] = ()) -> tuple[tuple
         TraceError: there is no such cgroup or container, or it is not in the unified hierarchy.
     """
     found = [_cgroup(path) for path in paths]
-    found += [_placed(directory) for identity in identities for directory in containers.cgroups(identity)]
+    for identity in identities:
+        from pytrace.runtime.host import containers  # few runs select containers; its imports take milliseconds
+
+        found += [_placed(directory) for directory in containers.cgroups(identity)]
     return _distinct(found, "--cgroup")
 
 

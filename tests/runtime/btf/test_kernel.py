@@ -165,6 +165,23 @@ def test_other_names_are_no_members(types: KernelTypes) -> None:
     assert types.enumerator("ED") is None, "the tail of a member"
 
 
+@pytest.mark.parametrize("name", ["BLUE", "NF_HOOK_ON", "O_CREAT"])
+def test_strings_are_searched_once_for_a_member(types: KernelTypes, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    searched = []
+
+    def search(btf: Btf, wanted: str) -> Iterator[int]:
+        searched.append(btf.name)
+        return real(btf, wanted)
+
+    real = Btf.string_offsets
+    monkeypatch.setattr(Btf, "string_offsets", search)
+    first = types.enumerator(name)
+    assert "vmlinux" in searched
+    times = len(searched)
+    assert types.enumerator(name) == first
+    assert len(searched) == times
+
+
 # ---------------------------------------------------------------------------------------------- functions
 
 

@@ -373,7 +373,8 @@ def _entry(checker: Checker, entry: bytes, type_: Type | None, argument: nodes.N
         number = dict(type_.members).get(shown)
     if number is None:
         what = f"{shown!r} in the list" if shown else "an empty entry in the list"
-        checker.error(f"{what} of one_of() is not an integer", argument.span, hints=["entries are separated by ','"])
+        wanted = f"an integer or a member of {type_}" if isinstance(type_, Enum) else "an integer"
+        checker.error(f"{what} of one_of() is not {wanted}", argument.span, hints=["entries are separated by ','"])
         return None
     if type_ is None:
         return number

@@ -40,6 +40,8 @@ REFUSED = [
     ("begin { print(one_of(pid, comm)); }", "1:27-31", "the list of one_of() must be a string literal"),
     ("begin { print(one_of(pid, \"1, x\")); }", "1:27-33", "'x' in the list of one_of() is not an integer"),
     ("begin { print(one_of(pid, \"1,\")); }", "1:27-31", "an empty entry in the list of one_of() is not an integer"),
+    ("enum e { A }; begin { print(one_of((enum e)pid, \"A,C,3\")); }", "1:49-56",
+     "'C' in the list of one_of() is not an integer or a member of enum e"),
     ("begin { print(one_of(curtask, \"1\")); }", "1:22-29",
      "one_of() compares integers and strings, not struct task_struct *"),
     ("begin { fail(\"%d\", \"x\"); }", "1:9-24", "fail(): %d takes an integer, not string[2]"),
