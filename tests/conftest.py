@@ -21,9 +21,9 @@ from tests.support.server import Server
 TESTS = Path(__file__).resolve().parent
 
 TOOLS_OF_EACH_KERNEL = frozenset(
-    {"test_files_vfs.py", "test_files_page_cache.py", "test_files_systems.py", "test_scheduling_locks.py"}
+    {"test_files_vfs.py", "test_files_page_cache.py", "test_scheduling_locks.py"}
 )
-"""Cases of tools that trace functions of the kernel."""
+"""Cases of tools that trace functions of the kernel; those of file systems take a minute or two each there."""
 
 TOOLS_SHARE = 8
 """Of so many other tools the test machine runs one; ``--all-rows`` runs all."""

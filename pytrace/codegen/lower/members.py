@@ -52,6 +52,9 @@ def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
         return memory.read_scalar(e, remote.address, remote.type, remote.space)
     got = memory.load(e, e.b.pointer(remote.address), remote.type)
     type_ = remote.type
+    if isinstance(type_, Pointer) and not type_.trusted and isinstance(type_.target, Struct):
+        # The verifier knows it as a pointer nevertheless, and admits no other arithmetic than that of pointers.
+        return Scalar(e.launder(got.value), type_)
     return Scalar(got.value, type_, direct=isinstance(type_, Pointer) and type_.trusted)
 
 
