@@ -119,7 +119,12 @@ class ScriptWords:
             if option.required and option.name not in self.given:
                 raise TraceError(f"{self.name} needs <{option.general or option.name}>", hints=(self.synopsis(),))
         if words:
-            raise TraceError(f"unexpected operand {words[0]!r}", hints=(self.synopsis(),))
+            raise TraceError(f"unexpected operand {words[0]!r}", hints=(*self._taken_letters(), self.synopsis()))
+
+    def _taken_letters(self) -> tuple[str, ...]:
+        """Hints about flags that were given by a letter that means another option of pytrace elsewhere."""
+        flags = (written for texts in self.given.values() for written, text in texts if text is None)
+        return tuple(f"pytrace's own {word} is --{self.taken[word]} here" for word in flags if word in self.taken)
 
     def _check(self, option: ScriptOption, written: str, text: str | None) -> None:
         try:

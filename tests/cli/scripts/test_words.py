@@ -126,3 +126,12 @@ def test_synopsis() -> None:
     assert words(FLAG, DB, PIDS).synopsis() == "usage: pytrace tool [options] <db> [pids...]"
     assert words(INTERVAL).synopsis() == "usage: pytrace tool [interval]"
     assert words(positional=True).synopsis() == "usage: pytrace tool [parameters] [-- parameters]"
+
+
+def test_an_operand_behind_a_letter_that_pytrace_has_too_names_its_option() -> None:
+    count = ScriptOption(("c", "count"), False)
+    found = ScriptWords("tool", (count,), positional=False, taken={"-c": "cmd"}, operands=["ls /"])
+    found.set(count, "-c", None)
+    with pytest.raises(TraceError, match="unexpected operand 'ls /'") as error:
+        found.named(())
+    assert error.value.hints[0] == "pytrace's own -c is --cmd here"
