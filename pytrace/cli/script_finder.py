@@ -51,7 +51,7 @@ def _needs_no_file(rest: Sequence[str]) -> bool:
         if word == "--":
             return False
         letters = word[1:] if word[:1] == "-" and word[:2] != "--" else ""
-        if set(letters) & set("elhV") or word.startswith(("--p", "--l", "--h", "--v", "--i", "--e", "--t")):
+        if set(letters) & set("elV") or word.startswith(("--p", "--l", "--v", "--i", "--e", "--t")):
             return True
     return False
 
