@@ -20,10 +20,11 @@ from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
 
-TOOLS_OF_EACH_KERNEL = frozenset(
-    {"test_files_vfs.py", "test_files_page_cache.py", "test_scheduling_locks.py"}
-)
-"""Cases of tools that trace functions of the kernel; those of file systems take a minute or two each there."""
+TOOLS_OF_EACH_KERNEL = frozenset({"test_files_vfs.py", "test_scheduling_locks.py"})
+"""Cases of tools that trace functions of the kernel."""
+
+TOOLS_OF_THIS_KERNEL = frozenset({"test_files_systems.py", "test_files_page_cache.py"})
+"""Cases of tools that take one to three minutes each there; ``--all-rows`` runs them."""
 
 TOOLS_SHARE = 8
 """Of so many other tools the test machine runs one; ``--all-rows`` runs all."""
@@ -91,7 +92,7 @@ def _tools_of_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
         names = sorted({name for mark in item.iter_markers("tool") for name in mark.args})
         of_functions = item.path.name in TOOLS_OF_EACH_KERNEL or "kernel_function" in item.name
         chosen = [name for name in names if name not in seen and zlib.crc32(name.encode()) % TOOLS_SHARE == 0]
-        if names and (of_functions or chosen):
+        if names and (of_functions or chosen) and item.path.name not in TOOLS_OF_THIS_KERNEL:
             seen.update(names)
         else:
             found.append(item)

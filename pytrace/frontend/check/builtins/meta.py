@@ -115,7 +115,7 @@ def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
         if constant is None:
             return checker.error("the values of fail() must be literals", value.span)
         shown.append(constant)
-    checker.error(_fill(format_, shown), node.span)
+    checker.error(_fill(format_, shown) or "fail() was reached; it says nothing more", node.span)
     return VOID
 
 

@@ -26,6 +26,7 @@ REFUSED = [
     ("begin { static_assert(0, \"\"); }", "1:9-29", "static_assert() does not hold"),
     ("begin { static_assert(pid, \"m\"); }",
      "1:23-26", "the condition of static_assert() must be known at compile time"),
+    ("begin { fail(\"\"); }", "1:9-17", "fail() was reached; it says nothing more"),
     ("begin { fail(\"%d\", pid); }", "1:20-23", "the values of fail() must be literals"),
     ("begin { static_assert(1, comm); }", "1:26-30", "the message of static_assert() must be a string literal"),
     ("begin { print(getopt(pid)); }", "1:22-25", "the name of a parameter must be a string literal"),
