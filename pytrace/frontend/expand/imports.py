@@ -123,6 +123,9 @@ def _import(node: nodes.Import, state: _State) -> None:
 
 def _plain(path: str) -> str:
     """*path* without ``..`` for messages, unless that is another file: after a symbolic link."""
+    if not os.path.isabs(path):
+        # The working directory was removed: there is nothing to compare.
+        return path
     plain = os.path.normpath(path)
     return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
