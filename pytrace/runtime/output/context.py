@@ -37,6 +37,8 @@ class RunState:
     exit_requested: bool = False
     """``exit()`` was called: end probes run, then the maps print."""
     exit_code: int = 0
+    timed: bool = False
+    """A timer called ``exit()``: it was time to end."""
     errors: int = 0
     """How often ``errorf`` was called; a test that did has failed."""
     assertion_failed: bool = False
@@ -175,9 +177,10 @@ class Context:
             found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons)
         return found
 
-    def end(self, code: int) -> None:
-        """The script called ``exit(code)``."""
+    def end(self, code: int, *, timed: bool = False) -> None:
+        """The script called ``exit(code)``, *timed*: in a timer."""
         self.state.exit_requested = True
+        self.state.timed = timed
         self.state.exit_code = code & 0xFF
         self.on_exit()
 

@@ -137,7 +137,9 @@ class Renderer:
         self.handlers[:] = [_heed() if spec.kind == "exit" else ignore for spec in self._manifest.events]
 
     def _ignore(self, count: int) -> None:
-        self.ignored += count
+        # A timer ended the run: what comes later is outside of its time.
+        if not self.state.timed:
+            self.ignored += count
 
     # ---- beginning and end
 
