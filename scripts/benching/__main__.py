@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from benching import events, report
+from benching import attach, compiling, events, flood, kinds, lists, maps, report, stacks, starts, symbols
 from benching.rows import Line, Plan, Row
 from benching.runs import RunError
 
-ROWS: list[Row] = [*events.ROWS]
+SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling)
+ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 
 def arguments() -> argparse.Namespace:

@@ -21,11 +21,14 @@ class Loop:
     chunks: int = 1200
     pause: int = 0
     depth: int = 0
+    preloaded: str = ""
+    """A library that is mapped into the process."""
 
     def command(self, result: str) -> list[str]:
         """Its command line."""
         numbers = (self.chunks, self.calls, self.pause, self.depth)
-        return [built("loop.c"), result, self.kind, *map(str, numbers)]
+        before = ["/usr/bin/env", f"LD_PRELOAD={self.preloaded}"] if self.preloaded else []
+        return [*before, built("loop.c"), result, self.kind, *map(str, numbers)]
 
     def alone(self) -> float:
         """Nanoseconds of a call that nothing traces."""

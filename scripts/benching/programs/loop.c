@@ -1,12 +1,16 @@
-/* loop RESULT KIND CHUNKS CALLS [PAUSE [DEPTH]]: CHUNKS times CALLS calls of what KIND names, on one processor, PAUSE microseconds of
+/* loop RESULT KIND CHUNKS CALLS [PAUSE [DEPTH [linger]]]: CHUNKS times CALLS calls of what KIND names, on one processor, PAUSE microseconds of
  * sleep between two chunks, at DEPTH calls below main. Writes the processor time of each chunk in nanoseconds to RESULT, a number a line.
+ * With "linger" it then calls memfd_create(NULL), for the tracer to end by, and waits, so that its addresses have names until the end.
  * The least of short chunks is what the loop costs where nothing else disturbs it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <link.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +37,19 @@ static void names(void) {
         text[at--] = '0' + rest % 10;
     syscall(SYS_memfd_create, text, BAD_FLAGS);
 }
+/* Addresses all over the code of the largest file that is mapped, as if they were names. */
+static char *code;
+static unsigned long code_size, all_calls;
+static void addresses(void) { syscall(SYS_memfd_create, code + code_size / all_calls * number, BAD_FLAGS); }
+static int largest(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size;
+    for (int n = 0; n < info->dlpi_phnum; n++)
+        if (info->dlpi_phdr[n].p_type == PT_LOAD && (info->dlpi_phdr[n].p_flags & PF_X) && info->dlpi_phdr[n].p_memsz > code_size) {
+            code = (char *)info->dlpi_addr + info->dlpi_phdr[n].p_vaddr;
+            code_size = info->dlpi_phdr[n].p_memsz;
+        }
+    return unused != NULL;
+}
 static void function(void) { sink = traced(number); }
 static void marker(void) { PROBE1("bench", "mark", number); }
 static void write_null(void) { sink = write(null, "x", 1); }
@@ -58,7 +75,7 @@ static const struct {
     const char *name;
     void (*call)(void);
 } kinds[] = {{"call", call},         {"numbered", numbered}, {"named", named}, {"names", names},   {"function", function}, {"marker", marker},
-             {"write", write_null}, {"yield", yields},      {"spin", spin},   {"stacks", stacks}, {"open", opens}};
+             {"write", write_null}, {"yield", yields},      {"spin", spin},   {"stacks", stacks}, {"open", opens}, {"addresses", addresses}};
 
 static long chunks, calls, pause_us;
 static long *took;
@@ -111,6 +128,8 @@ int main(int argc, char **argv) {
     null = open("/dev/null", O_WRONLY);
     if (!what || !took)
         return 2;
+    all_calls = chunks * calls;
+    dl_iterate_phdr(largest, NULL);
     stay_on_one_processor();
     run(what, argc > 6 ? atoi(argv[6]) : 0);
     result = fopen(argv[1], "w");
@@ -118,5 +137,12 @@ int main(int argc, char **argv) {
         return 1;
     for (long n = 0; n < chunks; n++)
         fprintf(result, "%ld\n", took[n]);
-    return fclose(result) ? 1 : 0;
+    if (fclose(result))
+        return 1;
+    if (argc > 7) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        syscall(SYS_memfd_create, NULL, BAD_FLAGS);
+        sleep(120);
+    }
+    return 0;
 }
