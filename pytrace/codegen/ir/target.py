@@ -6,10 +6,10 @@ import os
 import resource
 import sys
 from functools import cache
-from typing import NoReturn
 
-import llvmlite.binding as llvm
-
+from pytrace.base.fast_typing import NoReturn
+from pytrace.codegen.ir import llvm_library
+from pytrace.codegen.ir.llvm_library import Llvm, Machine, Module
 from pytrace.core.diagnostics import InternalError, TraceError
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
@@ -21,26 +21,34 @@ MOST_STACK = 1 << 14
 
 
 @cache
-def _machine() -> llvm.TargetMachine:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+def _llvm() -> Llvm:
+    place = llvm_library.path()
+    if place is not None:
+        return llvm_library.Library(place)
+    from pytrace.codegen.ir.llvm_package import Package
+
+    return Package()
+
+
+@cache
+def _machine() -> Machine:
+    llvm = _llvm()
     # The generator checks stack use itself (codegen.analysis.stack_use): LLVM would abort the process.
-    llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
+    llvm.set_option(f"-bpf-stack-size={MOST_STACK}")
     # BPFMIPeephole removes zero extensions that are still used in other blocks, and LLVM aborts ("Register use before
     # def!", seen with 22.1). Without it programs have 0.3 % more instructions.
-    llvm.set_option("pytrace", "-disable-bpf-peephole")
-    target = llvm.Target.from_triple(TRIPLE)
-    return target.create_target_machine(cpu=CPU, opt=2, codemodel="default")
+    llvm.set_option("-disable-bpf-peephole")
+    return llvm.machine(TRIPLE, CPU)
 
 
-def parse(text: str, *, verify: bool = False) -> llvm.ModuleRef:
+def parse(text: str, *, verify: bool = False) -> Module:
     """The module of IR *text*.
 
     Raises:
         InternalError: LLVM rejects it.
     """
     try:
-        module = llvm.parse_assembly(text)
+        module = _llvm().parse(text)
         if verify:
             module.verify()
     except RuntimeError as error:
@@ -48,24 +56,18 @@ def parse(text: str, *, verify: bool = False) -> llvm.ModuleRef:
     return module
 
 
-def optimise(module: llvm.ModuleRef) -> None:
+def optimise(module: Module) -> None:
     """Run the -O2 pipeline, the BPF target's own passes included."""
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    builder = llvm.create_pass_builder(_machine(), options)
-    builder.getModulePassManager().run(module, builder)
+    _machine().optimise(module)
 
 
-def assembly(module: llvm.ModuleRef) -> str:
+def assembly(module: Module) -> str:
     """BPF assembly text."""
-    return str(_machine().emit_assembly(module))
+    return _machine().emit_assembly(module)
 
 
 LARGE = 8000
 """Instructions of one function from which on LLVM may find a branch out of range, and abort the process."""
-
-
 
 _LAYOUTS = ((), ("-disable-block-placement",))
 """LLVM options for large modules, tried in order until all branches are in range.
@@ -79,14 +81,14 @@ def longest(text: str) -> int:
     return max((part.partition("\n}\n")[0].count("\n") for part in text.split("\ndefine ")[1:]), default=0)
 
 
-def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
+def elf(module: Module, lines: int = LARGE) -> bytes:
     """The ELF object of a module whose functions have at most *lines* lines of IR text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
     """
     if lines < LARGE or not _is_large(module):
-        return bytes(_machine().emit_object(module))
+        return _machine().emit_object(module)
     for options in _LAYOUTS:
         data = _in_a_child(module, options)
         if data is not None:
@@ -97,11 +99,12 @@ def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
     )
 
 
-def _is_large(module: llvm.ModuleRef) -> bool:
-    return any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions)
+def _is_large(module: Module) -> bool:
+    # A line of optimised IR is an instruction, a label, or a debug record.
+    return longest(str(module)) > LARGE
 
 
-def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | None:
+def _in_a_child(module: Module, options: tuple[str, ...]) -> bytes | None:
     """The ELF object, emitted in a child process, as LLVM may abort; LLVM *options* are set there only.
 
     Raises:
@@ -128,13 +131,13 @@ _NO_MEMORY = b"out of memory"
 """Start of the message of LLVM's ``report_bad_alloc_error``."""
 
 
-def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
+def _emit(module: Module, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
     """The child's side of :func:`_in_a_child`."""
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(messages, 2)
         for option in options:
-            llvm.set_option("pytrace", option)
+            _llvm().set_option(option)
         with open(result, "wb") as file:
             file.write(_machine().emit_object(module))
         os._exit(0)
@@ -146,4 +149,4 @@ def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, message
 
 def llvm_version() -> str:
     """Version of llvmlite's LLVM (``22.1.0``)."""
-    return ".".join(str(part) for part in llvm.llvm_version_info)
+    return _llvm().version
