@@ -243,9 +243,7 @@ def _compiled(
 ) -> tuple[CompiledScript, int]:
     """The compiled script, and its stack use in bytes."""
     text, manifest = generate(checked, kernel, options, sparing=sparing)
-    with target.parse(text) as module:
-        target.optimise(module)
-        elf = target.elf(module, target.longest(text))
+    elf = target.compiled(text)
     return CompiledScript(elf, manifest), stack_use.needed(elf, text)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 from pytrace.base.fast_typing import NoReturn
 from pytrace.codegen.ir import llvm_library
 from pytrace.codegen.ir.llvm_library import Llvm, Machine, Module
+from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.limits import memory_is_limited
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
@@ -81,6 +84,28 @@ def longest(text: str) -> int:
     return max((part.partition("\n}\n")[0].count("\n") for part in text.split("\ndefine ")[1:]), default=0)
 
 
+def compiled(text: str) -> bytes:
+    """The ELF object of IR *text*, optimised.
+
+    Raises:
+        InternalError: LLVM rejects the text.
+        MemoryError: LLVM ran out of memory.
+        TraceError: a program is too long for BPF's branches.
+    """
+    if memory_is_limited():
+        # LLVM aborts the process that it has no memory for.
+        data = _in_a_child(lambda: _compiled(text))
+        if data is not None:
+            return data
+    return _compiled(text)
+
+
+def _compiled(text: str) -> bytes:
+    with parse(text) as module:
+        optimise(module)
+        return elf(module, longest(text))
+
+
 def elf(module: Module, lines: int = LARGE) -> bytes:
     """The ELF object of a module whose functions have at most *lines* lines of IR text.
 
@@ -90,7 +115,7 @@ def elf(module: Module, lines: int = LARGE) -> bytes:
     if lines < LARGE or not _is_large(module):
         return _machine().emit_object(module)
     for options in _LAYOUTS:
-        data = _in_a_child(module, options)
+        data = _in_a_child(partial(_with_options, module, options))
         if data is not None:
             return data
     raise TraceError(
@@ -104,45 +129,54 @@ def _is_large(module: Module) -> bool:
     return longest(str(module)) > LARGE
 
 
-def _in_a_child(module: Module, options: tuple[str, ...]) -> bytes | None:
-    """The ELF object, emitted in a child process, as LLVM may abort; LLVM *options* are set there only.
+def _with_options(module: Module, options: tuple[str, ...]) -> bytes:
+    """The ELF object; LLVM *options* are set for the rest of the process."""
+    for option in options:
+        _llvm().set_option(option)
+    return _machine().emit_object(module)
+
+
+def _in_a_child(emit: Callable[[], bytes]) -> bytes | None:
+    """The result of *emit* in a child process, as LLVM may abort; None when it did.
 
     Raises:
         MemoryError: LLVM ran out of memory.
     """
-    _machine()
+    if not memory_is_limited():
+        _machine()
     read, write = os.pipe()
     said = os.memfd_create("llvm", os.MFD_CLOEXEC)
     child = os.fork()
     if child == 0:
         os.close(read)
-        _emit(module, options, write, said)
+        _emit(emit, write, said)
     os.close(write)
     with open(read, "rb") as file, open(said, "rb") as messages:
         data = file.read()
         _, status = os.waitpid(child, 0)
         messages.seek(0)
-        if status and _NO_MEMORY in messages.read():
+        text = messages.read()
+        if status and any(message in text for message in _NO_MEMORY):
             raise MemoryError
     return None if status else data
 
 
-_NO_MEMORY = b"out of memory"
-"""Start of the message of LLVM's ``report_bad_alloc_error``."""
+_NO_MEMORY = (b"out of memory", b"std::bad_alloc")
+"""Starts of the messages of LLVM's ``report_bad_alloc_error`` and of the C++ library."""
 
 
-def _emit(module: Module, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
+def _emit(emit: Callable[[], bytes], result: int, messages: int) -> NoReturn:
     """The child's side of :func:`_in_a_child`."""
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(messages, 2)
-        for option in options:
-            _llvm().set_option(option)
         with open(result, "wb") as file:
-            file.write(_machine().emit_object(module))
+            file.write(emit())
         os._exit(0)
-    except MemoryError:
-        os.write(messages, _NO_MEMORY)
+    except BaseException as error:  # noqa: BLE001  (the parent tries it itself, and reports what is wrong)
+        limit = limits.met_by(error)
+        if limit is not None and limit.message == limits.no_memory().message:
+            os.write(messages, _NO_MEMORY[0])
     finally:
         os._exit(1)
 
