@@ -243,9 +243,7 @@ def _compiled(
 ) -> tuple[CompiledScript, int]:
     """The compiled script, and its stack use in bytes."""
     text, manifest = generate(checked, kernel, options, sparing=sparing)
-    module = target.parse(text)
-    target.optimise(module)
-    elf = target.elf(module, target.longest(text))
+    elf = target.compiled(text)
     return CompiledScript(elf, manifest), stack_use.needed(elf, text)
 
 
@@ -263,6 +261,6 @@ def llvm_texts(
 ) -> LlvmTexts:
     """The texts of all stages; *verify* has LLVM check the IR first."""
     text, _ = generate(checked, kernel, options)
-    module = target.parse(text, verify=verify)
-    target.optimise(module)
-    return LlvmTexts(text, str(module), target.assembly(module))
+    with target.parse(text, verify=verify) as module:
+        target.optimise(module)
+        return LlvmTexts(text, str(module), target.assembly(module))

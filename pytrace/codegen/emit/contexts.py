@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
@@ -39,7 +39,7 @@ def text_view(operand: Operand, type_: Type) -> Operand:
 
 def registers(e: Emitter) -> Registers:
     """The register table of the machine that the script is compiled for."""
-    return registers_of(e.script.kernel.arch or platform.machine())
+    return registers_of(e.script.kernel.arch or os.uname().machine)
 
 
 def register(e: Emitter, name: str) -> I64:

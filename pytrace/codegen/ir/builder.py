@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from pytrace.base.fast_typing import TYPE_CHECKING, ParamSpec, TypeVar
 from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction
 from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
 from pytrace.codegen.ir.values import (

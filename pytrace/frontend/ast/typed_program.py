@@ -80,9 +80,8 @@ kind; capacities, buckets and modes of stacks are in the types.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.base.fast_typing import TypeVar
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
