@@ -143,6 +143,12 @@ class Builder:
         self._emit(f"br i1 {condition}, label %{then.label}, label %{other.label}{hint}")
         self._block.closed = True
 
+    def switch(self, value: Number, cases: Sequence[tuple[int, Block]], other: Block) -> None:
+        """Branch to the block of the case that *value* is, or to *other*."""
+        ways = " ".join(f"i64 {case}, label %{block.label}" for case, block in cases)
+        self._emit(f"switch i64 {value}, label %{other.label} [ {ways} ]")
+        self._block.closed = True
+
     def ret(self, value: Number) -> None:
         """Return from the function."""
         self._emit(f"ret i64 {value}")

@@ -103,6 +103,8 @@ class Match:
     span: Span
     subject: Subject | None = None
     wild: bool = False
+    call: int | None = None
+    """The number of the system call, when a program of the raw tracepoint traces it."""
 
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:
