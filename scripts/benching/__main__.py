@@ -7,9 +7,21 @@ import sys
 import time
 from pathlib import Path
 
-from benching import attach, compiling, events, flood, kinds, lists, maps, report, stacks, starts, symbols
+from benching import report
 from benching.rows import Line, Plan, Row
 from benching.runs import RunError
+from benching.subjects import (
+    attach,
+    compiling,
+    events,
+    flood,
+    kinds,
+    lists,
+    maps,
+    stacks,
+    starts,
+    symbols,
+)
 
 SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling)
 ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]

@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benching.attach import many
 from benching.rows import Line, Measure, Numbers, Plan, Row, against_limit, paired
 from benching.runs import LIMITS, PYTRACE, ROOT, RunError, Tracer
+from benching.subjects.attach import many
 
 LINES_A_SECOND = 25_000.0
 PROBES = (1, 10, 100, 1000)
