@@ -18,12 +18,13 @@ from benching.subjects import (
     kinds,
     lists,
     maps,
+    scale,
     stacks,
     starts,
     symbols,
 )
 
-SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling)
+SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, scale)
 ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 
@@ -37,6 +38,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--list", action="store_true", help="names and titles of the rows")
     options.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples to FILE as JSON")
     options.add_argument("--document", metavar="SECTION", help="write the table to this section of docs/performance.md")
+    options.add_argument("--plots", type=Path, metavar="FOLDER", help="write the plots of the rows scale.* to FOLDER")
     options.add_argument("--in-vm", action="store_true", help=argparse.SUPPRESS)
     return options.parse_args()
 
@@ -89,6 +91,10 @@ def main() -> int:
         print(failure)
     if options.output:
         options.output.write_text(report.as_json(lines, text))
+    if options.plots:
+        options.plots.mkdir(parents=True, exist_ok=True)
+        for plot in scale.KEPT.values():
+            plot.write(options.plots)
     if options.document:
         report.document(options.document, report.markdown(lines, text, failures))
     return 1 if failures else 0
