@@ -7,11 +7,24 @@ import sys
 import time
 from pathlib import Path
 
-from benching import attach, compiling, events, flood, kinds, lists, maps, report, stacks, starts, symbols
+from benching import report
 from benching.rows import Line, Plan, Row
 from benching.runs import RunError
+from benching.subjects import (
+    attach,
+    compiling,
+    events,
+    flood,
+    kinds,
+    lists,
+    maps,
+    scale,
+    stacks,
+    starts,
+    symbols,
+)
 
-SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling)
+SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, scale)
 ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 
@@ -25,6 +38,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--list", action="store_true", help="names and titles of the rows")
     options.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples to FILE as JSON")
     options.add_argument("--document", metavar="SECTION", help="write the table to this section of docs/performance.md")
+    options.add_argument("--plots", type=Path, metavar="FOLDER", help="write the plots of the rows scale.* to FOLDER")
     options.add_argument("--in-vm", action="store_true", help=argparse.SUPPRESS)
     return options.parse_args()
 
@@ -77,6 +91,10 @@ def main() -> int:
         print(failure)
     if options.output:
         options.output.write_text(report.as_json(lines, text))
+    if options.plots:
+        options.plots.mkdir(parents=True, exist_ok=True)
+        for plot in scale.KEPT.values():
+            plot.write(options.plots)
     if options.document:
         report.document(options.document, report.markdown(lines, text, failures))
     return 1 if failures else 0

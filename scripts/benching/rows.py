@@ -122,7 +122,8 @@ def paired(
     """Alternating runs of both tracers; every second pair begins with the peer.
 
     *once* measures one tracer and gives a number for each measure. *prepare* is called before each pair.
-    *ahead*: a first run of pytrace that does not count, so that its cache has the script.
+    *runs*: of rows that take long, which pytrace runs a second time in the first pair only. *ahead*: a first run of
+    pytrace that does not count, so that its cache has the script.
     """
     lines = [Line(row.name, row.title, measure, []) for measure in measures]
     peer = BPFTRACE
@@ -138,7 +139,7 @@ def paired(
             mine = once(PYTRACE)
             if peer and not first_peer:
                 other = _of_peer(peer, once, lines)
-            again = once(PYTRACE) if plan.noise else None
+            again = once(PYTRACE) if plan.noise and (runs is None or not number) else None
         if other is None:
             peer = None  # it fails each time
         for line in lines:

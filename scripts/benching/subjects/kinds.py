@@ -33,9 +33,9 @@ def _probe(probed: Probed, body: str, goal: float) -> Callable[[Row, Plan], list
     return measure
 
 
-SAMPLED_EVERY = 50_000
+SAMPLED_EVERY = 20_000
 """Nanoseconds between two samples."""
-SPIN = Loop("spin", calls=20_000, chunks=40)
+SPIN = Loop("spin", calls=2500, chunks=1000)
 
 
 def _profile(body: str, goal: float) -> Callable[[Row, Plan], list[Line]]:

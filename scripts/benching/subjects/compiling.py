@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benching.attach import many
 from benching.rows import Line, Measure, Numbers, Plan, Row, against_limit, paired
 from benching.runs import LIMITS, PYTRACE, ROOT, RunError, Tracer
+from benching.subjects.attach import function, many
 
 LINES_A_SECOND = 25_000.0
 PROBES = (1, 10, 100, 1000)
@@ -19,7 +19,7 @@ PROBES = (1, 10, 100, 1000)
 def probes_script(count: int) -> str:
     """That many probes, no two alike."""
     return "".join(
-        f"uprobe:{many()}:f{n} /arg0 != {n}/ {{ @hits[comm, {n % 7}] = count(); @last = arg0 * {n} + {n % 13}; }}\n"
+        f"uprobe:{many()}:{function(n)} /arg0 != {n}/ {{ @hits[comm, {n % 7}] = count(); @last = arg0 * {n} + {n % 13}; }}\n"
         for n in range(count)
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benching.lists import library
-from benching.maps import MEMFD, Filled, chunked
 from benching.rows import Line, Measure, Plan, Row, paired
+from benching.subjects.lists import library
+from benching.subjects.maps import MEMFD, Filled, chunked
 
 GOAL = 0.5
 ADDRESSES = 10_000
