@@ -5,8 +5,9 @@ Python looks for each module in several folders, and opens, checks and reads a f
 file of the user's cache directory, so that a module costs one check of its source file and one read. It also serves
 where Python cannot write its own files: in a package folder that is read-only.
 
-An entry is used only while its source file has the size and modification time that it had; the file itself only if
-nobody but the user can have written it (:mod:`pytrace.base.private_files`).
+There is one for each interpreter, installation and ``sys.path``. An entry is used only while its source file has the
+size and modification time that it had; the file itself only if nobody but the user can have written it
+(:mod:`pytrace.base.private_files`).
 :mod:`pytrace.base.module_archive_writer` writes it when a run ends.
 """
 
@@ -51,12 +52,10 @@ class Archive:
             return
         try:
             length = int.from_bytes(os.read(self.file, HEAD), "little")
-            entries, others, folders = marshal.loads(os.read(self.file, length))
+            self.entries, self.others = marshal.loads(os.read(self.file, length))
         except (OSError, EOFError, ValueError, TypeError):
             return
         self.start = HEAD + length
-        if folders == search_path():
-            self.entries, self.others = entries, others
 
     def find_spec(
         self, name: str, _path: object = None, _target: ModuleType | None = None
@@ -99,17 +98,6 @@ class _Loader(SourceFileLoader):
             # A damaged file.
             return super().get_code(fullname)
         return code
-
-
-def search_path() -> list[tuple[str, int]]:
-    """Folders where modules are looked for, with the times when files were added to them."""
-    found = []
-    for folder in sys.path:
-        try:
-            found.append((folder, os.stat(folder).st_mtime_ns))
-        except OSError:
-            found.append((folder, 0))
-    return found
 
 
 def usable() -> bool:

@@ -37,7 +37,7 @@ def write(archive: Archive) -> bool:
         parts.append(data)
         offset += len(data)
     others = tuple(sys.modules.keys() - entries.keys() - archive.before)
-    index = marshal.dumps((entries, others, module_archive.search_path()))
+    index = marshal.dumps((entries, others))
     if not private_files.write(archive.path, len(index).to_bytes(module_archive.HEAD, "little"), index, *parts):
         return False
     private_files.trim(os.path.dirname(archive.path), _KEEP)

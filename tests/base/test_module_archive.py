@@ -101,16 +101,6 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, cache: str) -> None:
         assert start(tmp_path, cache=cache)[0] == "0"
 
 
-def test_a_file_added_to_a_folder_of_modules_is_found(tmp_path: Path) -> None:
-    start(tmp_path)
-    assert start(tmp_path)[0] != "0"
-    (tmp_path / "bin" / "types.py").write_text("from nothing import anything")
-    os.utime(tmp_path / "bin", ns=(0, 0))
-    (tmp_path / "bin" / "types.py").unlink()
-    os.utime(tmp_path / "bin", ns=(1, 1))
-    assert start(tmp_path)[0] == "0"
-
-
 # ---------------------------------------------------------------------------------------------- entries
 
 
@@ -207,14 +197,6 @@ def test_a_damaged_archive(tmp_path: Path, modules: Path) -> None:
         cut = Archive(archive.path, frozenset())
         cut.open()
         assert cut.entries == {}
-
-
-def test_the_search_path_is_part_of_it(tmp_path: Path, modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = written(tmp_path, "archived_package.one")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    other = Archive(archive.path, frozenset())
-    other.open()
-    assert other.entries == {}
 
 
 def test_where_it_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
