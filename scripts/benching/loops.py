@@ -1,0 +1,106 @@
+"""Traced loops: what a tracer adds to a call."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benching.rows import Line, Measure, Numbers, Plan, Row, paired
+from benching.runs import BPFTRACE, PYTRACE, Tracer, alone, built, run
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Calls in short chunks on one processor (``programs/loop.c``)."""
+
+    kind: str = "call"
+    calls: int = 250
+    chunks: int = 1200
+    pause: int = 0
+    depth: int = 0
+    preloaded: str = ""
+    """A library that is mapped into the process."""
+
+    def command(self, result: str) -> list[str]:
+        """Its command line."""
+        numbers = (self.chunks, self.calls, self.pause, self.depth)
+        before = ["/usr/bin/env", f"LD_PRELOAD={self.preloaded}"] if self.preloaded else []
+        return [*before, built("loop.c"), result, self.kind, *map(str, numbers)]
+
+    def alone(self) -> float:
+        """Nanoseconds of a call that nothing traces."""
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as result:
+            run(self.command(result.name))
+            return self._cost(result.name)
+
+    def under(self, tracer: Tracer, script: str, *words: str) -> float:
+        """Nanoseconds of a call that the script's probes see."""
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as result, tempfile.NamedTemporaryFile(dir="/dev/shm") as out:
+            command = " ".join(self.command(result.name))
+            tracer.run("-o", out.name, *words, "-e", script.replace("LOOP", built("loop.c")), "-c", command)
+            return self._cost(result.name)
+
+    def _cost(self, result: str) -> float:
+        """The cost of a chunk that little disturbed: one in fifty is cheaper."""
+        taken = sorted(int(line) for line in Path(result).read_text().split())
+        return taken[len(taken) // 50] / self.calls
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A probe in a loop: the script's probe, and what the loop does."""
+
+    probe: str = "tracepoint:syscalls:sys_enter_getsid"
+    loop: Loop = Loop()
+
+    def script(self, body: str) -> str:
+        """The script; a body that begins with a slash has the predicate in it."""
+        return f"{self.probe} {body}" if body.startswith("/") else f"{self.probe} {{ {body} }}"
+
+
+WHOLE = "added"
+BEYOND = "beyond an empty program"
+_empty: dict[tuple[str, Probed], float] = {}
+
+
+def empty(tracer: Tracer, probed: Probed, runs: int = 3) -> float:
+    """What the empty program of the same probe adds, measured once: the kernel's path to it, and the way back."""
+    if (tracer.name, probed) not in _empty:
+        with alone():
+            costs = [probed.loop.under(tracer, probed.script("")) - probed.loop.alone() for _ in range(runs)]
+        _empty[tracer.name, probed] = statistics.median(costs)
+    return _empty[tracer.name, probed]
+
+
+def added(
+    row: Row, plan: Plan, script: str, probed: Probed, goal: float | None, *, beyond: bool = True
+) -> list[Line]:
+    """What the script adds to a call of the loop: whole, and beyond an empty program."""
+    loop = probed.loop
+    base = 0.0
+
+    def prepare() -> None:
+        nonlocal base
+        base = loop.alone()
+
+    floors = {tracer.name: empty(tracer, probed) for tracer in (PYTRACE, BPFTRACE) if tracer} if beyond else {}
+
+    def once(tracer: Tracer) -> Numbers:
+        cost = loop.under(tracer, script) - base
+        return {WHOLE: cost, BEYOND: cost - floors.get(tracer.name, 0.0)}
+
+    measures = (Measure(WHOLE, "ns", goal), Measure(BEYOND, "ns"))
+    base = loop.alone()
+    return paired(row, plan, measures if beyond else measures[:1], once, prepare=prepare, ahead=True)
+
+
+def added_by(body: str, goal: float | None, probed: Probed = Probed()) -> Callable[[Row, Plan], list[Line]]:
+    """The measurement of a row whose script is one probe with this body."""
+
+    def measure(row: Row, plan: Plan) -> list[Line]:
+        return added(row, plan, probed.script(body), probed, goal)
+
+    return measure

@@ -1,0 +1,148 @@
+"""The table: on the terminal, in ``docs/performance.md``, as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benching.rows import Line
+from benching.runs import BPFTRACE, PYTRACE, ROOT
+
+DOCUMENT = ROOT / "docs" / "performance.md"
+HEADINGS = ("row", "measured", "unit", "pytrace", "peer", "ratio, min", "median", "noise", "runs", "goal", "reached")
+_TEXT = 2
+"""Columns of text; the others are numbers."""
+
+
+def rows_of(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """The cells of the table."""
+    return [_cells(line) for line in [*lines, *_means(lines)]]
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    ratios = line.ratios
+    return (
+        line.row,
+        f"{line.title}: {line.measure.name}",
+        line.measure.unit,
+        _number(statistics.median(line.ours)),
+        _number(statistics.median(line.theirs)) if line.theirs else "",
+        f"{min(ratios):.2f}" if ratios else "",
+        f"{statistics.median(ratios):.2f}" if ratios else "",
+        _noise(line),
+        str(len(line.ours)),
+        _goal(line),
+        {True: "yes", False: "**no**", None: ""}[line.reached],
+    )
+
+
+def _noise(line: Line) -> str:
+    """Of costs of an event the difference, as they may be next to nothing; of others the ratio."""
+    if line.measure.unit == "ns":
+        return f"{line.apart:.0f} ns" if line.apart is not None else ""
+    return f"{line.noise * 100:.0f} %" if line.noise is not None else ""
+
+
+def _goal(line: Line) -> str:
+    if line.limit is not None:
+        return f"{'≤' if line.measure.less else '≥'} {_number(line.limit)} {line.measure.unit}"
+    return f"≤ {line.measure.goal:g}" if line.measure.goal is not None else ""
+
+
+def _number(value: float) -> str:
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 1 else f"{value:.2g}"
+
+
+def _means(lines: Sequence[Line]) -> list[Line]:
+    """The geometric mean of what events add."""
+    ratios = [line.ratio for line in lines if line.row.startswith("events.") and line.measure.name == "added"]
+    present = [max(ratio, 0.01) for ratio in ratios if ratio is not None]
+    if len(present) < 10:
+        return []
+    mean = math.exp(statistics.fmean(math.log(ratio) for ratio in present))
+    first = next(line for line in lines if line.row.startswith("events."))
+    measure = type(first.measure)("ratio", "1", 0.5)
+    return [Line("events", "geometric mean of all", measure, [mean], [1.0])]
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The table for a terminal."""
+    cells = [HEADINGS, *rows_of(lines)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADINGS))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < _TEXT else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
+
+
+def markdown(lines: Sequence[Line], machine: str, notes: Sequence[str]) -> str:
+    """The section of the document."""
+    rows = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows_of(lines)]
+    known = [f"- `{line.row}`: {line.note}" for line in _first_of_each(lines) if line.note]
+    return "\n".join(
+        [
+            machine,
+            "",
+            f"| {' | '.join(HEADINGS)} |",
+            f"|{'---|' * _TEXT}{'---:|' * (len(HEADINGS) - _TEXT)}",
+            *(f"| {row} |" for row in rows),
+            "",
+            *known,
+            *(f"- {note}" for note in notes),
+            "",
+        ]
+    )
+
+
+def _first_of_each(lines: Sequence[Line]) -> list[Line]:
+    return list({line.row: line for line in reversed(lines)}.values())[::-1]
+
+
+def machine() -> str:
+    """Date, machine, kernel and versions, in a sentence."""
+    models = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
+    model = models[0] if models else os.uname().machine
+    peer = BPFTRACE.version() if BPFTRACE else "nothing (no bpftrace on PATH)"
+    emulated = ", emulated by QEMU" if os.environ.get("PYTRACE_TEST_VM") else ""
+    return (
+        f"{datetime.date.today():%d %B %Y}, {model}{emulated}, {os.cpu_count()} processors, "
+        f"load {os.getloadavg()[0]:.1f}, Linux {os.uname().release}; {PYTRACE.version()} of this source beside {peer}."
+    ).replace("  ", " ")
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def document(section: str, text: str) -> None:
+    """Put *text* between the marks of a section of the document.
+
+    Raises:
+        ValueError: the document has no such marks.
+    """
+    begin, end = f"<!-- {section} -->\n", f"<!-- end of {section} -->"
+    whole = DOCUMENT.read_text()
+    before, found, rest = whole.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{DOCUMENT.name} has no section between {begin.strip()} and {end}")
+    DOCUMENT.write_text(f"{before}{begin}{text}{end}{after}")
+
+
+def as_json(lines: Sequence[Line], machine_text: str) -> str:
+    """All samples."""
+    items = [{**asdict(line), "ratio": line.ratio, "noise": line.noise, "reached": line.reached} for line in lines]
+    return json.dumps({"machine": machine_text, "lines": items}, indent=1)

@@ -1,0 +1,152 @@
+"""Processes that are measured: the two tracers, and the programs that they trace."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytrace"
+LONGEST = 150.0
+"""Seconds after which a run is ended and its row fails."""
+
+_OF_DEVELOPERS = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONPATH"})
+
+
+class RunError(Exception):
+    """A run that did not do what was to be measured."""
+
+
+@dataclass
+class Run:
+    """One process and its children: wall and processor time in seconds, peak memory in KiB, output."""
+
+    wall: float
+    processor: float
+    memory: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Tracer:
+    """A tracer's command and the environment that lets it do the same as the other."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def run(self, *words: str, environment: dict[str, str] | None = None, limit: float = LONGEST) -> Run:
+        """Run it with these words."""
+        return run([*self.command, *words], {**dict(self.environment), **(environment or {})}, limit)
+
+    def version(self) -> str:
+        """What it says itself."""
+        return self.run("--version").stdout.strip().splitlines()[0]
+
+
+LIMITS = (
+    ("BPFTRACE_MAX_PROBES", "20000"),
+    ("BPFTRACE_MAX_BPF_PROGS", "20000"),
+    ("BPFTRACE_MAP_KEYS_MAX", "1100000"),
+)
+"""Both read these; each table of the measurement must hold all keys."""
+
+PYTRACE = Tracer("pytrace", (str(Path(sys.executable).with_name("pytrace")),))
+BPFTRACE = Tracer("bpftrace", (found,)) if (found := shutil.which("bpftrace")) else None
+
+
+def run(command: Sequence[str], environment: dict[str, str] | None = None, limit: float = LONGEST) -> Run:
+    """Run a command and measure it.
+
+    Raises:
+        RunError: it did; a measurement of a failure would mean nothing.
+    """
+    # Users do not set these variables: without byte code, each start would compile modules that were edited.
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_DEVELOPERS}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**inherited, **(environment or {})}
+        )
+        with _ended_after(process, limit):
+            _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
+    if process.returncode:
+        ended = f"did not end in {limit:.0f} s" if wall >= limit else f"ended with {process.returncode}"
+        raise RunError(f"{Path(command[0]).name} {ended}: {(stderr or stdout)[-300:].strip()}")
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, stdout, stderr)
+
+
+@contextmanager
+def _ended_after(process: subprocess.Popen[bytes], limit: float) -> Iterator[None]:
+    """Kill the process when *limit* seconds have passed; its children end with their pipes or by themselves."""
+
+    def end(*_: object) -> None:
+        process.kill()
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """No other measurement at the same time: two of them would measure each other."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "bench.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+OPTIONS = (
+    "-O1", "-g", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-optimize-sibling-calls",
+    "-fcf-protection=none",
+)  # fmt: skip
+"""Functions begin with `push %rbp`, which the kernel emulates; an `endbr64` would be executed in single steps."""
+
+
+@cache
+def built(source: str, *options: str) -> str:
+    """The path of a program of ``programs/``, compiled."""
+    text = PROGRAMS / source
+    return compiled(text, *options)
+
+
+def compiled(source: Path, *options: str) -> str:
+    """The path of the program of a C file; made again when that is newer.
+
+    Raises:
+        RunError: the compiler refused it.
+    """
+    folder = ROOT / ".cache" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / source.stem
+    newest = max(source.stat().st_mtime, Path(__file__).stat().st_mtime)
+    if not program.exists() or program.stat().st_mtime < newest:
+        command = ["cc", *OPTIONS, str(source), "-o", f"{program}.new", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RunError(f"cc {source.name}: {done.stderr[-500:]}")
+        os.replace(f"{program}.new", program)
+    return str(program)

@@ -1,0 +1,135 @@
+"""Compile time: probes with different bodies, long scripts; lines parsed in a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benching.rows import Line, Measure, Numbers, Plan, Row, against_limit, paired
+from benching.runs import LIMITS, PYTRACE, ROOT, RunError, Tracer
+from benching.subjects.attach import function, many
+
+LINES_A_SECOND = 25_000.0
+PROBES = (1, 10, 100, 1000)
+
+
+def probes_script(count: int) -> str:
+    """That many probes, no two alike."""
+    return "".join(
+        f"uprobe:{many()}:{function(n)} /arg0 != {n}/ {{ @hits[comm, {n % 7}] = count(); @last = arg0 * {n} + {n % 13}; }}\n"
+        for n in range(count)
+    )
+
+
+def long_script(lines: int) -> str:
+    """A script of about that many lines of ordinary statements."""
+    probe = """tracepoint:syscalls:sys_enter_openat /pid == {n} && comm != "x{n}"/ {{
+  $a = (nsecs - @start[tid]) / 1000 + {n} * 2;
+  if ($a > 100 || $a < 3) {{
+    @hits[comm, pid] = count();
+    printf("%d %s %d\\n", pid, comm, $a);
+  }} else {{
+    @other[$a & 0xff] = sum($a << 2);
+  }}
+  @latency = hist($a);
+}}
+"""
+    return "".join(probe.format(n=number) for number in range(lines // 10))
+
+
+def _compile(text: Callable[[], str], usual: int) -> Callable[[Row, Plan], list[Line]]:
+    measures = (Measure("wall", "s"), Measure("processor", "s"), Measure("memory", "MiB"))
+
+    def measure(row: Row, plan: Plan) -> list[Line]:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            script = Path(folder) / "script.bt"
+            script.write_text(text())
+
+            def once(tracer: Tracer) -> Numbers:
+                own = ["--no-cache"] if tracer is PYTRACE else []
+                words = [*own, "--emit-elf", f"{folder}/object", str(script)]
+                done = tracer.run(*words, environment=dict(LIMITS[:2]))
+                return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
+
+            return paired(row, plan, measures, once, runs=plan.of(usual))
+
+    return measure
+
+
+_PARSED = """
+import sys, time
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
+from pytrace.frontend.syntax import parser
+text = sys.stdin.read()
+parser.parse(Source("warm", "BEGIN { exit(); }"), Diagnostics())
+best = 0.0
+for _ in range(3):
+    diagnostics = Diagnostics()
+    start = time.process_time()
+    parser.parse(Source("bench", text), diagnostics)
+    best = max(best, text.count(chr(10)) / (time.process_time() - start))
+    diagnostics.check()
+print(best)
+"""
+
+
+def _parsed(lines: int) -> Callable[[Row, Plan], list[Line]]:
+    text = long_script(lines)
+
+    def once() -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", _PARSED], input=text, capture_output=True, text=True, cwd=ROOT, check=False
+        )
+        if done.returncode:
+            raise RunError(f"the parser: {done.stderr[-300:]}")
+        return float(done.stdout)
+
+    def measure(row: Row, plan: Plan) -> list[Line]:
+        rate = Measure("parsed", "lines/s", less=False)
+        return [against_limit(row, plan, rate, LINES_A_SECOND, once, plan.of(5))]
+
+    return measure
+
+
+LINEAR = 1.25
+"""How much more of a probe's compile time 1,000 probes may take than 100."""
+
+
+def _linear(row: Row, plan: Plan) -> list[Line]:
+    """Processor time of each further probe, of 1,000 and of 100."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+
+        def took(count: int) -> float:
+            script = Path(folder) / "script.bt"
+            script.write_text(probes_script(count))
+            return PYTRACE.run("--no-cache", "--emit-elf", f"{folder}/object", str(script)).processor
+
+        def once() -> float:
+            one, hundred, thousand = took(1), took(100), took(1000)
+            return ((thousand - hundred) / 900) / max((hundred - one) / 99, 1e-6)
+
+        growth = Measure("a probe of the last 900 to one of the first 100", "times")
+        return [against_limit(row, plan, growth, LINEAR, once, plan.of(2))]
+
+
+ROWS = [
+    *(
+        Row(
+            f"compile.probes.{count}",
+            f"compile {count:,} probes with different bodies",
+            _compile(lambda count=count: probes_script(count), 5 if count < 1000 else 2),  # type: ignore[misc]
+            slow=count > 100,
+        )
+        for count in PROBES
+    ),
+    Row("compile.linear", "compile time of 1,000 probes", _linear, slow=True),
+    Row("compile.lines.5000", "compile 5,000 lines", _compile(lambda: long_script(5000), 2), slow=True),
+    *(
+        Row(f"compile.parse.{lines}", f"parse {lines:,} lines", _parsed(lines))
+        for lines in (1000, 5000, 10_000)
+    ),
+]

@@ -1,0 +1,76 @@
+"""Maps as they are on machines with many processors: the memory that they take, how long they take to print."""
+
+from __future__ import annotations
+
+import struct
+import time
+from dataclasses import dataclass
+
+from pytrace import pipeline
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.manifest import MapSpec
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.source import Source
+from pytrace.results.formats.portable_forms import PortableNames
+from pytrace.runtime.output.render.decoders import Decoders
+from pytrace.runtime.output.render.json import JsonForms
+from pytrace.runtime.output.render.map_printer import MapView
+from pytrace.runtime.output.render.text import TextForms
+from tests.support.facts import RecordedKernel
+
+KEYS = 1000
+SCRIPT = "tracepoint:sched:sched_switch { @keyed[pid] = count(); @hist = hist(nsecs); }"
+
+
+@dataclass
+class WideReader:
+    """Gives *keys* keys, or the copies of a slot, all of *processors* processors."""
+
+    processors: int
+    keys: int = KEYS
+
+    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+        value = struct.pack(f"={self.processors}Q", *range(self.processors))
+        return [(struct.pack("=I", number), value) for number in range(self.keys)]
+
+    snapshot_and_clear = items
+
+    def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
+        assert spec.slot is not None
+        return True, struct.pack("=Q", 5) * (spec.value.size // 8) * spec.slot.copies
+
+    slot_and_clear = slot
+
+    def clear(self, spec: MapSpec) -> None:
+        raise NotImplementedError
+
+    def zero(self, spec: MapSpec) -> None:
+        raise NotImplementedError
+
+
+def specs(processors: int) -> dict[str, MapSpec]:
+    """The script's maps, as it is compiled for that many processors."""
+    kernel = RecordedKernel(possible_cpus=processors)
+    script = pipeline.compile_script(Source("stdin", SCRIPT), CompileOptions(), kernel, Diagnostics())
+    return {spec.name: spec for spec in script.manifest.maps}
+
+
+def text(spec: MapSpec, processors: int) -> bytes:
+    """What prints of the map."""
+    texts = TextForms(PortableNames())
+    return MapView(spec, WideReader(processors), Decoders(), texts, JsonForms(texts)).text()
+
+
+def cost(processors: int) -> tuple[float, float, float, float]:
+    """Milliseconds to print the keyed map and the hist, KiB of the keyed map's values and of the hist."""
+    maps = specs(processors)
+    took = []
+    for name in ("@keyed", "@hist"):
+        text(maps[name], processors)
+        start = time.process_time()
+        for _ in range(3):
+            text(maps[name], processors)
+        took.append((time.process_time() - start) / 3 * 1e3)
+    slot = maps["@hist"].slot
+    assert slot is not None
+    return took[0], took[1], KEYS * processors * 8 / 1024, slot.copies * slot.stride / 1024
