@@ -91,8 +91,8 @@ def _thousand() -> str:
 
 
 ROWS = [
-    Row("attach.tracepoints", "attach 400 tracepoints, end", _attach(lambda: ",".join(tracepoints()), GOAL, 5)),
-    Row("attach.uprobes.1000", "attach 1,000 uprobes, end", _attach(_thousand, GOAL, 5)),
+    Row("attach.tracepoints", "attach 400 tracepoints, end", _attach(lambda: ",".join(tracepoints()), GOAL, 3)),
+    Row("attach.uprobes.1000", "attach 1,000 uprobes, end", _attach(_thousand, GOAL, 3)),
     Row(
         "attach.uprobes.10000",
         "attach 10,000 uprobes, end",

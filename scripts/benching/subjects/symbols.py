@@ -22,7 +22,7 @@ MEASURES = (Measure("wall", "s", GOAL), Measure("processor", "s", GOAL), Measure
 def _names(row: Row, plan: Plan) -> list[Line]:
     loop: Loop = replace(chunked("addresses", ADDRESSES), preloaded=library())
     script = f"{MEMFD} /(uint64)args->uname != 0/ {{ @[usym((uint64)args->uname)] = count(); }}"
-    return paired(row, plan, MEASURES, Filled(script, loop, ADDRESSES // 4).whole_run, runs=plan.of(3))
+    return paired(row, plan, MEASURES, Filled(script, loop, ADDRESSES // 4).whole_run, runs=plan.of(2))
 
 
 ADDR2LINE = Tracer("addr2line", (found,)) if (found := shutil.which("addr2line")) else None
@@ -54,7 +54,7 @@ def _lines(row: Row, plan: Plan) -> list[Line]:
             raise RunError("addr2line gives no lines")
         return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
 
-    return paired(row, plan, MEASURES, once, runs=plan.of(3), other=ADDR2LINE)
+    return paired(row, plan, MEASURES, once, runs=plan.of(2), other=ADDR2LINE)
 
 
 ROWS = [
