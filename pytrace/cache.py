@@ -173,15 +173,5 @@ def store(name: str, script: CompiledScript) -> bool:
         return True
     if not private_files.write(os.path.join(folder, name), code, b"\n", script.to_bytes()):
         return False
-    with contextlib.suppress(OSError):
-        _trim(folder)
+    private_files.trim(folder, KEEP)
     return True
-
-
-def _trim(folder: str) -> None:
-    entries = list(os.scandir(folder))
-    if len(entries) <= KEEP:
-        return
-    entries.sort(key=lambda entry: entry.stat().st_mtime_ns)
-    for entry in entries[: len(entries) - KEEP]:
-        os.unlink(entry.path)

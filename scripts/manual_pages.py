@@ -201,6 +201,6 @@ def _outdented(text: str) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """*text* as troff reads it: no commands, dashes that can be copied."""
-    text = text.replace("\\", "\\e").replace("-", "\\-")
+    """*text* as troff reads it: no commands, dashes that can be copied, letters that every terminal has."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
     return "\\&" + text if text.startswith((".", "'")) else text

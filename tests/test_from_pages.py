@@ -96,8 +96,11 @@ def test_the_python_program(tmp_path: Path) -> None:
     (total,) = re.findall(r"^sha256sum (\d+) bytes in all$", done.stdout, re.MULTILINE)
     buckets = [int(count) for count in re.findall(r"^\[.* (\d+) \|", done.stdout, re.MULTILINE)]
     assert sizes
-    assert sum(sizes) == int(total) >= Path("/bin/sh").stat().st_size
     assert sum(buckets) == len(sizes)
+    assert int(total) >= Path("/bin/sh").stat().st_size
+    # Where the clocks of two processors differ, a read may end before it began, and is not among the slow ones.
+    if not re.search(r"^\(\.\.\., 0\)", done.stdout, re.MULTILINE):
+        assert sum(sizes) == int(total), done.stdout
 
 
 def test_tools_of_bcc_exist() -> None:

@@ -19,7 +19,7 @@ DECIDES_NOTHING = {
         "results/values.py", "runtime/session/service.py",
     ),
     "tables, which the tests of what reads them hold": (
-        "core/unwind_format.py", "core/probes/perf_events.py", "codegen/ir/syscall_numbers.py",
+        "core/unwind_format.py", "core/probes/perf_events.py", "core/probes/syscall_numbers.py",
         "codegen/lower/builtins/aggregate_family.py", "frontend/check/builtins/table.py",
         "frontend/check/rules/dispatch.py",
     ),

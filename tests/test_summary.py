@@ -60,3 +60,44 @@ def test_without_cases_there_is_no_table(tmp_path: Path) -> None:
     status, lines = summary(tmp_path, unit=[result("a", "passed")], kernel=[result("b", "passed")])
     assert status == 0
     assert not any("tools by kernel" in line for line in lines)
+
+
+def again(folder: Path, first: list[str], second: list[str], status: int = 1) -> tuple[int, list[str]]:
+    """The same for a part whose failures ran once more."""
+    (folder / "kernel.jsonl").write_text("\n".join(first) + "\n")
+    (folder / "kernel.again.jsonl").write_text("\n".join(second) + "\n")
+    (folder / "kernel.status").write_text(f"{status} 12\n")
+    done = subprocess.run([sys.executable, SUMMARY, folder, "kernel"], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_what_passes_alone_is_named(tmp_path: Path) -> None:
+    first = [result("t.py::a", "failed", "opensnoop"), result("t.py::b", "passed")]
+    status, lines = again(tmp_path, first, [result("t.py::a", "passed", "opensnoop")])
+    assert (status, lines[-1]) == (0, "2 passed, 0 failed, 0 skipped")
+    assert "  unsteady: t.py::a (failed beside other tests, passed alone)" in lines
+    assert any(line.split() == ["opensnoop", "right"] for line in lines)
+
+
+def test_what_fails_twice_or_is_skipped_then_failed(tmp_path: Path) -> None:
+    first = [result("t.py::a", "failed"), result("t.py::b", "failed"), result("t.py::c", "failed")]
+    second = [result("t.py::a", "failed"), result("t.py::b", "skipped", reason="not now"), result("t.py::c", "started")]
+    status, lines = again(tmp_path, first, second)
+    assert (status, lines[-1]) == (1, "0 passed, 3 failed, 0 skipped")
+    assert not any("unsteady" in line for line in lines)
+
+
+def few(folder: Path, most: int, *lines: str) -> list[str]:
+    (folder / "x.jsonl").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, SUMMARY, "--few", folder / "x.jsonl", str(most)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_only_a_few_failures_run_again(tmp_path: Path) -> None:
+    failed = [result(f"t.py::a[{n} x]", "failed") for n in range(3)]
+    assert few(tmp_path, 3, result("t.py::b", "passed"), *failed) == [f"t.py::a[{n} x]" for n in range(3)]
+    assert few(tmp_path, 2, *failed) == []
+    assert few(tmp_path, 3, result("t.py", "failed")) == [], "a file that could not be read is no test"
+    hung = json.dumps({"name": "t.py::h", "outcome": "failed", "reason": "the machine hung", "seconds": 0.0})
+    assert few(tmp_path, 3, hung) == []

@@ -9,7 +9,8 @@ for the function that is looked up by the node's own class.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Concatenate, Never, ParamSpec, TypeVar, cast
+
+from pytrace.base.fast_typing import Concatenate, Never, ParamSpec, TypeVar, cast
 
 S = TypeVar("S")
 N = TypeVar("N")

@@ -1,4 +1,4 @@
-"""A replacement of ``typing`` for the cached start: type checkers see ``typing``, at run time these are stubs.
+"""A replacement of ``typing`` for what every start imports: type checkers see ``typing``, at run time these are stubs.
 
 Importing the standard library's module takes 5 ms, with those that it imports. The stubs support use in annotations
 and aliases only.
@@ -9,7 +9,25 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Any, AnyStr, ClassVar, Generic, Never, NoReturn, Protocol, TextIO, TypeAlias, TypeVar, cast
+    from typing import (
+        Any,
+        AnyStr,
+        ClassVar,
+        Concatenate,
+        Generic,
+        Literal,
+        Never,
+        NewType,
+        NoReturn,
+        ParamSpec,
+        Protocol,
+        TextIO,
+        TypeAlias,
+        TypeGuard,
+        TypeVar,
+        cast,
+        overload,
+    )  # fmt: skip
 else:
 
     class _Form:
@@ -23,7 +41,7 @@ else:
 
         __ror__ = __or__
 
-    Any = AnyStr = ClassVar = Never = NoReturn = TextIO = TypeAlias = _Form()
+    Any = AnyStr = ClassVar = Concatenate = Literal = Never = NoReturn = TextIO = TypeAlias = TypeGuard = _Form()
 
     class Generic:
         """A base class that can be subscripted."""
@@ -38,12 +56,33 @@ else:
         """A type variable."""
         return Any
 
+    class ParamSpec(_Form):
+        """The parameters of a callable."""
+
+        args = kwargs = Any
+
+        def __init__(self, name: str) -> None:
+            self.__name__ = name
+
+    class NewType(_Form):
+        """A name for values of another type: calling it gives the value itself."""
+
+        def __init__(self, name: str, _base: type) -> None:
+            self.__name__ = name
+
+        def __call__(self, value: object) -> object:
+            return value
+
+    def overload(function: object) -> object:
+        """One of several signatures of the function that follows."""
+        return function
+
     def cast(_type: object, value: object) -> object:
         """The *value* itself; a type checker takes it for the other type."""
         return value
 
 
 __all__ = [
-    "TYPE_CHECKING", "Any", "AnyStr", "ClassVar", "Generic", "Never", "NoReturn", "Protocol", "TextIO", "TypeAlias",
-    "TypeVar", "cast",
+    "TYPE_CHECKING", "Any", "AnyStr", "ClassVar", "Concatenate", "Generic", "Literal", "Never", "NewType", "NoReturn",
+    "ParamSpec", "Protocol", "TextIO", "TypeAlias", "TypeGuard", "TypeVar", "cast", "overload",
 ]  # fmt: skip

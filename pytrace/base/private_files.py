@@ -7,7 +7,6 @@ to them. The file itself is checked as well, because the owner of a parent direc
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 
@@ -40,6 +39,33 @@ def read(path: str) -> bytes | None:
         return None
 
 
+def descriptor(path: str) -> int:
+    """A descriptor of the file that :func:`write` stored at *path*; -1 when there is none that can be trusted."""
+    try:
+        if not _own(os.stat(os.path.dirname(path))):
+            return -1
+        file = open_private(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    if _own(os.fstat(file)):
+        return file
+    os.close(file)
+    return -1
+
+
+def trim(folder: str, most: int) -> None:
+    """Remove the oldest files of a directory of :func:`directory`, down to a number of them."""
+    try:
+        entries = list(os.scandir(folder))
+        if len(entries) > most:
+            entries.sort(key=lambda entry: entry.stat().st_mtime_ns)
+            for entry in entries[: len(entries) - most]:
+                os.unlink(entry.path)
+    except OSError:
+        # Another process may remove them at the same time.
+        return
+
+
 def write(path: str, *parts: bytes) -> bool:
     """Store bytes for later runs, atomically. Returns False when that is not possible, which only costs time."""
     folder, name = os.path.split(path)
@@ -55,8 +81,10 @@ def write(path: str, *parts: bytes) -> bool:
             os.replace(fresh, path)
     except OSError:
         # Also one left by a killed process with the same pid.
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(fresh)
+        except OSError:
+            return False
         return False
     return True
 

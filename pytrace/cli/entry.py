@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # The built-in module: ``signal`` would be imported first, which takes longer than all that stands here.
 import _signal  # type: ignore[import-not-found]
+import gc
 import os
 
 
@@ -19,11 +20,27 @@ def command() -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     # Blocked by the launcher of scripts/setup.sh, as Python would show a traceback while it starts.
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGINT,))
+    # A start allocates many objects and hardly any garbage; sessions enable the collector before they wait.
+    gc.disable()
     try:
+        from pytrace.base import module_archive
+
+        module_archive.install()
         from pytrace.cli import main
 
-        main.command()
-    except MemoryError:
-        # There is not even room for finding out more.
+        main.command(module_archive.save)
+    except (MemoryError, SystemError, ImportError) as error:
+        # Without memory imports fail in several ways, and there is no room for finding out more.
+        if not isinstance(error, MemoryError) and not _memory_is_limited():
+            raise
         os.write(2, b"ERROR: out of memory\n")
         os._exit(1)
+
+
+def _memory_is_limited() -> bool:
+    """The same as ``pytrace.core.limits.memory_is_limited``, which may be what could not be imported."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_DATA, getrlimit
+    except (MemoryError, SystemError, ImportError):
+        return True
+    return any(getrlimit(kind)[0] != RLIM_INFINITY for kind in (RLIMIT_AS, RLIMIT_DATA))

@@ -8,10 +8,11 @@ where they are used.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_typing import NoReturn
 from pytrace.base.terminal import colour, prepare_streams
@@ -25,10 +26,9 @@ SUBCOMMANDS = ("merge", "diff", "show")
 """First words that are no scripts; a script of such a name is run by its path, ``./merge``."""
 
 
-def command() -> NoReturn:
-    """The command ``pytrace``: :func:`main` in a process of its own."""
-    # A start allocates many objects and hardly any garbage; sessions enable the collector before they wait.
-    gc.disable()
+def command(at_end: Callable[[], object] | None = None) -> NoReturn:
+    """The command ``pytrace``: :func:`main` in a process of its own; *at_end* is called when its output is written."""
+    gc.disable()  # as in pytrace.cli.entry, for other ways to start
     prepare_streams()
     status = main()
     try:
@@ -40,6 +40,9 @@ def command() -> NoReturn:
         if not status:
             report(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
+    if at_end is not None:
+        with contextlib.suppress(MemoryError):
+            at_end()
     # All resources are closed. Finalising the interpreter, object by object, would only cost time.
     atexit._run_exitfuncs()
     os._exit(status)

@@ -310,7 +310,12 @@ def script(line: CommandLine) -> Script:
         else:
             words.append(word)
     if line.words is not None and not wants_help:
-        return Script(source, tuple(words), line.words.named(named), wants_help, compiled)
+        values = line.words.named(named)
+        if line.words.has_typed_values():
+            from pytrace.cli import option_subjects
+
+            option_subjects.check(line.words, other_network=line.text("netns") is not None)
+        return Script(source, tuple(words), values, wants_help, compiled)
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
 
 

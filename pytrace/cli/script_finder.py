@@ -111,6 +111,10 @@ def complete(line: CommandLine) -> None:
         from pytrace.multitools.table import TOOLS
 
         line.words.named(())
+        if line.words.has_typed_values():
+            from pytrace.cli import option_subjects
+
+            option_subjects.check(line.words, other_network=line.text("netns") is not None)
         made = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
         line.words = None  # its values are in the script now
         implied = read(made.arguments)

@@ -17,7 +17,8 @@ from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import CONTEXT, I1
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
-from pytrace.codegen.services import process_filters, process_following, unwind_tables
+from pytrace.codegen.services import process_filters, process_following, system_call_dispatch, unwind_tables
+from pytrace.codegen.services.system_call_dispatch import PART
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
 from pytrace.core.diagnostics import TraceError
@@ -39,9 +40,6 @@ _FIRST_OBJECT = 8
 """Where every ``struct bpf_iter__TYPE`` has the pointer to its object; before it is the state of the iteration."""
 
 LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read)
-
-_PART = "_part"
-"""Suffix of the names of the functions of a session's program."""
 
 
 def generate(
@@ -73,8 +71,9 @@ def generate(
     for number, unit in enumerate(checked.units):
         _program(script, unit, number)
     for unit in checked.units:
-        if unit.part_of:
+        if unit.part_of and unit.multi == KPROBE_SESSION:
             _session(script, unit)
+    system_call_dispatch.programs(script)
     script.layout.finish(module)
     if script.ahead is not None:
         layout_reliance.collect(checked, script.ahead)
@@ -103,10 +102,12 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
 
 def _entry(program: Program) -> None:
     unit = program.unit
-    name, section = unit.symbol, program_section(unit.symbol)
-    if unit.multi == KPROBE_SESSION:
-        name, section = f"{unit.symbol}{_PART}", ""
-    text, scope = program.script.module.function(name, ("*ctx",), unit.span, section=section)
+    module = program.script.module
+    if not unit.combined:
+        text, scope = module.function(unit.symbol, ("*ctx",), unit.span, section=program_section(unit.symbol))
+    else:
+        alone = system_call_dispatch.alone(program.script, unit)
+        text, scope = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = Emitter(program, text, scope, unit.span, 0, None)
     e.result_type = INT64
     e.leave = lambda value: _leave(e, value)
@@ -135,7 +136,7 @@ def _session(script: Script, returns: ProbeUnit) -> None:
     for block, part in ((leaving, returns.symbol), (entering, symbol)):
         b.start(block)
         # 0 from the entry makes the return handler run as well.
-        b.ret(b.call(f"{part}{_PART}", [CONTEXT]))
+        b.ret(b.call(f"{part}{PART}", [CONTEXT]))
 
 
 def _zero_shared(e: Emitter) -> None:
@@ -243,9 +244,7 @@ def _compiled(
 ) -> tuple[CompiledScript, int]:
     """The compiled script, and its stack use in bytes."""
     text, manifest = generate(checked, kernel, options, sparing=sparing)
-    module = target.parse(text)
-    target.optimise(module)
-    elf = target.elf(module, target.longest(text))
+    elf = target.compiled(text)
     return CompiledScript(elf, manifest), stack_use.needed(elf, text)
 
 
@@ -263,6 +262,6 @@ def llvm_texts(
 ) -> LlvmTexts:
     """The texts of all stages; *verify* has LLVM check the IR first."""
     text, _ = generate(checked, kernel, options)
-    module = target.parse(text, verify=verify)
-    target.optimise(module)
-    return LlvmTexts(text, str(module), target.assembly(module))
+    with target.parse(text, verify=verify) as module:
+        target.optimise(module)
+        return LlvmTexts(text, str(module), target.assembly(module))

@@ -41,6 +41,8 @@ class Config:
     use_blazesym: bool = True
     stack_mode: str = "bpftrace"
     str_trunc_trailer: str = ".."
+    syscall_tracepoints: str = "auto"
+    """``raw``: traced by way of the raw tracepoints where possible; ``plain``: not; ``auto``: where that costs less."""
     unstable_tseries: str = "warn"
     unstable_dw_ustack: str = "warn"
     unstable_typeinfo: str = "error"

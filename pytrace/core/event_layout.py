@@ -275,9 +275,14 @@ class EmptiedMap(OfMap):
 
 @dataclass(frozen=True, slots=True)
 class Exit(StaticPart):
-    """Whether the compiler knows the status, and has warned of one that is out of range."""
+    """What is known of an ``exit()``.
+
+    *known*: the compiler knows the status, and has warned of one that is out of range. *timed*: a timer calls it, so
+    what comes later is outside of the time that was asked for, and nothing lost.
+    """
 
     known: bool = False
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

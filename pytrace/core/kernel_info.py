@@ -26,6 +26,7 @@ FEATURES = (
     "semaphores",
     "fentry",
     "rawtracepoint",
+    "raw_syscalls",
     "tracepoint",
     "iter",
     "vma_iterator",

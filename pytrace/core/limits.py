@@ -44,6 +44,9 @@ def _limit(error: BaseException) -> TraceError | None:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return no_memory()
+    if isinstance(error, SystemError) and "without" in str(error) and memory_is_limited():
+        # Functions in C that pass a failed allocation on without saying so: "error return without exception set".
+        return no_memory()
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return TraceError(
             "cannot start another thread",
@@ -61,6 +64,12 @@ def _limit(error: BaseException) -> TraceError | None:
         if _NO_FILES in text:
             return no_files(errno.EMFILE)
     return None
+
+
+def memory_is_limited() -> bool:
+    """Whether this process has less memory than the machine, by ``ulimit``."""
+    limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in limits)
 
 
 def no_files(number: int | None) -> TraceError:

@@ -59,7 +59,8 @@ class ProgramSpec:
 
     *symbol* is the function's name in the ELF file; *kind* the probe kind's name. *index* counts blocks in source
     order. *multi* is set when the program was compiled for a multi link (``kprobe_multi``, ``uprobe_multi``,
-    ``kprobe_session``), empty for one link for each target.
+    ``kprobe_session``) or for a raw tracepoint that serves several (``system_calls``), empty for one link for each
+    target.
     """
 
     symbol: str
@@ -69,7 +70,7 @@ class ProgramSpec:
     location: Location
     multi: str = ""
     part_of: str = ""
-    """The program that contains this one's code, for the return part of a kprobe session."""
+    """The program that contains this one's code: for the return part of a kprobe session, and for system calls."""
     service: bool = False
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
 

@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
+from pytrace.multitools.script_parts import HEAD, literal, probe, script, timer, unless
 from pytrace.multitools.specs import distribution
 from pytrace.multitools.specs.distribution import Distribution
 from pytrace.multitools.specs.problems import SpecText
@@ -15,13 +15,13 @@ from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID,
-    ScriptOption(("t", "tid"), 0, "only thread TID", "TID"),
-    ScriptOption(("z", "string-size"), 80, "bytes of texts", "SIZE"),
-    ScriptOption(("i", "interval"), 1, "print every SECONDS", "SECONDS"),
+    ScriptOption(("t", "tid"), 0, "only thread TID", "TID", type="pid"),
+    ScriptOption(("z", "string-size"), 80, "bytes of texts", "SIZE", type="1.."),
+    ScriptOption(("i", "interval"), 1, "print every SECONDS", "SECONDS", type="interval"),
     common.DURATION,
-    ScriptOption(("n", "number"), 0, "how many outputs", "COUNT"),
+    ScriptOption(("n", "number"), 0, "how many outputs", "COUNT", type="0.."),
     ScriptOption(("c", "cumulative"), False, "do not clear between outputs"),
-    ScriptOption(("T", "top"), 0, "only the TOP largest counts", "TOP"),
+    ScriptOption(("T", "top"), 0, "only the TOP largest counts", "TOP", type="0.."),
     ScriptOption(("H", "histogram"), "", "a histogram of the expression", "SPEC", repeat=True),
     ScriptOption(("C", "count"), "", "counts by the values of expressions", "SPEC", repeat=True),
     ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
@@ -121,8 +121,6 @@ def _paired(parsed: Distribution, names: _Names, lines: list[str], only: list[st
 
 def _show(parsed: Distribution, names: _Names, options: Options, *, histogram: bool) -> list[str]:
     top = options.number("top")
-    if top < 0:
-        raise TraceError(f"-T takes a number of counts, {top} is less than none")
     limit = f", {top}" if top and not histogram and parsed.values else ""
     verb = "print" if options.flag("cumulative") else "print_clear"
     title = literal(parsed.label + "\n").replace("%", "%%")
@@ -130,13 +128,9 @@ def _show(parsed: Distribution, names: _Names, options: Options, *, histogram: b
 
 
 def _interval(shows: list[str], options: Options) -> str:
-    seconds, most = common.interval(options), options.number("number")
-    if seconds < 1:
-        raise TraceError("-i takes at least one second")
-    if most < 0:
-        raise TraceError(f"-n takes a number of outputs, {most} is less than none")
+    each, most = timer(common.interval(options)), options.number("number")
     lines = ['time("[%H:%M:%S]\\n");', *shows]
     if not most:
-        return probe([f"interval:s:{seconds}", "end"], lines)
+        return probe([each, "end"], lines)
     lines += ["@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
-    return probe([f"interval:s:{seconds}"], lines)
+    return probe([each], lines)

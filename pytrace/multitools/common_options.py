@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.options import option_types
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.translation import Options
 
-PID = ScriptOption(("p", "pid"), "", "only process PID (several: -p again, or separated by commas)", "PID", repeat=True)
-INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS")
-DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS")
+PID = ScriptOption(("p", "pid"), "", "only process PID (several: -p again, or separated by commas)", "PID", repeat=True,
+                   type="pid", listed=True)
+INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS", type="seconds")
+DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds")
 TIMESTAMP = ScriptOption(("T", "timestamp"), False, "print the time of day with each output")
 REGEXP = ScriptOption(("r", "regexp"), False, "the pattern is a regular expression, from the beginning of names")
 CPU = ScriptOption(("c", "cpu"), "", "only on this CPU; what is no number is a command to run (--cmd)", "CPU")
@@ -18,18 +19,8 @@ PATTERN = ScriptOption(("pattern",), "", "functions or events: vfs_*, c:malloc, 
 
 
 def pids(options: Options) -> tuple[int, ...]:
-    """The processes of ``-p``.
-
-    Raises:
-        TraceError: one is not a number.
-    """
-    found: list[int] = []
-    for text in options.many("pid"):
-        for part in text.split(","):
-            if not part.strip().isdigit():
-                raise TraceError(f"-p needs a process id, not {part!r}", hints=("pidof NAME tells it",))
-            found.append(int(part))
-    return tuple(found)
+    """The processes of ``-p``."""
+    return tuple(int(part) for text in options.many("pid") for part in text.split(","))
 
 
 def only_pid(options: Options) -> int | None:
@@ -43,25 +34,16 @@ def run_arguments(options: Options, filter_: str = "") -> tuple[str, ...]:
     words: list[str] = []
     if known := pids(options):
         words += ["--pid", ",".join(map(str, known))]
-    if seconds := options.number("duration"):
-        if seconds < 0:
-            raise TraceError(f"--duration takes seconds, {seconds} is less than none")
-        words += ["--duration", str(seconds)]
+    if duration := options.number("duration"):
+        words += ["--duration", f"{duration / option_types.NANOSECONDS:.9g}"]
     if filter_:
         words += ["--probe-filter", filter_]
     return tuple(words)
 
 
 def interval(options: Options) -> int:
-    """Seconds between outputs, 0 for one output at the end.
-
-    Raises:
-        TraceError: the number is negative.
-    """
-    seconds = options.number("interval")
-    if seconds < 0:
-        raise TraceError(f"--interval takes seconds, {seconds} is less than none")
-    return seconds
+    """Nanoseconds between outputs, 0 for one output at the end."""
+    return options.number("interval")
 
 
 def notes(options: Options) -> tuple[str, ...]:

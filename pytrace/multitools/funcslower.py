@@ -12,17 +12,21 @@ from pytrace.multitools.specs.places import Place
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.translation import Options, Translation
 
+_MOST_ARGUMENTS = 6
+
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID,
-    ScriptOption(("m", "min-ms"), 0, "only calls of at least MS milliseconds (1 without -m and -u)", "MS"),
-    ScriptOption(("u", "min-us"), 0, "only calls of at least US microseconds; latencies are in microseconds", "US"),
-    ScriptOption(("a", "arguments"), 0, "show the first N arguments (at most 6)", "N"),
+    ScriptOption(("m", "min-ms"), 0, "only calls of at least MS milliseconds (1 without -m and -u)", "MS",
+                 type="0.."),
+    ScriptOption(("u", "min-us"), 0, "only calls of at least US microseconds; latencies are in microseconds", "US",
+                 type="0.."),
+    ScriptOption(("a", "arguments"), 0, "show the first N arguments (at most 6)", "N", type=f"0..{_MOST_ARGUMENTS}"),
     ScriptOption(("T", "time"), False, "the time of day"),
     ScriptOption(("t", "timestamp"), False, "seconds since the start"),
     ScriptOption(("f", "folded"), False, "stacks of slow calls with their microseconds, for flame graphs"),
     ScriptOption(("U", "user-stack"), False, "the user stack after each call"),
     ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each call"),
-    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS"),
+    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
     common.VERBOSE,
     ScriptOption(("function",), "", "functions: vfs_write, c:open, /path/program:FUNCTION", "FUNCTION",
                  operand=True, required=True, repeat=True),
@@ -34,14 +38,11 @@ funcslower -m 10 -a 2 c:open         open() of libc from 10 ms, with two argumen
 funcslower -u 10 c:malloc c:realloc  two functions, from 10 microseconds
 funcslower -UK -p 185 c:fsync        with stacks, one process"""
 
-_MOST_ARGUMENTS = 6
 
 
 def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that shows slow calls."""
     arguments = options.number("arguments")
-    if not 0 <= arguments <= _MOST_ARGUMENTS:
-        raise TraceError(f"-a takes 0 to {_MOST_ARGUMENTS} arguments, {arguments} given")
     probes: list[str] = []
     parsed = [places.parse(SpecText.of(function)) for function in options.many("function")]
     for place in parsed:
@@ -76,8 +77,6 @@ def _probes(place: Place, arguments: int, options: Options, kernel: KernelInfo) 
 def _limit(options: Options) -> tuple[int, str, int]:
     """Nanoseconds of the limit, title and divisor of the latency."""
     millis, micros = options.number("min-ms"), options.number("min-us")
-    if millis < 0 or micros < 0:
-        raise TraceError("-m and -u take a time of at least 0")
     if millis and micros:
         raise TraceError("-m and -u cannot be used together", hints=("one of them is the limit and the unit",))
     if micros:

@@ -131,9 +131,18 @@ def forget() -> str:
 # ---------------------------------------------------------------------------------------------- intervals
 
 
+def timer(interval: int) -> str:
+    """The attach point of a timer that goes off every *interval* nanoseconds."""
+    unit, size = next((unit, size) for unit, size in _UNITS if interval % size == 0 or unit == "us")
+    return f"interval:{unit}:{interval // size}"
+
+
+_UNITS = (("s", 10**9), ("ms", 10**6), ("us", 10**3))
+
+
 def outputs(interval: int) -> list[str]:
     """Attach points of the output: at each interval if there is one, and at the end."""
-    return [f"interval:s:{interval}", "end"] if interval else ["end"]
+    return [timer(interval), "end"] if interval else ["end"]
 
 
 def stamp(*, wanted: bool) -> list[str]:

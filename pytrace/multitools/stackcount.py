@@ -7,14 +7,14 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
 from pytrace.multitools import patterns
-from pytrace.multitools.script_parts import block, probe, script
+from pytrace.multitools.script_parts import block, probe, script, timer
 from pytrace.multitools.specs import places
 from pytrace.multitools.specs.places import Place
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID, common.CPU, common.INTERVAL,
-    ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS"),
+    ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
     common.TIMESTAMP, common.REGEXP,
     ScriptOption(("s", "offset"), False, "accepted; offsets are always shown"),
     ScriptOption(("P", "perpid"), False, "by process: the process id and the command are part of the key"),
@@ -35,16 +35,16 @@ stackcount -f -D 10 c:malloc             for flame graphs, ten seconds"""
 def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts stacks."""
     pattern = patterns.parse(options, kernel)
-    seconds = common.interval(options)
+    interval = common.interval(options)
     folded = options.flag("folded")
-    if folded and seconds:
+    if folded and interval:
         hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
         raise TraceError("-f writes the stacks of the whole run, -i wants parts of it", hints=hints)
     key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.place, folded=folded)])
     count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options)])
     stamps = ['time("%H:%M:%S\\n");'] if options.flag("timestamp") else []
-    show = block(f"interval:s:{seconds}", [*stamps, "print_clear(@stacks);"]) if seconds else ""
-    if stamps and not seconds:
+    show = block(timer(interval), [*stamps, "print_clear(@stacks);"]) if interval else ""
+    if stamps and not interval:
         show = block("end", stamps)
     arguments = common.run_arguments(options, pattern.filter) + (("--format", "folded") if folded else ())
     arguments += common.command(options)

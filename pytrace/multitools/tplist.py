@@ -10,7 +10,8 @@ from pytrace.multitools.specs.places import quoted
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
-    ScriptOption(("p", "pid"), "", "USDT probes of what process PID has mapped", "PID", repeat=True),
+    ScriptOption(("p", "pid"), "", "USDT probes of what process PID has mapped", "PID", repeat=True,
+                 type="pid", listed=True),
     ScriptOption(("l", "lib"), "", "USDT probes of a library, or of a program by its path", "FILE"),
     ScriptOption(("v", "verbose"), False, "also the arguments"),
     ScriptOption(("filter",), "", "only probes of this name (* matches anything); of tracepoints CATEGORY:EVENT",

@@ -16,11 +16,11 @@ from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID,
-    ScriptOption(("L", "tid"), 0, "only thread TID", "TID"),
+    ScriptOption(("L", "tid"), 0, "only thread TID", "TID", type="pid"),
     ScriptOption(("uid",), "", "only this user: a number or a name", "USER"),
-    ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE"),
+    ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE", type="1.."),
     ScriptOption(("S", "include-self"), False, "accepted; events of pytrace itself are always included"),
-    ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS"),
+    ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS", type="0.."),
     ScriptOption(("t", "timestamp"), False, "seconds since the start as TIME"),
     ScriptOption(("u", "unix-timestamp"), False, "seconds since 1970 as TIME"),
     ScriptOption(("T", "time"), False, "the time of day as TIME (the default)"),
@@ -35,7 +35,7 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("a", "address"), False, "stacks with addresses"),
     ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
     ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
-    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS"),
+    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
     common.VERBOSE,
     ScriptOption(("probe",), "", "PLACE[(SIGNATURE)] [(PREDICATE)] [\"FORMAT\", VALUE, …]", "PROBE",
                  operand=True, required=True, repeat=True),
@@ -188,8 +188,6 @@ def _print(parsed: ProbeText, format_: str, values: list[str], options: Options)
         if options.flag(flag)
     ]
     most = options.number("max-events")
-    if most < 0:
-        raise TraceError(f"-M takes a number of events, {most} is less than none")
     if not most:
         return [line, *stacks]
     before = ["$number = @events++;", f"if ($number >= {most}) {{ return; }}"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
+from pytrace.core.options.option_values import default
 from pytrace.core.options.script_options import ScriptOption, Value
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Options:
     __slots__ = ("_defaults", "_values")
 
     def __init__(self, options: tuple[ScriptOption, ...], values: Values) -> None:
-        self._defaults = {option.name: option.default for option in options}
+        self._defaults = {option.name: default(option) for option in options}
         self._values = values
 
     def _value(self, name: str) -> Value:

@@ -41,6 +41,20 @@ def test_a_cast_gives_the_value() -> None:
     assert fast_typing.cast(int, value) is value
 
 
+def test_parameters_and_new_types() -> None:
+    parameters = fast_typing.ParamSpec("parameters")
+    assert parameters.args is parameters.kwargs is fast_typing.Any
+    assert fast_typing.Concatenate[int, parameters] is not None
+    register = fast_typing.NewType("register", str)
+    assert register("%v7") == "%v7"
+    assert (register | int) is not None
+    assert register is not fast_typing.NewType("other", str)
+
+
+def test_an_overload_is_the_function() -> None:
+    assert fast_typing.overload(test_a_cast_gives_the_value) is test_a_cast_gives_the_value
+
+
 def test_typing_is_not_imported() -> None:
     code = "import sys, pytrace.base.fast_typing; print('typing' in sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ import pytest
 WATCH = """
 import signal
 from pytrace.cli import main
-main.command = lambda: print(signal.getsignal(signal.SIGINT).name, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+main.command = lambda *_: print(signal.getsignal(signal.SIGINT).name, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 """
 
 
@@ -44,5 +44,5 @@ def test_an_interrupt_that_came_before_ends_it_without_a_traceback() -> None:
 
 
 def test_no_memory_at_all() -> None:
-    done = run("from pytrace.cli import main\ndef command():\n    raise MemoryError\nmain.command = command")
+    done = run("from pytrace.cli import main\ndef command(*_):\n    raise MemoryError\nmain.command = command")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "ERROR: out of memory\n")

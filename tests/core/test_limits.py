@@ -103,3 +103,17 @@ def test_the_command_line_tells_it(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(main, "_dispatch", fail)
     assert main.main(["-e", "begin { }"]) == TraceError("").status == 1
     assert capsys.readouterr().err.startswith("ERROR: out of memory\nHINT: ")
+
+
+WITHOUT = ["error return without exception set", "<method> returned NULL without setting an exception"]
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_a_failed_allocation_that_says_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "memory_is_limited", lambda: True)
+    found = limits.met_by(SystemError(text))
+    assert found is not None
+    assert found.message == "out of memory"
+    assert limits.met_by(SystemError("bad argument to internal function")) is None
+    monkeypatch.setattr(limits, "memory_is_limited", lambda: False)
+    assert limits.met_by(SystemError(text)) is None

@@ -28,6 +28,8 @@ from pytrace.core.probes.targets import (
     UserTarget,
     WatchpointTarget,
 )
+from pytrace.runtime.abi import perf
+from pytrace.runtime.abi.syscalls import string_memory
 from pytrace.runtime.attach import attachments, iterator
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load import features
@@ -195,6 +197,27 @@ def test_one_bad_offset_among_many(programs: Path) -> None:
         done = attach_to(loaded, stack, missing_probes="warn")
         assert [failure.target.cookie for failure in done.failures] == [5]
         assert len(done.attached) == 5
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS[:3])
+def test_another_tracer_has_another_counter(programs: Path, multi: str, disabled: frozenset[str]) -> None:
+    """The kernel allows one reference counter for each offset of a file."""
+    need("uprobe_multi" if multi else "uprobe")
+    calls = programs / "calls"
+    offset = symbols(calls)["add"]
+    spec = program("count_multi" if multi else "count_kprobe", "uprobe",
+                   target(UserTarget(str(calls), offset)), multi=multi)  # fmt: skip
+    path = string_memory(str(calls))
+    kind = perf.pmu_type("uprobe")
+    assert kind is not None
+    other = perf.open_event(perf.EventAttr(kind, config=0x300 << 32, config1=path.address, config2=offset), cpu=0)
+    try:
+        with ExitStack() as stack, pytest.raises(TraceError, match="another tracer has a probe at that offset"):
+            attach_to(Loaded(stack, spec, disabled=disabled), stack, disabled=disabled)
+    finally:
+        os.close(other)
+    with ExitStack() as stack:
+        attach_to(Loaded(stack, spec, disabled=disabled), stack, disabled=disabled)
 
 
 @pytest.mark.parametrize(("multi", "disabled"), WAYS[:2])

@@ -68,9 +68,3 @@ def test_words_of_the_run() -> None:
 def test_mistakes() -> None:
     with pytest.raises(TraceError, match="needs a specification"):
         translate("argdist")
-    with pytest.raises(TraceError, match="at least one second"):
-        translate("argdist", count="/bin/app:work()", interval=0)
-    with pytest.raises(TraceError, match="-n takes"):
-        translate("argdist", count="/bin/app:work()", number=-1)
-    with pytest.raises(TraceError, match="-T takes"):
-        translate("argdist", count="/bin/app:work()", top=-1)

@@ -43,5 +43,7 @@ def test_predicates_keep_their_parentheses() -> None:
 
 def test_outputs() -> None:
     assert script_parts.outputs(0) == ["end"]
-    assert script_parts.outputs(5) == ["interval:s:5", "end"]
+    assert script_parts.outputs(5_000_000_000) == ["interval:s:5", "end"]
+    assert script_parts.outputs(500_000_000) == ["interval:ms:500", "end"]
+    assert script_parts.outputs(1_500) == ["interval:us:1", "end"]
     assert script_parts.stamp(wanted=False) == []

@@ -121,5 +121,3 @@ def test_options_that_exclude_each_other() -> None:
     assert "grep" in caught.value.hints[0]
     with pytest.raises(TraceError, match="there is no user 'nobody here'"):
         translate("trace", probe="/bin/app:work", uid="nobody here")
-    with pytest.raises(TraceError, match="-M takes"):
-        translate("trace", None, probe="/bin/app:work", **{"max-events": -1})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,12 +183,15 @@ class FakeReader:
     def __init__(self) -> None:
         self.keyed: dict[str, list[tuple[bytes, bytes]]] = {}
         self.slots: dict[str, tuple[bool, bytes]] = {}
+        self.block = 4096
 
-    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
-        return list(self.keyed.get(spec.name, []))
-
-    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
-        return self.keyed.pop(spec.name, [])
+    def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[tuple[bytes, bytes, int]]:
+        pairs = list(self.keyed.get(spec.name, []))
+        if clear:
+            self.keyed.pop(spec.name, None)
+        for start in range(0, len(pairs), self.block):
+            some = pairs[start : start + self.block]
+            yield b"".join(key for key, _ in some), b"".join(value for _, value in some), len(some)
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         return self.slots.get(spec.name, (False, bytes((spec.value.size + 7) & ~7)))

@@ -50,6 +50,25 @@ class Running:
             assert time.monotonic() < end, f"not printed {times} times: {text!r}, but:\n{self.stdout()}"
             time.sleep(0.01)
 
+    def until_idle(self, seconds: float = 0.5) -> None:
+        """Return when it has handled what was sent to it: it sleeps, and did not run between two looks.
+
+        One that always has something to do is not waited for longer than *seconds* (as for :func:`patience`).
+        """
+        end = time.monotonic() + patience(seconds)
+        before = -1
+        while time.monotonic() < end and before != (before := self._run_time()):
+            time.sleep(patience(0.005))
+
+    def _run_time(self) -> int:
+        """Nanoseconds on a processor, if it sleeps; else a number that is never the same."""
+        try:
+            state = Path(f"/proc/{self.pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0]
+            used = int(Path(f"/proc/{self.pid}/schedstat").read_bytes().split()[0])
+        except OSError:
+            return 0
+        return used if state == b"S" else time.monotonic_ns()
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         os.kill(self.pid, number)
@@ -187,6 +206,7 @@ def serve() -> None:
         importlib.import_module(name)
     # It looks at every file of the package, which takes seconds in the emulated guest too.
     importlib.import_module("pytrace.cache").made_by()
+    importlib.import_module("tests.support.compile_guest").use()
     _adopt_orphans()
     channel = os.fdopen(os.dup(1), "w")
     # A run must not write into the answers, whatever goes wrong.

@@ -133,7 +133,7 @@ def run_tool(
         command: for ``--cmd`` (``-c``); such a run ends with the command and is not interrupted.
         work: gets the run (its pid, what it has printed) and makes the events.
         until: text that the output must have *times* times before the run is interrupted: for tools that print at
-            intervals. Rows of events need none: those before Ctrl-C are printed.
+            intervals. Rows of events need none: it is interrupted after it has handled those of *work*.
         interrupt: whether it is interrupted; else it ends by itself (``--duration``, a count of outputs).
             By default when there is no *command*.
         form: ``json``, ``text`` or another of ``-f``.
@@ -158,6 +158,8 @@ def run_tool(
             work(running)
         if until:
             running.until_printed(until, times, timeout / 2)
+        if interrupt:
+            running.until_idle()
 
     result = server.run(
         tuple(argv), environment=environment, timeout=timeout, while_attached=attached if work or until else None,

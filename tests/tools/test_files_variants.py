@@ -53,7 +53,7 @@ def test_variants_compile(
 @pytest.mark.parametrize(
     ("present", "functions"),
     [
-        (("fentry", "kprobe"), "folio_mark_accessed"), (("kprobe",), "folio_mark_accessed"),
+        (("fentry", "kprobe"), "filemap_read"), (("kprobe",), "filemap_read"),
         (("kprobe",), "mark_page_accessed"), ((), ""),
     ],
 )  # fmt: skip
@@ -61,12 +61,12 @@ def test_page_cache_before_its_tracepoint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
     name: str, present: tuple[str, ...], functions: str,
 ) -> None:  # fmt: skip
-    """As on kernels before 6.13, the last one as before 5.16: their probes by other names than those of this kernel."""
+    """As on kernels before 6.13, the last one as before 5.12: their probes by other names than those of this kernel."""
     shutil.copytree(SCRIPTS, tmp_path / "tools")
     library = tmp_path / "tools" / "lib" / "page_cache.bt"
     text = library.read_text().replace("mm_filemap_get_pages", "no_such_tracepoint")
     if functions == "mark_page_accessed":
-        text = text.replace("folio_mark_accessed", "no_such_function")
+        text = text.replace("filemap_read", "no_such_function")
     library.write_text(text)
     monkeypatch.setattr(features, "has", pretended(frozenset(present)))
     target = tmp_path / "compiled.o"

@@ -17,7 +17,7 @@ from tests.support.kernel_features import Where, needs, needs_tracepoint
 from tests.support.server import Running
 from tests.support.tools import Row, cannot, check_columns
 from tests.support.workloads import memory, processes
-from tests.support.workloads.storage import FileSystem
+from tests.support.workloads.storage import file_system
 from tests.tools.conftest import Tool
 
 # ------------------------------------------------------------------------------------------------ pagefaults
@@ -152,12 +152,12 @@ def _reclaims(disk: Path, group: Path) -> int:
 
 
 @pytest.mark.tool("drsnoop")
-def test_reclaim_for_the_limit_of_a_cgroup(tool: Tool, ext4: FileSystem) -> None:
+def test_reclaim_for_the_limit_of_a_cgroup(tool: Tool) -> None:
     needs_tracepoint("vmscan:mm_vmscan_memcg_reclaim_begin", Where(options=("MEMCG",)))
     pids: list[int] = []
-    with memory.cgroup() as group:
-        run = tool("drsnoop", "--memcg", "-U", work=lambda _: pids.append(_reclaims(ext4.folder, group)))
-        other = tool("drsnoop", "--memcg", "-n", "no such name", work=lambda _: _reclaims(ext4.folder, group))
+    with memory.cgroup() as group, file_system("ext4", 96 << 20) as disk:  # its own, which nobody else fills
+        run = tool("drsnoop", "--memcg", "-U", work=lambda _: pids.append(_reclaims(disk.folder, group)))
+        other = tool("drsnoop", "--memcg", "-n", "no such name", work=lambda _: _reclaims(disk.folder, group))
     assert not other.rows
     rows = run.of(PID=pids[0])
     assert rows

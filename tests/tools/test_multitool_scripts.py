@@ -22,12 +22,12 @@ FUNCTIONS = ("vfs_read", "vfs_write", "vfs_readv", "do_nanosleep", "tcp_sendmsg"
 READ = "vfs_read(struct file *file, char __user *to, size_t count)"
 SEND = "tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size)"
 LINES: tuple[tuple[str, dict[str, Value]], ...] = (
-    ("funccount", {"pattern": "vfs_r*", "interval": 1}),
+    ("funccount", {"pattern": "vfs_r*", "interval": 1_000_000_000}),
     ("funccount", {"pattern": "vfs_read"}),
     ("functime", {"pattern": "vfs_*", "self": True}),
-    ("functime", {"pattern": "vfs_read", "interval": 1}),
+    ("functime", {"pattern": "vfs_read", "interval": 1_000_000_000}),
     ("funclatency", {"pattern": "do_nanosleep", "milliseconds": True}),
-    ("funclatency", {"pattern": "vfs_*", "function": True, "interval": 1}),
+    ("funclatency", {"pattern": "vfs_*", "function": True, "interval": 1_000_000_000}),
     ("funcslower", {"function": "do_nanosleep\nvfs_read\nschedule", "arguments": 2, "kernel-stack": True}),
     ("trace", {"probe": f'p::{READ} (count > 0) "%d %s", count, file->f_path.dentry->d_name.name'}),
     ("trace", {"probe": 'r::vfs_read "%d", retval\nkprobe:vfs_read "%d %K", arg3, arg1'}),

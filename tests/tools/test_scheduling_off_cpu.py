@@ -40,7 +40,7 @@ def folded(run: ToolRun) -> dict[str, int]:
 
 def napping(programs: Path, seen: list[scheduling.Measured]) -> Callable[[Running], None]:
     def work(_running: Running) -> None:
-        seen.append(scheduling.naps(programs, 8, 25))
+        seen.append(scheduling.naps(programs, scheduling.MANY, 25))
 
     return work
 
@@ -103,20 +103,20 @@ def test_one_thread_and_a_duration(tool: Tool, programs: Path) -> None:
     assert set(found) == set(of(run, "@off_us", f",busy,{hogs[0]}"))
 
 
-ASLEEP = 10 * 20_000
+ASLEEP = scheduling.MANY * 20_000
 """Microseconds that a :class:`Reader` sleeps at least."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A process that sleeps until this one writes to its pipe: ten times for 20 ms at least while a tool looks."""
+    """A process that sleeps until this one writes to its pipe: often, for 20 ms at least while a tool looks."""
 
     pid: int
     pipe: int
 
     def work(self, _running: Running) -> None:
         # The first sleep began before the tool did.
-        for _ in range(11):
+        for _ in range(scheduling.MANY + 1):
             until(self._asleep)
             time.sleep(0.02)
             os.write(self.pipe, b"x")
@@ -152,7 +152,7 @@ def test_sleeps_end_by_the_timer(tool: Tool, programs: Path) -> None:
     run = tool("wakeuptime", "-u", "-m", 1000, "--comm", "naps", work=napping(programs, []))
     slept = of(run, "@blocked_us", "target,naps,", "hrtimer_wakeup+")
     # The wait for a processor after the sleep is not blocked time. Other tests run this program, too.
-    assert sum(slept.values()) >= 0.95 * 8 * 25_000
+    assert sum(slept.values()) >= 0.95 * scheduling.MANY * 25_000
     none = tool("wakeuptime", "-M", 1000, "--comm", "naps", work=napping(programs, []))
     assert not of(none, "@blocked_us", "target,naps,", "hrtimer_wakeup+")
 

@@ -135,13 +135,14 @@ def test_sleeps_are_time_off_the_processor(tool: Tool, programs: Path) -> None:
     seen: list[scheduling.Measured] = []
 
     def work(_running: Running) -> None:
-        seen.append(scheduling.naps(programs, 6, 20))
+        seen.append(scheduling.naps(programs, scheduling.MANY, 20))
 
+    # Other tests run this program, too.
     run = tool("cpudist", "-O", "-L", "--comm", "naps", work=work)
-    assert total(run.maps["@usecs"][f"{seen[0].pid},naps"], 16384) >= 6
+    assert total(run.maps["@usecs"][f"{seen[0].pid},naps"], 16384) >= 0.95 * scheduling.MANY
     run = tool("cpudist", "-O", "-m", "-e", "--comm", "naps", work=work)
-    assert total(run.maps["@msecs"], 16) >= 6
-    assert run.maps["@total_msecs"]["total"] >= 6 * 20
+    assert total(run.maps["@msecs"], 16) >= 0.95 * scheduling.MANY
+    assert run.maps["@total_msecs"]["total"] >= 0.95 * scheduling.MANY * 20
 
 
 @pytest.mark.tool("cpudist")

@@ -19,7 +19,7 @@ from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.source import Source
 from pytrace.runtime.host import fingerprints
 
-FORMAT = 1
+FORMAT = 2
 """Version of the entries."""
 
 _CODE = "\t".join(
@@ -93,7 +93,8 @@ def _store(path: str, found: Declared, files: list[str]) -> None:
     import json
 
     rows = [
-        (item.names, item.default, item.help, item.argument, item.choices, item.operand, item.required, item.repeat)
+        (item.names, item.default, item.help, item.argument, item.choices, item.operand, item.required, item.repeat,
+         item.type, item.listed)
         for item in found.options
     ]
     facts = [fingerprints.file_fact(file) for file in files]

@@ -121,7 +121,9 @@ def explained(item: ScriptOption) -> str:
     notes = []
     if item.choices:
         notes.append("one of " + ", ".join(item.choices))
-    if not isinstance(item.default, bool) and item.default != "" and not item.required:
+    # 0 and less stand for "not given": the help text says what happens then.
+    shown = item.default > 0 if isinstance(item.default, int) else item.default != ""
+    if not isinstance(item.default, bool) and shown and not item.required:
         notes.append(f"default: {_shown(item.default)}")
     elif item.default is True:
         notes.append("default: true")

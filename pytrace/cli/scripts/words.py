@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.option_values import JOINT, WrongValueError, convert
+from pytrace.core.options.option_values import JOINT, WrongValueError, convert, default
 from pytrace.core.options.script_options import ScriptOption, Value
 
 
@@ -98,13 +98,17 @@ class ScriptWords:
             found.append((option.name, joined))
         return (*found, *others)
 
+    def has_typed_values(self) -> bool:
+        """Whether an option was given that has a type, whose values may name what the machine does not have."""
+        return any(option.type and option.name in self.given for option in self.options)
+
     def values(self) -> dict[str, Value]:
         """The values of all options by name, after :meth:`named` has checked them."""
         found: dict[str, Value] = {}
         for option in self.options:
             texts = [text for _, text in self.given.get(option.name, ())]
             joined = JOINT.join(text or "" for text in texts) if option.repeat else texts[-1] if texts else None
-            found[option.name] = convert(option, joined) if texts else option.default
+            found[option.name] = convert(option, joined) if texts else default(option)
         return found
 
     def _place_operands(self) -> None:
@@ -131,10 +135,8 @@ class ScriptWords:
             convert(option, text)
         except WrongValueError as wrong:
             what = "operand" if option.operand else "option"
-            shown = "" if text is None else f", not {text!r}"
-            raise TraceError(
-                f"{what} {written} needs {wrong}{shown}", hints=self._hints(option, written, text)
-            ) from None
+            hints = wrong.hints or self._hints(option, written, text)
+            raise TraceError(f"{what} {written} needs {wrong.shown(text)}", hints=hints) from None
 
     def _hints(self, option: ScriptOption, written: str, text: str | None) -> tuple[str, ...]:
         if not option.choices or text is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeGuard
 
 from pytrace.base.dispatch import by_class, on
+from pytrace.base.fast_typing import TypeGuard
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.core.probes.targets import (
     IteratorTarget,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import memory, system_calls
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
@@ -17,6 +17,8 @@ from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast.typed_program import (
     Argument,
+    CallRegister,
+    CallResult,
     ContextField,
     DataLoc,
     Place,
@@ -39,7 +41,7 @@ def text_view(operand: Operand, type_: Type) -> Operand:
 
 def registers(e: Emitter) -> Registers:
     """The register table of the machine that the script is compiled for."""
-    return registers_of(e.script.kernel.arch or platform.machine())
+    return registers_of(e.script.kernel.arch or os.uname().machine)
 
 
 def register(e: Emitter, name: str) -> I64:
@@ -130,6 +132,14 @@ def _return_value(e: Emitter, _place: ReturnValue, type_: Type) -> Operand:
     return _by_register(e, register(e, registers(e).result), type_)
 
 
+def _call_register(e: Emitter, place: CallRegister, type_: Type) -> Operand:
+    return _by_register(e, system_calls.register(e, place.offset, place.size, signed=place.signed), type_)
+
+
+def _call_result(e: Emitter, _place: CallResult, type_: Type) -> Operand:
+    return _by_register(e, e.b.load(e.b.offset(e.context, system_calls.RESULT)), type_)
+
+
 def _location(e: Emitter, place: RegisterLocation, type_: Type) -> Operand:
     where = location_value(e, place)
     if not place.dereference:
@@ -156,6 +166,8 @@ _PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_cl
     on(Argument, _argument),
     on(ReturnValue, _return_value),
     on(RegisterLocation, _location),
+    on(CallRegister, _call_register),
+    on(CallResult, _call_result),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import memory, seq_file
+from pytrace.codegen.emit import memory, seq_file, system_calls
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
@@ -122,8 +122,15 @@ def _probe(e: Emitter) -> Number:
     index = e.program.index << 32
     if len(e.program.unit.targets) < 2:
         return index
-    cookie = e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context)
-    return e.b.op("or", cookie, index)
+    return e.b.op("or", target_index(e), index)
+
+
+def target_index(e: Emitter) -> Number:
+    """Index of the target that fired among those of the program: its attach cookie."""
+    unit = e.program.unit
+    if unit.calls:
+        return system_calls.target_index(e, unit)
+    return e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context)
 
 
 def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:

@@ -7,9 +7,9 @@ They share the per-CPU scratch area; variables that several of them use live the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.parts import Plan
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.ir.builder import Builder
@@ -17,7 +17,7 @@ from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import Number, Ptr, global_pointer
 from pytrace.codegen.storage.data_sections import Layout
-from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, area_name
+from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
@@ -110,7 +110,7 @@ class Program:
     @property
     def area(self) -> str:
         """Name of the scratch area."""
-        return area_name(self.unit.kind, self.unit.symbol, pinned=self.unit.pinned)
+        return unit_area(self.unit)
 
     @property
     def preemptible(self) -> bool:

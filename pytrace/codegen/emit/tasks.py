@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import Protocol
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import kernel_field, namespace_of, process_ids, task_field

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from pytrace.base.fast_typing import TYPE_CHECKING, ParamSpec, TypeVar
 from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction
 from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
 from pytrace.codegen.ir.values import (
@@ -141,6 +141,12 @@ class Builder:
         """Conditional branch on an ``i1``; *likely* says which target is laid out (and verified) first."""
         hint = "" if likely is None else f", !prof {'!0' if likely else '!1'}"
         self._emit(f"br i1 {condition}, label %{then.label}, label %{other.label}{hint}")
+        self._block.closed = True
+
+    def switch(self, value: Number, cases: Sequence[tuple[int, Block]], other: Block) -> None:
+        """Branch to the block of the case that *value* is, or to *other*."""
+        ways = " ".join(f"i64 {case}, label %{block.label}" for case, block in cases)
+        self._emit(f"switch i64 {value}, label %{other.label} [ {ways} ]")
         self._block.closed = True
 
     def ret(self, value: Number) -> None:

@@ -7,8 +7,8 @@ A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and returns one, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, ParamSpec, TypeVar, overload
 
+from pytrace.base.fast_typing import Generic, ParamSpec, TypeVar, overload
 from pytrace.codegen.ir.values import I64, Number, Ptr
 
 P = ParamSpec("P")

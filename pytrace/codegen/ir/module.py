@@ -30,8 +30,8 @@ declare i32 @llvm.bswap.i32(i32)
 declare i64 @llvm.bswap.i64(i64)
 """
 
-_NO_LIBRARY = '"no-builtins"'
-"""There is no C library: many small stores must not become one call of memset()."""
+_NO_LIBRARY = '"no-builtins" "no-jump-tables"="true"'
+"""There is no C library: many small stores must not become one call of memset(). Programs cannot jump to an address."""
 
 
 def program_section(symbol: str) -> str:
@@ -69,18 +69,19 @@ class Module:
     # ------------------------------------------------------------------ functions
 
     def function(
-        self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = ""
+        self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = "", inlined: bool = False
     ) -> tuple[FunctionText, Scope]:
-        """A new function and the debug scope of its instructions; *section* makes it global.
+        """A new function and the debug scope of its instructions; *section* makes it global, *inlined* inlines it.
 
         *parameters* are names, pointers marked by ``*``.
         """
         scope = self.debug.function(name, parameters, span, local=not section)
         listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
+        inline = "alwaysinline" if inlined else "noinline"
         head = (
             f'dso_local i64 @{name}({listed}) nounwind {_NO_LIBRARY} section "{section}" !dbg {scope}'
             if section
-            else f"internal i64 @{name}({listed}) noinline nounwind {_NO_LIBRARY} !dbg {scope}"
+            else f"internal i64 @{name}({listed}) {inline} nounwind {_NO_LIBRARY} !dbg {scope}"
         )
         made = FunctionText(name, head)
         self.functions.append(made)

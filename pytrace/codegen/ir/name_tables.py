@@ -6,7 +6,8 @@ import os
 import signal
 from functools import cache
 
-from pytrace.codegen.ir.syscall_numbers import GENERIC, X86_64
+from pytrace.core.probes.syscall_numbers import GENERIC, X86_64
+from pytrace.core.probes.system_calls import names
 
 _SYSCALLS = {"x86_64": X86_64, "aarch64": GENERIC, "riscv64": GENERIC, "loongarch64": GENERIC}
 
@@ -30,10 +31,5 @@ def signals() -> list[bytes]:
 @cache
 def syscalls(machine: str) -> list[bytes]:
     """Names of system calls; the last row is for numbers beyond them."""
-    rows: list[bytes] = []
-    for word in _SYSCALLS.get(machine, "").split():
-        if word.startswith("@"):
-            rows.extend([b"unknown"] * (int(word[1:]) - len(rows)))
-        else:
-            rows.append(word.encode())
+    rows = [name.encode() or b"unknown" for name in names(_SYSCALLS.get(machine, ""))]
     return [*rows, b"unknown"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from functools import cache
-from typing import NoReturn
+from collections.abc import Callable
+from functools import cache, partial
 
-import llvmlite.binding as llvm
-
+from pytrace.base.fast_typing import NoReturn
+from pytrace.codegen.ir import llvm_library
+from pytrace.codegen.ir.llvm_library import Llvm, Machine, Module
+from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.limits import memory_is_limited
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
@@ -21,26 +24,34 @@ MOST_STACK = 1 << 14
 
 
 @cache
-def _machine() -> llvm.TargetMachine:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+def _llvm() -> Llvm:
+    place = llvm_library.path()
+    if place is not None:
+        return llvm_library.Library(place)
+    from pytrace.codegen.ir.llvm_package import Package
+
+    return Package()
+
+
+@cache
+def _machine() -> Machine:
+    llvm = _llvm()
     # The generator checks stack use itself (codegen.analysis.stack_use): LLVM would abort the process.
-    llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
+    llvm.set_option(f"-bpf-stack-size={MOST_STACK}")
     # BPFMIPeephole removes zero extensions that are still used in other blocks, and LLVM aborts ("Register use before
     # def!", seen with 22.1). Without it programs have 0.3 % more instructions.
-    llvm.set_option("pytrace", "-disable-bpf-peephole")
-    target = llvm.Target.from_triple(TRIPLE)
-    return target.create_target_machine(cpu=CPU, opt=2, codemodel="default")
+    llvm.set_option("-disable-bpf-peephole")
+    return llvm.machine(TRIPLE, CPU)
 
 
-def parse(text: str, *, verify: bool = False) -> llvm.ModuleRef:
+def parse(text: str, *, verify: bool = False) -> Module:
     """The module of IR *text*.
 
     Raises:
         InternalError: LLVM rejects it.
     """
     try:
-        module = llvm.parse_assembly(text)
+        module = _llvm().parse(text)
         if verify:
             module.verify()
     except RuntimeError as error:
@@ -48,24 +59,18 @@ def parse(text: str, *, verify: bool = False) -> llvm.ModuleRef:
     return module
 
 
-def optimise(module: llvm.ModuleRef) -> None:
+def optimise(module: Module) -> None:
     """Run the -O2 pipeline, the BPF target's own passes included."""
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    builder = llvm.create_pass_builder(_machine(), options)
-    builder.getModulePassManager().run(module, builder)
+    _machine().optimise(module)
 
 
-def assembly(module: llvm.ModuleRef) -> str:
+def assembly(module: Module) -> str:
     """BPF assembly text."""
-    return str(_machine().emit_assembly(module))
+    return _machine().emit_assembly(module)
 
 
 LARGE = 8000
 """Instructions of one function from which on LLVM may find a branch out of range, and abort the process."""
-
-
 
 _LAYOUTS = ((), ("-disable-block-placement",))
 """LLVM options for large modules, tried in order until all branches are in range.
@@ -79,16 +84,38 @@ def longest(text: str) -> int:
     return max((part.partition("\n}\n")[0].count("\n") for part in text.split("\ndefine ")[1:]), default=0)
 
 
-def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
+def compiled(text: str) -> bytes:
+    """The ELF object of IR *text*, optimised.
+
+    Raises:
+        InternalError: LLVM rejects the text.
+        MemoryError: LLVM ran out of memory.
+        TraceError: a program is too long for BPF's branches.
+    """
+    if memory_is_limited():
+        # LLVM aborts the process that it has no memory for.
+        data = _in_a_child(lambda: _compiled(text))
+        if data is not None:
+            return data
+    return _compiled(text)
+
+
+def _compiled(text: str) -> bytes:
+    with parse(text) as module:
+        optimise(module)
+        return elf(module, longest(text))
+
+
+def elf(module: Module, lines: int = LARGE) -> bytes:
     """The ELF object of a module whose functions have at most *lines* lines of IR text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
     """
     if lines < LARGE or not _is_large(module):
-        return bytes(_machine().emit_object(module))
+        return _machine().emit_object(module)
     for options in _LAYOUTS:
-        data = _in_a_child(module, options)
+        data = _in_a_child(partial(_with_options, module, options))
         if data is not None:
             return data
     raise TraceError(
@@ -97,53 +124,63 @@ def elf(module: llvm.ModuleRef, lines: int = LARGE) -> bytes:
     )
 
 
-def _is_large(module: llvm.ModuleRef) -> bool:
-    return any(sum(1 for block in function.blocks for _ in block.instructions) > LARGE for function in module.functions)
+def _is_large(module: Module) -> bool:
+    # A line of optimised IR is an instruction, a label, or a debug record.
+    return longest(str(module)) > LARGE
 
 
-def _in_a_child(module: llvm.ModuleRef, options: tuple[str, ...]) -> bytes | None:
-    """The ELF object, emitted in a child process, as LLVM may abort; LLVM *options* are set there only.
+def _with_options(module: Module, options: tuple[str, ...]) -> bytes:
+    """The ELF object; LLVM *options* are set for the rest of the process."""
+    for option in options:
+        _llvm().set_option(option)
+    return _machine().emit_object(module)
+
+
+def _in_a_child(emit: Callable[[], bytes]) -> bytes | None:
+    """The result of *emit* in a child process, as LLVM may abort; None when it did.
 
     Raises:
         MemoryError: LLVM ran out of memory.
     """
-    _machine()
+    if not memory_is_limited():
+        _machine()
     read, write = os.pipe()
     said = os.memfd_create("llvm", os.MFD_CLOEXEC)
     child = os.fork()
     if child == 0:
         os.close(read)
-        _emit(module, options, write, said)
+        _emit(emit, write, said)
     os.close(write)
     with open(read, "rb") as file, open(said, "rb") as messages:
         data = file.read()
         _, status = os.waitpid(child, 0)
         messages.seek(0)
-        if status and _NO_MEMORY in messages.read():
+        text = messages.read()
+        if status and any(message in text for message in _NO_MEMORY):
             raise MemoryError
     return None if status else data
 
 
-_NO_MEMORY = b"out of memory"
-"""Start of the message of LLVM's ``report_bad_alloc_error``."""
+_NO_MEMORY = (b"out of memory", b"std::bad_alloc")
+"""Starts of the messages of LLVM's ``report_bad_alloc_error`` and of the C++ library."""
 
 
-def _emit(module: llvm.ModuleRef, options: tuple[str, ...], result: int, messages: int) -> NoReturn:
+def _emit(emit: Callable[[], bytes], result: int, messages: int) -> NoReturn:
     """The child's side of :func:`_in_a_child`."""
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(messages, 2)
-        for option in options:
-            llvm.set_option("pytrace", option)
         with open(result, "wb") as file:
-            file.write(_machine().emit_object(module))
+            file.write(emit())
         os._exit(0)
-    except MemoryError:
-        os.write(messages, _NO_MEMORY)
+    except BaseException as error:  # noqa: BLE001  (the parent tries it itself, and reports what is wrong)
+        limit = limits.met_by(error)
+        if limit is not None and limit.message == limits.no_memory().message:
+            os.write(messages, _NO_MEMORY[0])
     finally:
         os._exit(1)
 
 
 def llvm_version() -> str:
     """Version of llvmlite's LLVM (``22.1.0``)."""
-    return ".".join(str(part) for part in llvm.llvm_version_info)
+    return _llvm().version

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers

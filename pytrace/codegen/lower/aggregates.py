@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
@@ -14,7 +14,7 @@ from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import I64, Number, Ptr, ordering
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.storage.data_sections import SESSION
-from pytrace.codegen.storage.scratch_memory import USER_AREA, area_name
+from pytrace.codegen.storage.scratch_memory import USER_AREA, unit_area
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
@@ -265,7 +265,7 @@ def contended(script: Script, info: MapInfo) -> bool:
     """
     if not script.writers:
         for unit in script.checked.units:
-            area = area_name(unit.kind, unit.symbol, pinned=unit.pinned)
+            area = unit_area(unit)
             bodies = [unit.body, *(item.body for item in called_functions(script.checked, unit.body))]
             for node in (node for body in bodies for node in walk(body)):
                 if isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef | nodes.MapIndex):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.probes.kinds import ProbeKind
+from pytrace.frontend.ast.typed_program import ProbeUnit
 
 COPIES = 4
 """Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""
@@ -21,8 +22,13 @@ CLAIM = 8
 """Size of the bitmap before the copies that marks those in use."""
 
 
-def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False) -> str:
-    """The area that programs of *kind* use; *pinned* says that it is a pinned iterator."""
+def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False, owner: str = "") -> str:
+    """The area that programs of *kind* use; *pinned* says that it is a pinned iterator.
+
+    *owner* is the program of a raw tracepoint that contains those of system calls: one of them runs after the other.
+    """
+    if owner:
+        return f"own.{owner}"
     if kind.special:
         return "special"
     if kind.user or pinned:
@@ -30,6 +36,12 @@ def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False) -> str:
     if kind.program_type == "tracing":
         return f"own.{symbol}"
     return "guarded"
+
+
+def unit_area(unit: ProbeUnit) -> str:
+    """The area that the program of a unit uses."""
+    owner = (unit.part_of or unit.symbol) if unit.calls else ""
+    return area_name(unit.kind, unit.symbol, pinned=unit.pinned, owner=owner)
 
 
 @dataclass(slots=True)

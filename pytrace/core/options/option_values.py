@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.options.script_options import ScriptOption, Value, plain_integer
 
 JOINT = "\n"
 """Between the values of an option that was given several times."""
 
 
 class WrongValueError(ValueError):
-    """A text that an option does not take; the message is what it needs instead."""
+    """A text that an option does not take; the message is what it needs instead.
+
+    Attributes:
+        entry: the part of the text that is wrong; None for all of it.
+        hints: similar names that are allowed.
+    """
+
+    def __init__(self, needs: str, entry: str | None = None, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(needs)
+        self.entry, self.hints = entry, hints
+
+    def shown(self, text: str | None) -> str:
+        """What is needed and what was given, for messages."""
+        if text is None:
+            return str(self)
+        text = text.replace(JOINT, " ")
+        if self.entry is None or self.entry == text:
+            return f"{self}, not {text!r}"
+        return f"{self}, not {self.entry!r} (of {text!r})"
 
 
 def convert(option: ScriptOption, text: str | None) -> Value:
@@ -22,6 +40,8 @@ def convert(option: ScriptOption, text: str | None) -> Value:
         return _flag(text)
     if text is None:
         raise WrongValueError(f"an argument: {option.argument}")
+    if option.type:
+        return _typed(option, text)
     if isinstance(option.default, int):
         return _integer(text)
     if option.choices:
@@ -29,6 +49,38 @@ def convert(option: ScriptOption, text: str | None) -> Value:
             if item not in option.choices:
                 raise WrongValueError(f"one of {', '.join(option.choices)}")
     return text
+
+
+def default(option: ScriptOption) -> Value:
+    """The value of an option that was not given."""
+    if not option.type or not isinstance(option.default, int):
+        return option.default
+    from pytrace.core.options import option_types  # few runs need it
+
+    return option_types.default(option.type, option.default)
+
+
+def entries(option: ScriptOption, text: str) -> list[str]:
+    """The entries of the text of an option."""
+    texts = text.split(JOINT) if option.repeat else [text]
+    return [part.strip() for item in texts for part in (item.split(",") if option.listed else (item,))]
+
+
+def _typed(option: ScriptOption, text: str) -> Value:
+    from pytrace.core.options import option_types  # few runs need it
+
+    type_ = option_types.find(option.type)
+    assert type_ is not None, option.type
+    found: list[int | str] = []
+    for entry in entries(option, text):
+        value = type_.entry(entry)
+        if value is None:
+            needs = type_.several if option.listed else type_.one
+            raise WrongValueError(needs, entry, option_types.suggestions(type_, entry))
+        found.append(value)
+    if not option.listed and not option.repeat:
+        return found[0]
+    return (",".join if option.listed else JOINT.join)(map(str, found))
 
 
 def _flag(text: str | None) -> bool:
@@ -43,11 +95,9 @@ def _flag(text: str | None) -> bool:
 
 
 def _integer(text: str) -> int:
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0") and len(digits) < 20:
-        value: int | None = int(text)
-    else:
-        from pytrace.core.numbers import parse_integer  # imports re, too
+    value = plain_integer(text)
+    if value is None:
+        from pytrace.core.numbers import parse_integer  # imports re, which a start from the cache does without
 
         value = parse_integer(text)
     if value is None:

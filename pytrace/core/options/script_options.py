@@ -23,6 +23,8 @@ class ScriptOption:
         required: whether it must be given.
         repeat: whether it may be given several times (an operand: takes all that follow); values are then joined by
             newlines.
+        type: the name of its type (``option_types``); empty for any integer or text.
+        listed: whether it takes entries of its type, separated by commas; the value is then such a text.
     """
 
     names: tuple[str, ...]
@@ -33,6 +35,8 @@ class ScriptOption:
     operand: bool = False
     required: bool = False
     repeat: bool = False
+    type: str = ""
+    listed: bool = False
 
     @property
     def name(self) -> str:
@@ -53,3 +57,10 @@ class ScriptOption:
     def words(self) -> tuple[str, ...]:
         """The names of more than one letter, written with two dashes."""
         return tuple(name for name in self.names if len(name) > 1)
+
+
+def plain_integer(text: str) -> int | None:
+    """The integer of decimal digits alone, which is how most are given."""
+    digits = text.removeprefix("-")
+    plain = digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0") and len(digits) < 20
+    return int(text) if plain else None

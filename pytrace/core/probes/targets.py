@@ -93,12 +93,24 @@ class StaticProbeTarget(FileTarget):
     semaphore_offset: int = 0
 
 
+ENTER, EXIT = "sys_enter", "sys_exit"
+"""The raw tracepoints that all system calls pass, and the first parts of the names of the tracepoints of each."""
+
+
 @dataclass(frozen=True)
 class TracepointTarget(ProbeTarget):
     """tracepoint."""
 
     category: str
     event: str
+
+    @property
+    def call(self) -> tuple[str, str]:
+        """For a tracepoint of a system call its raw tracepoint and the system call; both empty for others."""
+        for raw in (ENTER, EXIT):
+            if self.category == "syscalls" and self.event.startswith(f"{raw}_"):
+                return raw, self.event[len(raw) + 1 :]
+        return "", ""
 
 
 @dataclass(frozen=True)

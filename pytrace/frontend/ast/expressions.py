@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.source import Span
 
 if TYPE_CHECKING:

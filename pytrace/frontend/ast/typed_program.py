@@ -80,9 +80,8 @@ kind; capacities, buckets and modes of stacks are in the types.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.base.fast_typing import TypeVar
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
@@ -96,7 +95,7 @@ from pytrace.core.event_layout import (
     StaticPart,
 )
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import ProbeKind
+from pytrace.core.probes.kinds import SYSTEM_CALLS, ProbeKind
 from pytrace.core.probes.targets import IteratorTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
@@ -161,7 +160,24 @@ class RegisterLocation:
     scale: int = 1
 
 
-Place = ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation
+@dataclass(frozen=True, slots=True)
+class CallRegister:
+    """A part of a system call, from the registers that it was made with: a signed or unsigned value of *size* bytes.
+
+    *offset* is in ``struct pt_regs``.
+    """
+
+    offset: int
+    size: int = 8
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of a system call."""
+
+
+Place = ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation | CallRegister | CallResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +236,20 @@ class ProbeUnit:
     span: Span
     multi: str = ""
     part_of: str = ""
-    """The unit whose program also contains this one's code: for the return of a session, the entry."""
+    """The unit whose program also contains this one's code: the entry of a session, or the first of system calls."""
     pid_filter: bool = False
     """The program compares the process id with those of ``-p``."""
     filtered: bool = False
     """The program has the filters of ``--comm``, ``--uid``, ``--cgroup`` and ``--netns``."""
+    calls: tuple[int, ...] = ()
+    """With :data:`~pytrace.core.probes.kinds.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
+
+    @property
+    def combined(self) -> bool:
+        """Whether the unit's code is a function that the program of several units calls."""
+        return self.multi in (KPROBE_SESSION, SYSTEM_CALLS)
 
     @property
     def pinned(self) -> bool:

@@ -6,9 +6,9 @@ Nothing here recurses, so the depth of a tree is not limited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from pytrace.base.fast_dataclass import fields
+from pytrace.base.fast_typing import TypeVar
 from pytrace.frontend.ast import nodes
 
 N = TypeVar("N", bound=nodes.Node)

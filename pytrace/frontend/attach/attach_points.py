@@ -42,11 +42,12 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
-from pytrace.frontend.attach import harmful_places, programs, sessions
+from pytrace.frontend.attach import harmful_places, programs, sessions, system_calls
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import matches_pattern
 from pytrace.frontend.attach.providers.table import PROVIDERS, Match, Scope
+from pytrace.frontend.attach.system_calls import Block
 from pytrace.frontend.c.definitions import Definitions
 
 REMOVED = {
@@ -82,7 +83,7 @@ def expand(
     del definitions
     scope = Scope(options, kernel, config, diagnostics, decides=_decides(program))
     wanted = _filter(options, program, diagnostics)
-    found: list[ProbeUnit] = []
+    blocks: list[Block] = []
     dropped = False
     for index, probe in enumerate(program.probes):
         if probe.off:
@@ -92,12 +93,26 @@ def expand(
         dropped = dropped or len(kept) < len(matches)
         kept = harmful_places.leave_out(kept, scope)
         if kept:
-            used = body_uses.of([probe.predicate, probe.body])
-            found.extend(programs.build(probe, index, len(found), kept, used, scope))
+            blocks.append(Block(probe, index, kept, body_uses.of([probe.predicate, probe.body])))
+    found = _units(blocks, program, scope)
     if not diagnostics.failed:
         _check_limits(found, scope)
         _check_some(found, program, options, diagnostics, dropped=dropped)
     return sessions.pair(found, scope)
+
+
+def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[ProbeUnit]:
+    """The programs of all blocks."""
+
+    def build(without: frozenset[str]) -> list[ProbeUnit]:
+        found: list[ProbeUnit] = []
+        for block in system_calls.choose(blocks, program, scope, without):
+            found.extend(programs.build(block.probe, block.index, len(found), block.matches, block.uses, scope))
+        return found
+
+    found = build(frozenset())
+    too_large = system_calls.too_large(found)
+    return system_calls.combine(build(too_large) if too_large else found)
 
 
 def _decides(program: nodes.Program) -> bool:

@@ -48,6 +48,7 @@ def build(
                 body=visitor.copy(body) if units else body,
                 span=probe.head,
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
+                calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the list needs filtering in the program, the whole block is filtered there.
                 pid_filter=automatic and injected and (bool(scope.options.processes) or scope.options.ahead),
                 filtered=automatic and filtered and scope.options.filtered,

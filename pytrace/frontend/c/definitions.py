@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions

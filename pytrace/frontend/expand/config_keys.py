@@ -128,6 +128,7 @@ KEYS: tuple[Key, ...] = (
     Key("use_blazesym", _boolean, "accepted for compatibility"),
     Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),
     Key("str_trunc_trailer", _text, "what is appended to a truncated string"),
+    Key("syscall_tracepoints", _choice("auto", "raw", "plain"), "how system call tracepoints are traced"),
     Key("unstable_tseries", _unstable, "tseries(): enable, warn, error"),
     Key("unstable_dw_ustack", _unstable, "dw_ustack(): enable, warn, error"),
     Key("unstable_typeinfo", _unstable, "typeinfo(): enable, warn, error"),

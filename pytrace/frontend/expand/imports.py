@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import stat
-from pathlib import Path
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.core.diagnostics import Diagnostics, similar
@@ -123,6 +122,9 @@ def _import(node: nodes.Import, state: _State) -> None:
 
 def _plain(path: str) -> str:
     """*path* without ``..`` for messages, unless that is another file: after a symbolic link."""
+    if not os.path.isabs(path):
+        # The working directory was removed: there is nothing to compare.
+        return path
     plain = os.path.normpath(path)
     return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
@@ -153,16 +155,22 @@ def _file(path: str, node: nodes.Import, state: _State) -> None:
     if path.endswith(".h"):
         state.c_parts.append(nodes.CPart(node.span, f'#include "{real}"'))
     elif path.endswith(".bpf.o"):
-        _object(real, Path(real).read_bytes(), node, state)
+        _object(real, _content(real), node, state)
     elif path.endswith(".bpf.c"):
         _compile(real, node, state)
     else:
         _script(path, node, state)
 
 
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _script(path: str, node: nodes.Import, state: _State) -> None:
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape").removeprefix("\ufeff")
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read().removeprefix("\ufeff")
     except OSError as problem:
         state.diagnostics.error(f"cannot import {node.path!r}: {problem.strerror}", node.span)
         return

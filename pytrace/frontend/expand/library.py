@@ -5,15 +5,15 @@ A file is parsed when a script uses one of its macros, so scripts that use none 
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from pathlib import Path
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 
-FOLDER = Path(__file__).parent.parent.parent / "stdlib"
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "stdlib")
 
 FILES: dict[str, str] = {
     "assert": "assert.bt",
@@ -33,8 +33,9 @@ def load(file: str) -> tuple[nodes.Macro, ...]:
     """All macros of one library file."""
     from pytrace.frontend.syntax import parser
 
-    path = FOLDER / file
-    source = Source(LIBRARY_PREFIX + file, path.read_text(encoding="utf-8"), str(path))
+    path = os.path.join(FOLDER, file)
+    with open(path, encoding="utf-8") as opened:
+        source = Source(LIBRARY_PREFIX + file, opened.read(), path)
     diagnostics = Diagnostics()
     program = parser.parse(source, diagnostics)
     if diagnostics.failed:

@@ -8,10 +8,10 @@ every message about them shows the macro calls that led to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, field, fields, replace
+from pytrace.base.fast_typing import Any, TypeVar
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span

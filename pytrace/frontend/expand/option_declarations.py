@@ -7,19 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
-from pytrace.core.options.option_values import JOINT, WrongValueError, convert
+from pytrace.core.options import option_types
+from pytrace.core.options.option_values import WrongValueError, convert
+from pytrace.core.options.option_values import default as default_value
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
-_SPEC = re.compile(rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.\[\]<>]+)(?P<repeat>\.\.\.)?)?")
-_OPERAND = re.compile(
-    rf"(?:\[(?P<optional>(?:--)?{_NAME})(?P<many>\.\.\.)?\]|<(?P<required>(?:--)?{_NAME})(?P<some>\.\.\.)?>)"
+_TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?)(?P<listed>,\.\.\.)?)?"
+_SPEC = re.compile(
+    rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+)(?P<repeat>\.\.\.)?{_TYPE})?"
 )
+_OPERAND = re.compile(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
 _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
-    '"..." before the end takes several'
+    '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes'
 )
 
 
@@ -104,7 +107,7 @@ def _option(node: nodes.OptionDeclaration) -> ScriptOption:
         raise _MistakeError("the help text of an option must be a string literal", node.args[2].span)
     choices = _choices(node.args[3]) if len(node.args) > 3 else ()
     operand = _OPERAND.fullmatch(text)
-    if operand is not None:
+    if operand is not None and operand["open"] + operand["close"] in ("[]", "<>"):
         made = _operand(operand, default, help_text, choices)
     else:
         made = _named(spec, text, default, help_text, choices)
@@ -113,7 +116,7 @@ def _option(node: nodes.OptionDeclaration) -> ScriptOption:
 
 
 def _operand(found: re.Match[str], default: Value | None, help_text: str, choices: tuple[str, ...]) -> ScriptOption:
-    name = found["optional"] or found["required"]
+    name = found["name"]
     return ScriptOption(
         (name,),
         "" if default is None else default,
@@ -121,8 +124,10 @@ def _operand(found: re.Match[str], default: Value | None, help_text: str, choice
         name,
         choices,
         operand=True,
-        required=found["required"] is not None,
-        repeat=bool(found["many"] or found["some"]),
+        required=found["open"] == "<",
+        repeat=found["repeat"] is not None,
+        type=found["type"] or "",
+        listed=found["listed"] is not None,
     )
 
 
@@ -148,7 +153,16 @@ def _named(
             )
     elif not argument:
         argument = "N" if isinstance(default, int) else "TEXT"
-    return ScriptOption(names, default, help_text, argument, choices, repeat=found["repeat"] is not None)
+    return ScriptOption(
+        names,
+        default,
+        help_text,
+        argument,
+        choices,
+        repeat=found["repeat"] is not None,
+        type=found["type"] or "",
+        listed=found["listed"] is not None,
+    )
 
 
 def _check(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
@@ -157,6 +171,8 @@ def _check(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
         raise _MistakeError("the default of an operand must be an integer or a text", place)
     if option.repeat and not isinstance(option.default, str):
         raise _MistakeError("the default of an option that takes several values must be a text", place)
+    if option.type:
+        _check_type(option, node.args[0].span, place)
     if not option.choices:
         return
     if not isinstance(option.default, str):
@@ -166,6 +182,21 @@ def _check(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
         raise _MistakeError(
             f"the default {option.default!r} is not among the choices {', '.join(option.choices)}", place, *hints
         )
+
+
+def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
+    if option_types.find(option.type) is None:
+        known = ", ".join(option_types.TYPES)
+        hints = did_you_mean(option.type, option_types.TYPES)
+        raise _MistakeError(
+            f"there is no type {option.type!r} of options", name, *hints, f"types are {known}, and ranges: 0.., 1..64"
+        )
+    if option.choices:
+        raise _MistakeError("an option has choices or a type, not both", name)
+    number = option_types.is_number(option.type) and not option.listed and not option.repeat
+    if isinstance(option.default, bool) or isinstance(option.default, int) != number:
+        needed = "an integer" if number else "a text"
+        raise _MistakeError(f"the default of an option of the type {option.type!r} must be {needed}", default)
 
 
 def _check_order(found: Declaration, before: Sequence[Declaration]) -> None:
@@ -221,7 +252,7 @@ def values(
     found: dict[str, Value] = {}
     for item in declared.items:
         option = item.option
-        value = option.default
+        value = default_value(option)
         if option.name in texts:
             value = _converted(item, texts[option.name], diagnostics)
         elif option.required:
@@ -235,6 +266,6 @@ def _converted(item: Declaration, text: str | None, diagnostics: Diagnostics) ->
         return convert(item.option, text)
     except WrongValueError as wrong:
         what = "operand" if item.option.operand else "option"
-        shown = "nothing" if text is None else repr(text.replace(JOINT, " "))
-        diagnostics.error(f"{what} {item.option.name} needs {wrong}, not {shown}", item.span)
-        return item.option.default
+        shown = f"{wrong}, not nothing" if text is None else wrong.shown(text)
+        diagnostics.error(f"{what} {item.option.name} needs {shown}", item.span, hints=wrong.hints)
+        return default_value(item.option)

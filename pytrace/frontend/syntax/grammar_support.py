@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
+from pytrace.base.fast_typing import Any, Protocol
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.lexical.tokens import Token

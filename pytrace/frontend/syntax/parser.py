@@ -16,6 +16,7 @@ from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.syntax.grammar_support import LRParser
+from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
@@ -74,10 +75,9 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
 @cache
 def _grammar_parser() -> LRParser:
     """PLY's parser from the shipped tables, created on first use."""
-    from ply import yacc
-
     from pytrace.frontend.syntax import grammar, grammar_tables
 
+    yacc = ply_import.load("yacc")
     table = yacc.LRTable()
     table.read_table(grammar_tables)
     table.bind_callables(vars(grammar))

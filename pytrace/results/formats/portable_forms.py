@@ -62,6 +62,10 @@ class PortableNames:
     def cgroup(self, value: bytes) -> bytes:
         return value
 
+    def many_stacks(self, kind: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
+        """As :meth:`stack`."""
+        return self.stack(kind, indent)
+
     def stack(self, kind: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
         """How stacks of type *kind* print: as the run prints them, with addresses as they are in the module."""
         mode = kind.mode

@@ -144,7 +144,10 @@ def library() -> Library:
     except OSError as error:
         # dlopen(3) only has words for it.
         if os.strerror(errno.ENOENT) not in str(error):
-            raise TraceError(f"the library {LIBRARY} cannot be loaded: {error}") from None
+            from pytrace.core import limits
+
+            limit = limits.met_by(error)
+            raise limit or TraceError(f"the library {LIBRARY} cannot be loaded: {error}") from None
         raise TraceError(
             f"the library {LIBRARY} is not installed",
             hints=("Debian and Ubuntu: apt-get install libbpf1", "Fedora: dnf install libbpf"),

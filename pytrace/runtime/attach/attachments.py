@@ -6,10 +6,10 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
-from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import (
     FENTRY,
@@ -22,6 +22,7 @@ from pytrace.core.probes.kinds import (
     PROFILE,
     RAWTRACEPOINT,
     SOFTWARE,
+    SYSTEM_CALLS,
     TRACEPOINT,
     UPROBE,
     URETPROBE,
@@ -91,14 +92,13 @@ def attach_all(
         if spec.symbol in loaded.gone:
             gone += [Failure(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
-        for outcome in _outcomes(spec, options, loaded, opened):
+        for outcome in _with_parts(spec, _outcomes(spec, options, loaded, opened), parts.get(spec.symbol, ())):
             if isinstance(outcome, Failure):
                 (gone if outcome.gone else failures).append(outcome)
             elif spec.service:
                 services.append(outcome)
             else:
                 attached.append(outcome)
-                attached += [Attached(part, part.targets[outcome.target.cookie]) for part in parts.get(spec.symbol, ())]
         if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
     if gone and not attached:
@@ -115,6 +115,22 @@ def _outcomes(
     attacher, program = _attacher(spec.kind), loaded.program_fd(spec.symbol)
     for each in options.each(known_kind(spec.kind)):
         yield from attacher(Job(spec, program, each, loaded), opened)
+
+
+def _with_parts(
+    spec: ProgramSpec, outcomes: Iterable[Outcome], parts: Sequence[ProgramSpec]
+) -> Iterator[Outcome]:
+    """The outcomes of a program, and those of the programs whose code it contains."""
+    last: Outcome | None = None
+    for last in outcomes:
+        yield last
+        if isinstance(last, Attached) and spec.multi != SYSTEM_CALLS:
+            yield from (Attached(part, part.targets[last.target.cookie]) for part in parts)
+    if last is None or spec.multi != SYSTEM_CALLS:
+        return
+    for part in parts:
+        for target in part.targets:
+            yield Attached(part, target) if isinstance(last, Attached) else replace(last, target=target)
 
 
 def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:

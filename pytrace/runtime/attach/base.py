@@ -141,7 +141,8 @@ SingleAttacher = Callable[[Job, Target, Opened], Attached]
 
 LIMITS = frozenset({errno.EAGAIN, errno.EDQUOT, errno.ENOSPC})
 """Error numbers of what there is too little of."""
-_OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Error numbers that are about the whole machine or process: other targets would not fare better."""
 
 
 def _number(error: BaseException | None) -> int | None:
@@ -152,7 +153,7 @@ def _number(error: BaseException | None) -> int | None:
     """
     if not isinstance(error, OSError):
         return None
-    if error.errno in _OF_ALL:
+    if error.errno in OF_ALL:
         raise error
     return error.errno
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from pytrace.core.manifest import Target
+from pytrace.core.probes.kinds import SYSTEM_CALLS
 from pytrace.core.probes.targets import TracepointTarget
-from pytrace.runtime.abi import perf
-from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, attach_event, one_by_one
+from pytrace.runtime.abi import bpf
+from pytrace.runtime.attach.base import (
+    LIMITS,
+    OF_ALL,
+    Attached,
+    CannotAttachError,
+    Failure,
+    Job,
+    Outcome,
+    attach_event,
+    one_by_one,
+)
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import tracefs
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:
+    from pytrace.runtime.abi import perf
+
     place = target.of(TracepointTarget)
     try:
         with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", encoding="utf-8") as file:
@@ -24,4 +37,20 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     return Attached(job.spec, target)
 
 
-attach = one_by_one(_attach)
+_one_by_one = one_by_one(_attach)
+
+
+def attach(job: Job, opened: Opened) -> list[Outcome]:
+    """Attach to all targets: each has a perf event, except that system calls may share a raw tracepoint."""
+    return _attach_system_calls(job, opened) if job.multi == SYSTEM_CALLS else _one_by_one(job, opened)
+
+
+def _attach_system_calls(job: Job, opened: Opened) -> list[Outcome]:
+    try:
+        opened.links.append(bpf.raw_tracepoint_open(job.program))
+    except OSError as error:
+        if error.errno in OF_ALL:
+            raise
+        limit = error.errno in LIMITS
+        return [Failure(target, str(error.strerror), limit=limit) for target in job.spec.targets]
+    return [Attached(job.spec, target) for target in job.spec.targets]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 
 from pytrace.core.manifest import Target
@@ -25,7 +26,6 @@ from pytrace.runtime.attach.opened import Opened
 _REASONS = {
     errno.ENOENT: "there is no such file",
     errno.EACCES: "the file may not be read",
-    errno.EINVAL: "the kernel does not allow a probe at that offset",
     errno.EIO: "the offset is not in the file's code",
     errno.ESRCH: "there is no such process",
     errno.EBADF: "it is not a regular file",
@@ -76,7 +76,7 @@ def _linker(job: Job, path: str) -> Linker:
 
 
 def _explain(target: Target, error: OSError) -> Failure:
-    return Failure(target, _reason(error), gone=_gone(target, error))
+    return Failure(target, _reason(target, error), gone=_gone(target, error))
 
 
 def _gone(target: Target, error: OSError) -> bool:
@@ -84,8 +84,34 @@ def _gone(target: Target, error: OSError) -> bool:
     return target.of(FileTarget).by_pattern and error.errno in (errno.ENOENT, errno.ESRCH)
 
 
-def _reason(error: OSError) -> str:
+def _reason(target: Target, error: OSError) -> str:
+    if error.errno == errno.EINVAL:
+        return _invalid(target)
     return _REASONS.get(error.errno or 0, str(error.strerror))
+
+
+def _invalid(target: Target) -> str:
+    """Why the kernel refused an offset that was found in the file (``uprobe_register`` in kernel/events/uprobes.c)."""
+    offset, counter = target.of(FileTarget).offset, _semaphore(target)
+    size = _size(_file(target))
+    if size is not None and offset > size:
+        return f"the file has only {size} bytes, the offset is {offset}: it was replaced since the script was compiled"
+    if counter % 2:
+        return f"its counter (semaphore) is at the odd offset {counter}, which the kernel does not accept"
+    # alloc_uprobe() refuses another ref_ctr_offset. Tools of bcc in Python pass one that is left on the stack.
+    wanted = f"counter (semaphore) at offset {counter:#x}" if counter else "no counter (semaphore)"
+    return (
+        f"another tracer has a probe at that offset with another counter: this one has {wanted}, and the kernel"
+        " allows one for each offset (the kernel's log has 'ref_ctr_offset mismatch' with both). Tools of bcc that"
+        " are written in Python pass a random one: end them first"
+    )
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
@@ -106,7 +132,7 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
         attach_event(job, event, target.cookie, opened)
     except OSError as error:
-        raise CannotAttachError(_reason(error), gone=_gone(target, error)) from None
+        raise CannotAttachError(_reason(target, error), gone=_gone(target, error)) from None
     if semaphore and not counted:
         from pytrace.runtime.attach import semaphores
 

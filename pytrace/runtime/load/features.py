@@ -305,6 +305,11 @@ def _nop5_uprobes() -> bool:
     return False
 
 
+def _raw_syscalls() -> bool:
+    """Raw tracepoints with typed arguments, whose programs know the current task by type."""
+    return _RAW() and _helper(158, ProgramType.TRACING)()
+
+
 _PMU = "/sys/bus/event_source/devices"
 _K, _T, _R, _B = ProgramType.KPROBE, ProgramType.TRACEPOINT, ProgramType.RAW_TRACEPOINT, ProgramType.TRACING
 _FENTRY = _tracing("bpf_fentry_test1", AttachType.TRACE_FENTRY, attach=True)
@@ -323,6 +328,7 @@ _ROWS = (
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),
     Feature("rawtracepoint", "raw tracepoints with typed arguments", _RAW),
+    Feature("raw_syscalls", "system call tracepoints by way of the raw ones", _raw_syscalls),
     Feature("tracepoint", "kernel tracepoints", _file(*(f"{r}/events" for r in TRACEFS))),
     Feature("iter", "iterators over kernel objects", _iterator("task")),
     Feature("vma_iterator", "iterator over memory areas of processes", _iterator("task_vma")),

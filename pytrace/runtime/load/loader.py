@@ -15,8 +15,14 @@ from contextlib import ExitStack
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
-from pytrace.core.probes.kinds import known_kind
-from pytrace.core.probes.targets import IteratorTarget, ProbeTarget, RawTracepointTarget, TypedFunctionTarget
+from pytrace.core.probes.kinds import SYSTEM_CALLS, known_kind
+from pytrace.core.probes.targets import (
+    IteratorTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    TracepointTarget,
+    TypedFunctionTarget,
+)
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load.double_buffers import Generations, Quiescence
@@ -35,6 +41,7 @@ ATTACH_TYPES = {
     "trace_fentry": AttachType.TRACE_FENTRY,
     "trace_fexit": AttachType.TRACE_FEXIT,
     "trace_iter": AttachType.TRACE_ITER,
+    SYSTEM_CALLS: AttachType.TRACE_RAW_TP,
     "kprobe_multi": AttachType.TRACE_KPROBE_MULTI,
     "kprobe_session": AttachType.TRACE_KPROBE_SESSION,
     "uprobe_multi": AttachType.TRACE_UPROBE_MULTI,
@@ -318,11 +325,12 @@ def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
 def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> bool:
     """Set up one program. Returns False if its target does not exist any more."""
     kind = known_kind(spec.kind)
-    lib.bpf_program__set_type(item, _PROGRAM_TYPES[kind.program_type])
+    program_type = "tracing" if multi == SYSTEM_CALLS else kind.program_type
+    lib.bpf_program__set_type(item, _PROGRAM_TYPES[program_type])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
-    return kind.program_type != "tracing" or _set_target(lib, item, spec, targets)
+    return program_type != "tracing" or _set_target(lib, item, spec, targets)
 
 
 def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:
@@ -352,6 +360,8 @@ def target_name(place: ProbeTarget) -> str:
     """The BTF name of what a tracing program attaches to."""
     if isinstance(place, RawTracepointTarget):
         return place.event
+    if isinstance(place, TracepointTarget) and place.call[0]:
+        return place.call[0]
     if isinstance(place, IteratorTarget):
         return place.iterator
     if isinstance(place, TypedFunctionTarget):

@@ -16,7 +16,12 @@ from pytrace.core.manifest import PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load.loader import LoadedScript
 
+Block = tuple[bytes, bytes, int]
+"""Keys one after another, their values one after another, and how many they are."""
+
 _BATCH_ELEMENTS = 4096
+_BATCH_BYTES = 1 << 22
+"""Most memory for the values of one batch: those of many CPUs are large."""
 
 
 class MapReader:
@@ -30,25 +35,31 @@ class MapReader:
 
     def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
         """All ``(key, value)`` pairs of a keyed map, in no order."""
-        return self._pairs(spec, delete=False)
+        return _paired(self.blocks(spec))
+
+    def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
+        """As :meth:`items`, or with *clear* :meth:`snapshot_and_clear`, some thousand keys at a time."""
+        if not clear:
+            return self._blocks(spec, delete=False)
+        twice = self._loaded.generations.get(spec.symbol) if spec.inner is not None else None
+        if twice is None:
+            return self._blocks(spec, delete=True)
+        if twice.empty:
+            return iter(())
+        before = twice.flip()
+        _, key_size, value_size, entries = self._size(spec)
+        return read_blocks(before, key_size, value_size, entries, delete=True)
 
     def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
         """As :meth:`items`, and empties the map in the same step.
 
         Of a map that is double-buffered each update is in what this gives or stays, whatever programs do meanwhile.
         """
-        twice = self._loaded.generations.get(spec.symbol) if spec.inner is not None else None
-        if twice is None:
-            return self._pairs(spec, delete=True)
-        if twice.empty:
-            return []
-        before = twice.flip()
-        _, key_size, value_size, entries = self._size(spec)
-        return read_pairs(before, key_size, value_size, entries, delete=True)
+        return _paired(self.blocks(spec, clear=True))
 
     def length(self, spec: MapSpec) -> int:
         """Number of keys."""
-        return len(self.items(spec))
+        return sum(count for _, _, count in self.blocks(spec))
 
     def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
         """The value of *key*, or None."""
@@ -106,7 +117,8 @@ class MapReader:
     def clear(self, spec: MapSpec) -> None:
         """Make a map as if it had never been written."""
         if spec.slot is None:
-            self._pairs(spec, delete=True)
+            for _ in self._blocks(spec, delete=True):
+                pass
             return
         before = self._shift(spec)
         if self._read_slot(spec, before)[0]:
@@ -155,9 +167,9 @@ class MapReader:
         twice = self._loaded.generations.get(spec.symbol)
         return found if twice is None else (twice.current, *found[1:])
 
-    def _pairs(self, spec: MapSpec, *, delete: bool) -> list[tuple[bytes, bytes]]:
+    def _blocks(self, spec: MapSpec, *, delete: bool) -> Iterator[Block]:
         descriptor, key_size, value_size, entries = self._size(spec)
-        return read_pairs(descriptor, key_size, value_size, entries, delete=delete)
+        return read_blocks(descriptor, key_size, value_size, entries, delete=delete)
 
 
 def round_up(size: int) -> int:
@@ -185,8 +197,26 @@ def read_pairs(
     Returns:
         ``(key, value)``, each key at most once, in no order.
     """
+    return _paired(read_blocks(descriptor, key_size, value_size, entries, delete=delete))
+
+
+def _paired(blocks: Iterator[Block]) -> list[tuple[bytes, bytes]]:
+    pairs: list[tuple[bytes, bytes]] = []
+    for keys, values, count in blocks:
+        split_keys = struct.iter_unpack(f"{len(keys) // count}s", keys)
+        split_values = struct.iter_unpack(f"{len(values) // count}s", values)
+        pairs.extend((key, value) for (key,), (value,) in zip(split_keys, split_values, strict=True))
+    return pairs
+
+
+def read_blocks(
+    descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
+) -> Iterator[Block]:
+    """As :func:`read_pairs`, some thousand keys at a time; a map that is to be emptied has to be read to its end."""
+    capacity = min(entries, max(_BATCH_ELEMENTS // 64, min(_BATCH_ELEMENTS, _BATCH_BYTES // max(1, value_size))))
     try:
-        return _by_batches(descriptor, key_size, value_size, min(entries, _BATCH_ELEMENTS), delete)
+        yield from _by_batches(descriptor, key_size, value_size, capacity, delete)
+        return
     except OSError as error:
         if error.errno not in bpf_maps.NO_BATCH:
             raise
@@ -194,15 +224,15 @@ def read_pairs(
     if delete:
         for key, _ in pairs:
             bpf_maps.delete(descriptor, key)
-    return pairs
+    for start in range(0, len(pairs), _BATCH_ELEMENTS):
+        keys, values = zip(*pairs[start : start + _BATCH_ELEMENTS], strict=True)
+        yield b"".join(keys), b"".join(values), len(keys)
 
 
 def _by_batches(
     descriptor: int, key_size: int, value_size: int, capacity: int, delete: bool
-) -> list[tuple[bytes, bytes]]:
+) -> Iterator[Block]:
     batch = bpf_maps.Batch(descriptor, key_size, value_size, capacity)
-    split_keys, split_values = struct.Struct(f"{key_size}s"), struct.Struct(f"{value_size}s")
-    pairs: list[tuple[bytes, bytes]] = []
     end = False
     while not end:
         try:
@@ -213,10 +243,8 @@ def _by_batches(
                 raise
             batch.grow()
             continue
-        keys = split_keys.iter_unpack(memoryview(batch.keys.data)[: count * key_size])
-        values = split_values.iter_unpack(memoryview(batch.values.data)[: count * value_size])
-        pairs.extend((key, value) for (key,), (value,) in zip(keys, values, strict=True))
-    return pairs
+        if count:
+            yield bytes(batch.keys.data[: count * key_size]), bytes(batch.values.data[: count * value_size]), count
 
 
 def _by_keys(descriptor: int, key_size: int, value_size: int, entries: int) -> Iterator[tuple[bytes, bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 
 from pytrace.base.fast_dataclass import dataclass, field
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable
     from pytrace.runtime.output.pcap import PcapWriter
     from pytrace.runtime.output.render.decoders import Values
-    from pytrace.runtime.output.render.map_printer import MapView, Reader
+    from pytrace.runtime.output.render.map_printer import Block, LargeMap, MapView, Reader, Shown
     from pytrace.runtime.output.render.tables import Page, Table
     from pytrace.runtime.output.sorted_rows import SortedRows
 
@@ -37,6 +37,8 @@ class RunState:
     exit_requested: bool = False
     """``exit()`` was called: end probes run, then the maps print."""
     exit_code: int = 0
+    timed: bool = False
+    """A timer called ``exit()``: it was time to end."""
     errors: int = 0
     """How often ``errorf`` was called; a test that did has failed."""
     assertion_failed: bool = False
@@ -155,6 +157,12 @@ class Context:
             return partial(map_tables.entries, view, self.page)
         return view.json if self.output.json else view.text
 
+    def map_parts(self, view: MapView) -> Iterator[bytes]:
+        """What :meth:`map_form` prints, a part at a time."""
+        if self.output.csv:
+            return iter((self.map_form(view)(),))
+        return view.json_parts() if self.output.json else view.text_parts()
+
     def quantiles_form(self, view: MapView) -> Callable[[Sequence[str]], bytes]:
         """How percentiles of a map are printed."""
         if self.output.csv:
@@ -172,12 +180,15 @@ class Context:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
             from pytrace.runtime.output.render.map_printer import MapView  # only scripts with maps need it
 
-            found = self._views[name] = MapView(spec, self._reader, self.decoders, self.texts, self.jsons)
+            found = self._views[name] = MapView(
+                spec, self._reader, self.decoders, self.texts, self.jsons, large_map
+            )
         return found
 
-    def end(self, code: int) -> None:
-        """The script called ``exit(code)``."""
+    def end(self, code: int, *, timed: bool = False) -> None:
+        """The script called ``exit(code)``, *timed*: in a timer."""
         self.state.exit_requested = True
+        self.state.timed = timed
         self.state.exit_code = code & 0xFF
         self.on_exit()
 
@@ -214,6 +225,13 @@ def _place(location: Location) -> list[tuple[str, bytes]]:
         ("line", b"%d" % location.line),
         ("col", b"%d" % location.column),
     ]
+
+
+def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
+    """How a map with very many keys is printed; *block* has some of them."""
+    from pytrace.runtime.output.render.large_maps import printing  # few runs have such maps
+
+    return printing.large_map(view, block, shown)
 
 
 def formatted(kind: Joined, forms: TextForms) -> Form:

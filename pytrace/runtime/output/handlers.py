@@ -237,13 +237,14 @@ def _zero(context: Context, spec: EventSpec) -> RunHandler:
 def _exit(context: Context, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int]] | None
     read = reader(spec.layout, context.decoders) if spec.layout.args else None
-    told = spec.static_part(Exit).known
+    known = spec.static_part(Exit)
+    told, timed = known.known, known.timed
 
     def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
         code = 0 if read is None else read(data, offset)[0]
         if not told and code not in EXIT_STATUSES:
             context.warn(spec, cut_exit_status(code))
-        context.end(code)
+        context.end(code, timed=timed)
 
     return handle
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["RenderOptions", "Renderer", "RunState"]
 
 
+_LARGE_PART = 4096
+"""Bytes of what is written at once, to wait for nothing, when a map prints in parts."""
+
+
 class Renderer:
     """Prints events and maps of a script.
 
@@ -137,7 +141,9 @@ class Renderer:
         self.handlers[:] = [_heed() if spec.kind == "exit" else ignore for spec in self._manifest.events]
 
     def _ignore(self, count: int) -> None:
-        self.ignored += count
+        # A timer ended the run: what comes later is outside of its time.
+        if not self.state.timed:
+            self.ignored += count
 
     # ---- beginning and end
 
@@ -169,8 +175,11 @@ class Renderer:
             self.output.write(b"\n\n")
         if self._manifest.config.print_maps_on_exit:
             for name in sorted(item.name for item in self._manifest.maps):
-                show = self._context.map_form(self._context.view(name))
-                self.output.write(show())
+                for part in self._context.map_parts(self._context.view(name)):
+                    self.output.write(part)
+                    if len(part) > _LARGE_PART:
+                        # There are more of them: together they take much memory.
+                        self.output.advance()
         self.output.flush()
 
     def close(self) -> None:

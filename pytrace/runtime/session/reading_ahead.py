@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pytrace.base.fast_typing import Protocol
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.context import formatted
+from pytrace.runtime.output.context import formatted, large_map
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.map_printer import MapView, Reader
@@ -74,7 +74,7 @@ class ReadingAhead:
 
     def _view(self, manifest: Manifest, spec: MapSpec, reader: Reader) -> MapView:
         texts = TextForms(Names(self._collector, Clock(), manifest.strings), formatted=formatted)
-        return MapView(spec, reader, Decoders(), texts, JsonForms(texts))
+        return MapView(spec, reader, Decoders(), texts, JsonForms(texts), large_map)
 
     def pause(self, longest: float) -> float:
         """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""

@@ -12,7 +12,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
@@ -233,21 +233,30 @@ class Session:
             self.loaded.run(program.symbol)
         attached = self._attach()
         self._started = opening.moment()
+        iterators = [item.iterator for item in attached if item.iterator is not None]
+        # Who waits for the notice that everything is attached may rely on what iterators note in maps, too. A command
+        # of -c is to be one of the objects that they see: it runs before them.
+        early = iterators and self._child is None and not dry
+        texts = self._run_iterators(iterators) if early else None
         self._announce(attached)
         for service in self._services:
             service.begin()
         if not dry:
-            self._go_on(attached)
+            self._go_on(iterators, texts)
 
-    def _go_on(self, attached: list[Attached]) -> None:
-        """All probes are attached: start tracing."""
-        self.drain()
+    def _go_on(self, iterators: list[int], texts: list[bytes] | None) -> None:
+        """All probes are attached: start tracing. *texts* is what iterators wrote, if they have run."""
+        with self.renderer.iterating() if texts is not None else nullcontext():
+            self.drain()
+        for text in texts or ():
+            self._write_text(text)
         self._look_for_exit()
         if self._ended:
             return
         if self._child is not None:
             self._release_child(self._child)
-        self._read_iterators(attached)
+        if texts is None and iterators:
+            self._read_iterators(iterators)
         self._loop.watch(self._signals.fileno())
         if self._end is not None:
             self._end.start(self._loop)
@@ -338,21 +347,37 @@ class Session:
             notify.attached_hooks()
             notify.systemd("READY=1")
 
-    def _read_iterators(self, attached: list[Attached]) -> None:
+    def _run_iterators(self, iterators: list[int]) -> list[bytes] | None:
+        """Run iterators before anything is printed; gives what they wrote, their events wait.
+
+        An ``exit()`` of an iterator leaves out those that follow, one of a begin probe all: then the result is None.
+        """
         from pytrace.runtime.attach import iterator
 
-        for item in attached:
-            if item.iterator is None:
-                continue
+        texts: list[bytes] | None = None
+        for link in iterators:
+            self._ring.collect()
+            if self._ended:
+                break
+            texts = [*(texts or ()), *iterator.read(link)]
+        return texts
+
+    def _read_iterators(self, iterators: list[int]) -> None:
+        from pytrace.runtime.attach import iterator
+
+        for link in iterators:
             with self.renderer.iterating():
-                for text in iterator.read(item.iterator):
-                    self.renderer.write_text(text)
-                    if self.output.congested:
-                        self.output.flush()
+                for text in iterator.read(link):
+                    self._write_text(text)
                 self.drain()
             self._look_for_exit()
             if self._ended:
                 return
+
+    def _write_text(self, text: bytes) -> None:
+        self.renderer.write_text(text)
+        if self.output.congested:
+            self.output.flush()
 
     def step(self, longest: float = REPORT_EVERY) -> bool:
         """Wait at most *longest* seconds for events, and handle them. Returns False when the run is over."""

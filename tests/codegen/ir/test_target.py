@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pytrace.codegen.ir import target
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import InternalError, TraceError
 
 TEXT = """
 target triple = "bpfel"
@@ -58,9 +58,13 @@ def test_a_program_that_llvm_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 def test_short_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "LARGE", 1)
-    monkeypatch.setattr(target, "_in_a_child", lambda _module, _options: b"child")
+    monkeypatch.setattr(target, "_in_a_child", lambda _emit: b"child")
     assert target.elf(target.parse(TEXT), 0) != b"child"
     assert target.elf(target.parse(TEXT), target.longest(TEXT)) == b"child"
+
+
+def _emitted_in_a_child() -> bytes | None:
+    return target._in_a_child(lambda: target._with_options(cast(Any, None), ()))
 
 
 def _no_memory() -> bytes:
@@ -73,18 +77,42 @@ def _llvm_gives_up(said: bytes) -> bytes:
     os.abort()
 
 
-@pytest.mark.parametrize("emit", [_no_memory, lambda: _llvm_gives_up(b"LLVM ERROR: out of memory\n")])
+@pytest.mark.parametrize("emit", [_no_memory, lambda: _llvm_gives_up(b"LLVM ERROR: out of memory\n"),
+                                  lambda: _llvm_gives_up(b"what():  std::bad_alloc\n")])  # fmt: skip
 def test_a_child_without_memory_says_nothing_of_branches(
     emit: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target, "_machine", lambda: SimpleNamespace(emit_object=lambda _module: emit()))
     with pytest.raises(MemoryError):
-        target._in_a_child(cast(Any, None), ())
+        _emitted_in_a_child()
 
 
 def test_a_child_that_llvm_ends_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     made = SimpleNamespace(emit_object=lambda _module: _llvm_gives_up(b"LLVM ERROR: branch out of range\n"))
     monkeypatch.setattr(target, "_machine", lambda: made)
-    assert target._in_a_child(cast(Any, None), ()) is None
+    assert _emitted_in_a_child() is None
     monkeypatch.setattr(target, "_machine", lambda: SimpleNamespace(emit_object=lambda _module: b"elf"))
-    assert target._in_a_child(cast(Any, None), ()) == b"elf"
+    assert _emitted_in_a_child() == b"elf"
+
+
+def test_with_a_limit_of_memory_all_of_llvm_is_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[object] = []
+    real = target._in_a_child
+
+    def counted(emit: Callable[[], bytes]) -> bytes | None:
+        children.append(emit)
+        return real(emit)
+
+    monkeypatch.setattr(target, "_in_a_child", counted)
+    without = target.compiled(TEXT)
+    assert not children
+    monkeypatch.setattr(target, "memory_is_limited", lambda: True)
+    assert target.compiled(TEXT) == without
+    assert len(children) == 1
+    with pytest.raises(InternalError, match="not valid"):
+        target.compiled("define nothing")
+    assert len(children) == 2
+    aborting = SimpleNamespace(optimise=lambda _module: _llvm_gives_up(b"out of memory"))
+    monkeypatch.setattr(target, "_machine", lambda: aborting)
+    with pytest.raises(MemoryError):
+        target.compiled(TEXT)

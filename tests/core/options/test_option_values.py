@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.options.option_values import WrongValueError, convert
+from pytrace.core.options.option_values import WrongValueError, convert, default
 from pytrace.core.options.script_options import ScriptOption, Value
 
 FLAG = ScriptOption(("x",), False)
@@ -51,3 +51,37 @@ def test_refused_values(option: ScriptOption, text: str | None, needs: str) -> N
     with pytest.raises(WrongValueError) as found:
         convert(option, text)
     assert str(found.value) == needs
+
+
+PORTS = ScriptOption(("p",), "", argument="PORTS", type="port", listed=True)
+ERRORS = ScriptOption(("e",), "", argument="E", type="errno", listed=True, repeat=True)
+TIME = ScriptOption(("i",), 2, argument="SECONDS", type="seconds")
+
+
+def test_typed_values() -> None:
+    assert convert(PORTS, "80, 443") == "80,443"
+    assert convert(ERRORS, "ENOENT,13\n4") == "2,13,4"
+    assert convert(TIME, "0.5") == 500_000_000
+    assert default(TIME) == 2_000_000_000
+    assert default(PORTS) == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "shown"),
+    [
+        (PORTS, "http", "ports from 1 to 65535, separated by commas (80,443), not 'http'"),
+        (PORTS, "80,http", "ports from 1 to 65535, separated by commas (80,443), not 'http' (of '80,http')"),
+        (PORTS, "80,,1", "ports from 1 to 65535, separated by commas (80,443), not '' (of '80,,1')"),
+        (TIME, "soon", "a time in seconds (2 or 0.5) or with a unit (500ms, 2m), not 'soon'"),
+    ],
+)
+def test_refused_entries_are_named(option: ScriptOption, text: str, shown: str) -> None:
+    with pytest.raises(WrongValueError) as found:
+        convert(option, text)
+    assert found.value.shown(text) == shown
+
+
+def test_similar_names_are_suggested() -> None:
+    with pytest.raises(WrongValueError) as found:
+        convert(ERRORS, "ENOENTT")
+    assert "'ENOENT'" in found.value.hints[0]

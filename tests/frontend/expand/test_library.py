@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytrace.frontend.expand import library
@@ -9,7 +11,8 @@ from pytrace.frontend.expand import library
 
 def test_each_macro_is_in_the_table() -> None:
     """A macro that the table does not name would never be found."""
-    defined = {(macro.name, path.name) for path in library.FOLDER.glob("*.bt") for macro in library.load(path.name)}
+    files = [path.name for path in Path(library.FOLDER).glob("*.bt")]
+    defined = {(macro.name, file) for file in files for macro in library.load(file)}
     assert {name for name, file in defined if library.FILES.get(name) == file} == set(library.FILES)
     public = {(name, file) for name, file in defined if not name.startswith("_")}
     assert public <= set(library.FILES.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
@@ -107,7 +109,7 @@ def test_c_macros() -> None:
 def test_library_files_are_complete() -> None:
     for name, file in library.FILES.items():
         assert any(macro.name == name for macro in library.load(file))
-    files = {path.name for path in library.FOLDER.glob("*.bt")}
+    files = {path.name for path in Path(library.FOLDER).glob("*.bt")}
     assert files == set(library.FILES.values())
     assert {macro.name for file in files for macro in library.load(file)} == set(library.FILES)
 

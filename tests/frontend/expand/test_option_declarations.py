@@ -28,6 +28,16 @@ def read(text: str) -> tuple[tuple[ScriptOption, ...], Diagnostics]:
             '"<db>", "", "", ("x",)',
             ScriptOption(("db",), "", argument="db", choices=("x",), operand=True, required=True),
         ),
+        (
+            '"P|port=PORTS:port,...", ""',
+            ScriptOption(("P", "port"), "", argument="PORTS", type="port", listed=True),
+        ),
+        ('"r=N:1..64", 5', ScriptOption(("r",), 5, argument="N", type="1..64")),
+        ('"[interval:seconds]", 1', ScriptOption(("interval",), 1, argument="interval", operand=True, type="seconds")),
+        (
+            '"e=E...:errno,...", ""',
+            ScriptOption(("e",), "", argument="E", repeat=True, type="errno", listed=True),
+        ),
         ('"[pids...]"', ScriptOption(("pids",), "", argument="pids", operand=True, repeat=True)),
         ('"[--pid]"', ScriptOption(("--pid",), "", argument="--pid", operand=True)),
         (
@@ -57,6 +67,12 @@ def test_specs(text: str, option: ScriptOption) -> None:
         ('getopt("x", 1, 2);', "the help text", "2"),
         ('getopt("x", "a", "", ("b", "c"));', "'a' is not among the choices b, c", '"a"'),
         ('getopt("x", 1, "", ("b", "c"));', "must have a text as default", "1"),
+        ('getopt("x=N:prot", 1);', "there is no type 'prot' of options", '"x=N:prot"'),
+        ('getopt("x=N:port", "");', "'port' must be an integer", '""'),
+        ('getopt("x=N:port,...", 0);', "'port' must be a text", "0"),
+        ('getopt("x=N:disk", 0);', "'disk' must be a text", "0"),
+        ('getopt("x=N:port,...", "", "", ("a",));', "choices or a type, not both", '"x=N:port,..."'),
+        ('getopt("[x>");', "does not declare an option", '"[x>"'),
         ('getopt("x", "a", "", ("a", 1));', "a choice must be a string literal", "1"),
         ('getopt("x", "a", "", ("a", "b"), 5);', "takes names, a default, a help text and choices", "5"),
         ('getopt("[x]", true);', "the default of an operand", "true"),
@@ -101,6 +117,17 @@ def test_wrong_values() -> None:
     assert values('getopt("n=N", 7);', ("n", None))[1] == ["option n needs an argument: N, not nothing"]
     assert values('getopt("<db>");')[1] == ["the operand 'db' must be given"]
     assert values('getopt("s", "a", "", ("a", "b"));', ("s", "c"))[1] == ["option s needs one of a, b, not 'c'"]
+
+
+def test_typed_values() -> None:
+    text = 'getopt("i=SECONDS:seconds", 2); getopt("e=E:errno,...", ""); getopt("cpu=CPU:cpu", -1);'
+    assert values(text) == ({"i": 2_000_000_000, "e": "", "cpu": -1}, [])
+    assert values(text, ("i", "0.5"), ("e", "ENOENT,13"), ("cpu", "3")) == (
+        {"i": 500_000_000, "e": "2,13", "cpu": 3}, [],
+    )  # fmt: skip
+    (message,) = values(text, ("e", "ENOENT,x"))[1]
+    assert message.startswith("option e needs names or numbers of errors")
+    assert message.endswith(", not 'x' (of 'ENOENT,x')")
 
 
 def test_names_of_a_root_item() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytrace.base.fast_dataclass import replace
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, UserTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import legacy, semaphores, uprobe
@@ -167,3 +169,22 @@ def test_refusals_in_words(
     assert isinstance(found, Failure)
     assert reason in found.reason
     assert found.gone is (goes and by_pattern), "only what a pattern found may be gone"
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (UserTarget("{file}", 16), "this one has no counter (semaphore)"),
+        (UserTarget("{file}", 4096), "the file has only 100 bytes, the offset is 4096"),
+        (UserTarget("/no/such/file", 16), "another tracer has a probe at that offset with another counter"),
+        (StaticProbeTarget("{file}", 16, semaphore_offset=0x300), "this one has counter (semaphore) at offset 0x300"),
+        (StaticProbeTarget("{file}", 16, semaphore_offset=0x301), "at the odd offset 769"),
+    ],
+)
+def test_offsets_that_the_kernel_refuses(fake: Kernel, tmp_path: Path, place: FileTarget, reason: str) -> None:
+    file = tmp_path / "program"
+    file.write_bytes(bytes(100))
+    fake.errors["open_event"] = errno.EINVAL
+    (found,) = attached(replace(place, path=place.path.format(file=file)), kind="usdt")
+    assert isinstance(found, Failure)
+    assert reason in found.reason

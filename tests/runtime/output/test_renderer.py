@@ -46,6 +46,15 @@ def test_exit_ends_output_until_it_is_resumed() -> None:
     assert run.printed() == b"hit\n"
 
 
+def test_what_comes_after_a_timer_called_exit_is_nothing_lost() -> None:
+    run = Run()
+    say, leave = run.event("printf", format="hit\n"), run.event("exit", timed=True)
+    run.send(leave)
+    run.send(say)
+    assert run.printed() == b""
+    assert run.renderer.ignored == 0
+
+
 def test_the_list_of_handlers_stays_the_same_object() -> None:
     run = Run()
     leave = run.event("exit")

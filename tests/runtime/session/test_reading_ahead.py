@@ -103,13 +103,13 @@ def test_nothing_is_said_where_there_are_no_stacks() -> None:
 def test_large_maps_are_not_looked_at_again_before_the_end(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = _Lines()
     run = _stacks({FIRST: [1, 0]})
-    items = run.reader.items
+    blocks = run.reader.blocks
 
-    def slow(spec: Any) -> list[tuple[bytes, bytes]]:
+    def slow(spec: Any, *, clear: bool = False) -> Iterator[tuple[bytes, bytes, int]]:
         now[0] += 1.0
-        return items(spec)
+        return blocks(spec, clear=clear)
 
-    monkeypatch.setattr(run.reader, "items", slow)
+    monkeypatch.setattr(run.reader, "blocks", slow)
     ahead = _ahead(run, lines)
     now[0] += 5.0
     ahead.work()

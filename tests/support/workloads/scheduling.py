@@ -12,6 +12,13 @@ from pathlib import Path
 from tests.support.patience import LONGEST, patience
 from tests.support.waiting import until
 
+MANY = 40
+"""Sleeps of which a tool has to find 95 %.
+
+A kernel may hide threads of its host from tracing: where one of these gives its processor to a traced thread, no
+``sched_switch`` tells that the sleep is over. Of a few sleeps one such would be too many.
+"""
+
 
 @dataclass(frozen=True)
 class Measured:

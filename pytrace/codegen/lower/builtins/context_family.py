@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import contexts
+from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
@@ -72,12 +71,11 @@ def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
 
 
 def _probe(e: Emitter, node: Node) -> Operand:
-    """Name of the attach point that fired: the attach cookie is its index in the program's table of names."""
+    """Name of the attach point that fired, from the program's table of names."""
     type_ = e.type(node)
     names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
     table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
-    cookie = e.b.opaque(e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context))
-    index = e.b.at_most(cookie, len(names) - 1)
+    index = e.b.at_most(e.b.opaque(events.target_index(e)), len(names) - 1)
     place = e.b.offset(e.module.constant(table), e.b.mul(index, type_.size))
     return Memory(place, type_, 8 if type_.size % 8 == 0 else 1)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
+from pytrace.core.probes.system_calls import Abi
+from pytrace.core.probes.targets import ENTER, TracepointTarget
 from pytrace.core.types import (
     UINT64,
     VOID,
@@ -22,6 +24,8 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.ast.typed_program import (
     Argument,
+    CallRegister,
+    CallResult,
     ContextField,
     DataLoc,
     Place,
@@ -44,6 +48,36 @@ def tracepoint(category: str, event: str, fields: Iterable[TracepointField], max
         if item.offset >= COMMON_FIELDS_END
     )
     return ProbeContext(arguments, args_struct(f"tracepoint:{category}:{event}", arguments))
+
+
+def system_call(target: TracepointTarget, fields: Iterable[TracepointField], abi: Abi) -> ProbeContext:
+    """The context of a system call's tracepoint by way of the raw one: the same fields, from the registers."""
+    fields = tuple(fields)
+    places = system_call_places(fields, target.call[0], abi)
+    arguments = tuple(
+        ProbeArgument(item.name, _field_type(item, 0), place)
+        for item in fields
+        if (place := places.get(item.name)) is not None
+    )
+    return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
+
+
+_CALL_NUMBER, _CALL_ARGUMENTS = COMMON_FIELDS_END, 16
+"""Offsets of the fields that BPF programs get (``struct syscall_tp_t`` of kernel/trace/trace_syscalls.c)."""
+
+
+def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) -> dict[str, Place | None]:
+    """Where the fields of a system call's tracepoint are at the raw tracepoint *raw*; None for what is not there."""
+    places: dict[tuple[int, int], Place] = {(_CALL_NUMBER, 4): CallRegister(abi.number, 4, True)}
+    if raw == ENTER:
+        places.update({(_CALL_ARGUMENTS + SLOT * at, SLOT): CallRegister(it) for at, it in enumerate(abi.arguments)})
+    else:
+        places[_CALL_ARGUMENTS, SLOT] = CallResult()
+    return {
+        item.name: None if item.data_loc else places.get((item.offset, item.size))
+        for item in fields
+        if item.offset >= COMMON_FIELDS_END
+    }
 
 
 def _field_place(item: TracepointField) -> Place:

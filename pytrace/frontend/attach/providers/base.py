@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import ClassVar
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.base.fast_typing import ClassVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
@@ -103,6 +103,8 @@ class Match:
     span: Span
     subject: Subject | None = None
     wild: bool = False
+    call: int | None = None
+    """The number of the system call, when a program of the raw tracepoint traces it."""
 
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:

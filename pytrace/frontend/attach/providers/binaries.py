@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from pytrace.core.source import Span
 from pytrace.frontend.attach.points.parts import Part
 from pytrace.frontend.attach.providers.base import Scope
@@ -46,6 +44,8 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
 
 def _command(scope: Scope) -> str:
     """The program of ``-c``, which is not running yet."""
+    import shlex
+
     try:
         words = shlex.split(scope.options.child_command)
     except ValueError:

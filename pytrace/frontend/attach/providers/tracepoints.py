@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from pytrace.core.probes.kinds import SYSTEM_CALLS
+from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import RawTracepointTarget, TracepointTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
@@ -79,7 +83,18 @@ class Tracepoint(Provider):
         if fields is None:
             scope.error(f"the format of {match.probe} cannot be read, so args is not known", match.span)
             return ProbeContext()
+        if match.call is not None:
+            return contexts.system_call(match.place, fields, ABIS[scope.kernel.arch])
         return contexts.tracepoint(category, event, fields, scope.config.max_strlen)
+
+    def apart(self, match: Match) -> Hashable:
+        # A program of a raw tracepoint has either entries or exits.
+        assert isinstance(match.place, TracepointTarget), match.place
+        return "" if match.call is None else match.place.call[0]
+
+    def multi(self, matches: list[Match], scope: Scope) -> str:
+        del scope
+        return "" if matches[0].call is None else SYSTEM_CALLS
 
 
 # fmt: off

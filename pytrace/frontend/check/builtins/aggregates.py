@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, literal_integer, unstable

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import counted
 from pytrace.core.probes.kinds import BEGIN, END, SELF
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, String, Type, USym

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal as _signal
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import BOOL, VOID, Array, String, Struct, Type
 from pytrace.frontend.ast.compile_time_facts import SignalNumber
@@ -53,7 +51,9 @@ def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _by_name(checker: Checker, node: Node, name: str) -> int | None:
-    known = {item.name: int(item) for item in _signal.Signals}
+    from signal import Signals
+
+    known = {item.name: int(item) for item in Signals}
     found = known.get(name.upper()) or known.get("SIG" + name.upper())
     if found is None:
         checker.error(f"there is no signal {name!r}", node.span, hints=did_you_mean(name, known))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean

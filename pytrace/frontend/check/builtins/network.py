@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import (
     AF_INET,
     AF_INET6,
@@ -74,6 +72,8 @@ def pton(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant_text(arguments[0], "the address of pton()")
     if text is None:
         return UNKNOWN
+    import ipaddress
+
     try:
         data = ipaddress.ip_address(text.decode("ascii", "replace")).packed
     except ValueError:

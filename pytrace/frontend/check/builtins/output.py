@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.event_layout import (
     EXIT_STATUSES,
     Exit,
@@ -16,6 +15,7 @@ from pytrace.core.event_layout import (
     cut_exit_status,
 )
 from pytrace.core.formats import Conversion
+from pytrace.core.probes.kinds import INTERVAL, PROFILE
 from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import DebugFormat
@@ -213,7 +213,8 @@ def exit_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     for number in known:
         if isinstance(number, int) and number not in EXIT_STATUSES:
             checker.warn(cut_exit_status(number), node.span)
-    send(checker, node, "exit", Exit(None not in known), values, (INT64,) * len(values))
+    timed = checker.unit is not None and checker.unit.kind.name in (INTERVAL, PROFILE)
+    send(checker, node, "exit", Exit(None not in known, timed), values, (INT64,) * len(values))
     return VOID
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, String, Type, USym

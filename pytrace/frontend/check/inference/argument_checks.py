@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Array, Int, Pointer, String, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
 from pytrace.core.kernel_info import KernelInfo

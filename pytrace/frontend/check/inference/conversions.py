@@ -7,9 +7,9 @@ width of the types that it is combined with. :func:`settle` turns it into the sm
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import ClassVar, TypeVar
 from pytrace.core.types import (
     INT64,
     UINT64,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
 from pytrace.core.types import Bool, Buffer, Enum, Int, Pointer, Type, Void
 from pytrace.frontend.ast import nodes

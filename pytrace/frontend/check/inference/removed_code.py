@@ -12,8 +12,8 @@ nothing else gives the type of a map.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Span
 from pytrace.core.types import Type

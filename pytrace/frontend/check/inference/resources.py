@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import StaticPart
 from pytrace.core.manifest import MAP_TYPES

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TypeVar
 
+from pytrace.base.fast_typing import TypeVar
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Span
 

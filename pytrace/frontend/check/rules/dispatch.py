@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, on
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.rules import calls, casts, expressions, members, operators, type_queries

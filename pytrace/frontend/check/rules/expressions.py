@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import (

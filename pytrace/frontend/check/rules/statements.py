@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void

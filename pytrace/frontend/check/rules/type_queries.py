@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
-
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeGuard
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import INT8, UINT64, Array, Enum, Field, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes

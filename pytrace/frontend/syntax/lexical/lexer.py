@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache
-from typing import Protocol
 
+from pytrace.base.fast_typing import Protocol
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
+from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.scan import Scan
 from pytrace.frontend.syntax.lexical.tokens import Token
 
@@ -28,7 +29,6 @@ class PlyLexer(Protocol):
     lexstatestack: list[str]
     scan: Scan
 
-    def clone(self) -> PlyLexer: ...
     def input(self, text: str) -> None: ...
     def begin(self, state: str) -> None: ...
     def token(self) -> Token: ...
@@ -45,7 +45,8 @@ class Lexer:
         """Start and end offsets of the comments that were passed."""
         self.error = scan.error
         self._ahead: deque[Token] = deque()
-        self._ply = _ply_lexer().clone()
+        self._ply = _ply_lexer().__class__()
+        vars(self._ply).update(vars(_ply_lexer()))
         self._ply.lexstatestack = []
         self._ply.scan = scan
         self._ply.input(source.text)
@@ -86,11 +87,9 @@ class Lexer:
 @cache
 def _ply_lexer() -> PlyLexer:
     """PLY's lexer from the shipped tables, created on first use."""
-    from ply import lex
-
     from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 
-    made = lex.Lexer()
+    made = ply_import.load("lex").Lexer()
     made.readtab(lexer_tables, vars(token_rules))
     made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
     lexer: PlyLexer = made

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
 
+from pytrace.base.fast_typing import Protocol, TypeVar
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax.lexical.attach_point_scanner import AttachPointScan

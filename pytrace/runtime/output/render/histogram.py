@@ -122,6 +122,22 @@ def _length(count: int, most: int) -> int:
     return int(_single_precision(share * _BAR))
 
 
+def label(form: Shape, index: int) -> bytes:
+    """What a line for that bucket begins with."""
+    return f"{_bucket(form, index, 0).label:<16}".encode()
+
+
+def bounds(form: Shape, index: int) -> tuple[int | None, int | None]:
+    """The ends of a bucket, as :class:`Bucket` has them."""
+    found = _bucket(form, index, 0)
+    return found.low, found.high
+
+
+def tail(count: int, most: int) -> bytes:
+    """What follows the label in a line: the count, and a bar whose full length is that of *most*."""
+    return f"{count:>8} |{'@' * _length(count, most):<{_BAR}}|\n".encode()
+
+
 def text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
     """A line for each used bucket: label, count, bar."""
     if div > 1 and form.divisible:
@@ -129,10 +145,7 @@ def text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
     else:
         buckets = list(used(form, counts))
     most = max((item.count for item in buckets), default=0) or 1
-    lines = [
-        f"{item.label:<16}{item.count:>8} |{'@' * _length(item.count, most):<{_BAR}}|\n" for item in buckets
-    ]
-    return "".join(lines).encode()
+    return b"".join([f"{item.label:<16}".encode() + tail(item.count, most) for item in buckets])
 
 
 # ---------------------------------------------------------------------------------------------- percentiles

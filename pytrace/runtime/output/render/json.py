@@ -128,7 +128,7 @@ class JsonForms(ByType[Form]):
     def __init__(self, texts: TextForms) -> None:
         super().__init__()
         self.texts = texts
-        self._keys = TextForms(texts.names, compact=True, formatted=texts.formatted)
+        self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted)
 
     def _make(self, kind: types.Type) -> Form:
         return for_any(ROWS[type(kind)](self, kind))
@@ -139,7 +139,7 @@ class JsonForms(ByType[Form]):
 
     def key(self, kind: types.Type) -> Form:
         """The text (not yet quoted) of a map key as the name of a member."""
-        return self._keys.key(kind)
+        return self.keys.key(kind)
 
 
 def _always(form: Callable[[V], bytes]) -> Callable[[JsonForms, types.Type], Callable[[V], bytes]]:
@@ -213,15 +213,17 @@ def histogram_form(shape: histogram.Shape, counts: Sequence[int], div: int = 1) 
     """An array of buckets; an open end has no ``min`` or no ``max``, which are both inclusive."""
     from pytrace.runtime.output.render import histogram
 
-    found = []
-    for bucket in histogram.used(shape, counts):
-        items = []
-        if bucket.low is not None:
-            items.append((b"min", number(bucket.low)))
-        if bucket.high is not None:
-            items.append((b"max", number(bucket.high - 1)))
-        found.append(mapping([*items, (b"count", number(bucket.count // div))]))
+    found = [
+        bucket_head(bucket.low, bucket.high) + number(bucket.count // div) + b"}"
+        for bucket in histogram.used(shape, counts)
+    ]
     return b"[%s]" % b",".join(found)
+
+
+def bucket_head(low: int | None, high: int | None) -> bytes:
+    """A bucket up to its count."""
+    least = b"" if low is None else b'"min": %s, ' % number(low)
+    return b'{%s%s"count": ' % (least, b"" if high is None else b'"max": %s, ' % number(high - 1))
 
 
 def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
@@ -32,14 +33,21 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.render import histogram, tseries
 
 
+LARGE = 4096
+"""Maps with more rows are printed by blocks (:mod:`pytrace.runtime.output.render.large_maps`)."""
+
+Block = tuple[bytes, bytes, int]
+"""Keys one after another, their values one after another, and how many they are."""
+
+
 class Reader(Protocol):
     """What is needed of :class:`pytrace.runtime.load.map_reader.MapReader`."""
 
-    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
-        """Pairs of a keyed map; values are the copies of all CPUs in a row."""
+    def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
+        """The rows of a keyed map, some thousand at a time; values are the copies of all CPUs in a row.
 
-    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
-        """As :meth:`items`, taking them out in the same step."""
+        With *clear* they are taken out in the same step; all have to be asked for then.
+        """
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         """Whether an unkeyed map was written, and its copies in a row."""
@@ -67,8 +75,25 @@ class Shown:
     clear: bool = False
 
 
+Given = TypeVar("Given")
 Entry = tuple[Value, Value]
 """Decoded key (``()`` for an unkeyed map) and merged value."""
+
+
+class LargeMap(Protocol):
+    """Entries of a map with very many keys, in order; each of the methods but the first can be called once."""
+
+    def fill(self, blocks: Iterable[Block]) -> None:
+        """Take all entries."""
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries, decoded."""
+
+    def text(self) -> Iterator[bytes]:
+        """The entries as text."""
+
+    def json(self) -> Iterator[bytes] | None:
+        """The entries as a line of JSON; None when that needs all of them at once."""
 
 
 class MapPrinter:
@@ -81,7 +106,7 @@ class MapPrinter:
         self.key_type = key
         self.value_type = value
         self.texts = texts
-        self._jsons = jsons
+        self.jsons = jsons
         self._row = ROWS.get(type(value), OTHER)
         self._name = name.encode()
 
@@ -98,6 +123,11 @@ class MapPrinter:
         else:
             chosen = rank
             found.sort(key=lambda entry: (chosen(entry[1]), entry[0]), reverse=direction)
+
+    @property
+    def json_type(self) -> str:
+        """What JSON output calls such a map."""
+        return self._row.json_type
 
     def entries_text(self, entries: list[Entry], shown: Shown) -> bytes:
         """Entries as text, empty when there are none."""
@@ -125,7 +155,7 @@ class MapPrinter:
     def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
         """A JSON object of decoded keys and values in JSON form."""
         assert self.key_type is not None
-        key = self._jsons.key(self.key_type)
+        key = self.jsons.key(self.key_type)
         names = json.distinct([key(name) for name, _ in entries])
         return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
@@ -141,7 +171,7 @@ class MapPrinter:
 
             shape = histogram.shape(kind)
             return lambda value: histogram.text(shape, counts_of(value), shown.div)
-        return with_div(self.texts.form(kind), kind, shown.div)
+        return self.value_form(self.texts.form(kind), shown.div)
 
     def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
         kind = self.value_type
@@ -153,7 +183,11 @@ class MapPrinter:
 
             shape = histogram.shape(kind)
             return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
-        return with_div(self._jsons.form(kind), kind, shown.div)
+        return self.value_form(self.jsons.form(kind), shown.div)
+
+    def value_form(self, form: Callable[[Value], Given], div: int) -> Callable[[Value], Given]:
+        """*form* for values that are divided by *div* first."""
+        return with_div(form, self.value_type, div)
 
     def window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
         """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
@@ -187,11 +221,13 @@ class MapView(MapPrinter):
         decoders: Decoders,
         texts: TextForms,
         jsons: JsonForms,
+        large: Callable[[MapView, Block, Shown], LargeMap | None] | None = None,
     ) -> None:
         super().__init__(spec.name, spec.key, spec.value, texts, jsons)
         self.spec = spec
+        self.decoders = decoders
         self._reader = reader
-        self._decoders = decoders
+        self._large = large
         self._merges: dict[int, Merge[Value]] = {}
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Value | None = None
@@ -208,15 +244,30 @@ class MapView(MapPrinter):
         shown = shown or Shown()
         if self._key is None:
             return self._scalar(shown, always)
-        found = self._keyed(shown.clear, self._key)
-        self.sort(found, shown.order)
-        if shown.top and len(found) > shown.top:
-            found = found[-shown.top :]
-        return found
+        found = self._sorted(shown, self._key)
+        return found if isinstance(found, list) else list(found.entries())
 
     def contents(self) -> list[Entry]:
         """The entries that would print, in no order."""
-        return self._scalar(Shown(), False) if self._key is None else self._keyed(False, self._key)
+        if self._key is None:
+            return self._scalar(Shown(), False)
+        return self._decoded(self._reader.blocks(self.spec), self._key)
+
+    def _sorted(self, shown: Shown, decode: Decode) -> list[Entry] | LargeMap:
+        """The entries of a keyed map, ordered and limited: decoded, or in a form that takes less of very many."""
+        blocks, start, count = self._reader.blocks(self.spec, clear=shown.clear), list[Block](), 0
+        for block in blocks:
+            start.append(block)
+            count += block[2]
+            large = self._large(self, block, shown) if count > LARGE and self._large is not None else None
+            if large is not None:
+                large.fill(chain(start, blocks))
+                return large
+            if count > LARGE:
+                break
+        found = self._decoded(chain(start, blocks), decode)
+        self.sort(found, shown.order)
+        return found[-shown.top :] if shown.top else found
 
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
         subtract = self._subtract
@@ -241,9 +292,12 @@ class MapView(MapPrinter):
         """Whether something was written since the map was emptied, if it was."""
         return self._zeroed or self._baseline is None or bool(value != self._baseline)
 
-    def _keyed(self, clear: bool, decode: Decode) -> list[Entry]:
-        read = self._reader.snapshot_and_clear if clear else self._reader.items
-        pairs = read(self.spec)
+    def _decoded(self, blocks: Iterable[Block], decode: Decode) -> list[Entry]:
+        pairs: list[tuple[bytes, bytes]] = []
+        for keys, values, count in blocks:
+            split_keys = struct.iter_unpack(f"{len(keys) // count}s", keys)
+            split_values = struct.iter_unpack(f"{len(values) // count}s", values)
+            pairs += [(key, value) for (key,), (value,) in zip(split_keys, split_values, strict=True)]
         if isinstance(self.spec.value, BUCKETED):
             return self._bucketed(pairs, self.spec.value, decode)
         if not pairs:
@@ -275,7 +329,7 @@ class MapView(MapPrinter):
     def _merger(self, size: int) -> Merge[Value]:
         found = self._merges.get(size)
         if found is None:
-            found = self._merges[size] = self._row.merge(self.spec.value, size, self._decoders)
+            found = self._merges[size] = self._row.merge(self.spec.value, size, self.decoders)
         return found
 
     def _merge(self, data: bytes) -> Value:
@@ -305,13 +359,33 @@ class MapView(MapPrinter):
 
     def text(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as text, empty when there is nothing to show."""
+        return b"".join(self.text_parts(shown, always=always))
+
+    def text_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
+        """As :meth:`text`, a part at a time."""
         shown = shown or Shown()
-        return self.entries_text(self.entries(shown, always=always), shown)
+        found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
+        if isinstance(found, list):
+            yield self.entries_text(found, shown)
+        else:
+            yield from found.text()
 
     def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as one line of JSON, empty when there is nothing to show."""
+        return b"".join(self.json_parts(shown, always=always))
+
+    def json_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
+        """As :meth:`json`, a part at a time."""
         shown = shown or Shown()
-        return self.entries_json(self.entries(shown, always=always), shown)
+        found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
+        if isinstance(found, list):
+            yield self.entries_json(found, shown)
+            return
+        parts = found.json()
+        if parts is None:
+            yield self.entries_json(list(found.entries()), shown)
+        else:
+            yield from parts
 
     # ---- percentiles
 
@@ -347,9 +421,6 @@ class MapView(MapPrinter):
     def _key_text(self, name: Value) -> bytes:
         assert self.spec.key is not None
         return self.texts.key(self.spec.key)(name)
-
-
-Given = TypeVar("Given")
 
 
 def with_div(form: Callable[[Value], Given], kind: types.Type, div: int) -> Callable[[Value], Given]:

@@ -62,6 +62,8 @@ NO_STACK = -14
 """-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
 
 _KEPT_LINES = 1 << 16
+_KEPT_PROCESSES = 1 << 10
+"""Processes whose lines :meth:`Names.many_stacks` remembers at the same time."""
 
 
 class ValueNames(Protocol):
@@ -90,6 +92,9 @@ class ValueNames(Protocol):
 
     def stack(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
         """How stacks of a type print."""
+
+    def many_stacks(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
+        """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
 
 
 class Names:
@@ -180,6 +185,12 @@ class Names:
             return line_text(kind, self._user_frames if kind.user else self._kernel_frames, _unread)
         return _stack_text(self._lines(kind, indent), indent)
 
+    def many_stacks(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
+        """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
+        if kind.mode is StackMode.BUILD_ID or kind.mode.one_line:
+            return self.stack(kind, indent)
+        return _many_stacks(self._lines(kind, indent), indent)
+
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
 
@@ -228,6 +239,41 @@ def _stack_text(
         if why:
             return no_stack(indent, why)
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
+
+    return text
+
+
+class _Lines(dict[tuple[int, "int | None"], bytes]):
+    """The lines of a process's frames, each by its address and the frame before."""
+
+    def __init__(self, line: Callable[[int, int, int | None], bytes], process: int) -> None:
+        super().__init__()
+        self._line = line
+        self._process = process
+
+    def __missing__(self, place: tuple[int, int | None]) -> bytes:
+        if len(self) >= _KEPT_LINES:
+            self.clear()
+        found = self[place] = self._line(self._process, *place)
+        return found
+
+
+def _many_stacks(
+    line: Callable[[int, int, int | None], bytes], indent: bytes
+) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
+    by_process: dict[int, _Lines] = {}
+
+    def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
+        process, frames, error = value
+        why = _unread(error)
+        if why:
+            return no_stack(indent, why)
+        lines = by_process.get(process)
+        if lines is None:
+            if len(by_process) >= _KEPT_PROCESSES:
+                by_process.clear()
+            lines = by_process[process] = _Lines(line, process)
+        return b"\n" + b"".join(map(lines.__getitem__, zip(frames, (None, *frames))))  # noqa: B905
 
     return text
 

@@ -44,6 +44,15 @@ class TextForms(ByType[Form]):
         """The text form of values of type *kind*."""
         return self.made(kind)
 
+    def many_stacks(self, kind: types.Stack) -> Form:
+        """As :meth:`form`, for very many stacks at one moment (see :meth:`ValueNames.many_stacks`)."""
+        return for_any(self.names.many_stacks(kind, self.indent))
+
+    @property
+    def indent(self) -> bytes:
+        """What the frames of stacks start with."""
+        return b"" if self.compact else b"        "
+
     def key(self, kind: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
         if isinstance(kind, types.Tuple):
@@ -210,7 +219,7 @@ def _joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], 
 
 
 def _stack(forms: TextForms, kind: types.Stack) -> Callable[[Never], bytes]:
-    return forms.names.stack(kind, b"" if forms.compact else b"        ")
+    return forms.names.stack(kind, forms.indent)
 
 
 def _average(value: tuple[int, int]) -> bytes:

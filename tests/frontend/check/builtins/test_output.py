@@ -103,6 +103,12 @@ def test_events(body: str, kind: str, static: StaticPart) -> None:
     assert (event.kind, event.static) == (kind, static)
 
 
+def test_exit_in_timers_ends_at_a_time() -> None:
+    for kind, timed in (("interval:s:1", True), ("profile:hz:99", True), ("tracepoint:sched:sched_switch", False)):
+        (event,) = analyse(f"{kind} {{ exit(); }}").checked().event_list
+        assert event.static == Exit(True, timed)
+
+
 def test_each_stray_percent_sign_is_reported() -> None:
     result = analyse('begin { printf("100%\\n"); printf("%y %d%", 5); warnf("9%"); }')
     assert [place for place, _ in result.warnings] == ["1:9-25", "1:27-46", "1:27-46", "1:48-59"]

@@ -1,4 +1,4 @@
-"""Numbers of system calls by machine, for ``syscall_name``.
+"""Numbers of system calls by machine, for ``syscall_name`` and for system call tracepoints.
 
 Names in order of their numbers; ``@N`` continues at N. From ``asm/unistd_64.h`` and ``asm-generic/unistd.h`` of Linux.
 """
@@ -50,8 +50,9 @@ io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxatt
 listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr getcwd lookup_dcookie eventfd2
 epoll_create1 epoll_ctl epoll_pwait dup dup3 fcntl inotify_init1 inotify_add_watch inotify_rm_watch ioctl
 ioprio_set ioprio_get flock mknodat mkdirat unlinkat symlinkat linkat renameat umount2 mount pivot_root
-nfsservctl @45 truncate @47 fallocate faccessat chdir fchdir chroot fchmod fchmodat fchownat fchown openat
-close vhangup pipe2 quotactl getdents64 @63 read write readv writev pread64 pwrite64 preadv pwritev sendfile
+nfsservctl statfs fstatfs truncate ftruncate
+fallocate faccessat chdir fchdir chroot fchmod fchmodat fchownat fchown openat
+close vhangup pipe2 quotactl getdents64 lseek read write readv writev pread64 pwrite64 preadv pwritev sendfile
 pselect6 ppoll signalfd4 vmsplice splice tee readlinkat fstatat fstat sync fsync fdatasync sync_file_range
 timerfd_create timerfd_settime timerfd_gettime utimensat acct capget capset personality exit exit_group waitid
 set_tid_address unshare futex set_robust_list get_robust_list nanosleep getitimer setitimer kexec_load
@@ -66,7 +67,7 @@ gettimeofday settimeofday adjtimex getpid getppid getuid geteuid getgid getegid 
 mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr msgget msgctl msgrcv msgsnd semget semctl
 semtimedop semop shmget shmctl shmat shmdt socket socketpair bind listen accept connect getsockname
 getpeername sendto recvfrom setsockopt getsockopt shutdown sendmsg recvmsg readahead brk munmap mremap add_key
-request_key keyctl clone execve mmap @224 swapon swapoff mprotect msync mlock munlock mlockall munlockall
+request_key keyctl clone execve mmap fadvise64 swapon swapoff mprotect msync mlock munlock mlockall munlockall
 mincore madvise remap_file_pages mbind get_mempolicy set_mempolicy migrate_pages move_pages rt_tgsigqueueinfo
 perf_event_open accept4 recvmmsg @260 wait4 prlimit64 fanotify_init fanotify_mark name_to_handle_at
 open_by_handle_at clock_adjtime syncfs setns sendmmsg process_vm_readv process_vm_writev kcmp finit_module

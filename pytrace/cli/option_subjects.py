@@ -1,0 +1,109 @@
+"""Whether this machine has what options of a script name: processes, CPUs, disks, interfaces, system calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from pytrace.cli.scripts.words import ScriptWords
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.options.option_values import convert, entries
+from pytrace.core.options.script_options import ScriptOption
+
+BLOCK = "/sys/class/block"
+"""Disks and partitions; those that are partitions have a file ``partition``."""
+CPUS = "/sys/devices/system/cpu/possible"
+
+_Finder = Callable[[str], "tuple[str, ...] | None"]
+
+
+def check(words: ScriptWords, *, other_network: bool) -> None:
+    """Refuse values that name nothing on this machine.
+
+    Args:
+        words: the options of a script; their values have the right form.
+        other_network: interfaces are those of another network namespace, and not looked for.
+
+    Raises:
+        TraceError: there is no such thing.
+    """
+    for option in words.options:
+        finder = _FINDERS.get(option.type)
+        if finder is None or (other_network and option.type == "interface"):
+            continue
+        for written, text in words.given.get(option.name, ()):
+            for entry in entries(option, text or ""):
+                _check_entry(finder, option, written, entry)
+
+
+def _check_entry(finder: _Finder, option: ScriptOption, written: str, entry: str) -> None:
+    hints = finder(str(convert(ScriptOption(option.names, "", type=option.type), entry)))
+    if hints is not None:
+        what = "operand" if option.operand else "option"
+        raise TraceError(f"{what} {written}: there is no {_NOUNS[option.type]} {entry}", hints=hints)
+
+
+def _process(text: str) -> tuple[str, ...] | None:
+    # Threads are found there as well, though they are not listed.
+    return None if os.path.exists(f"/proc/{text}") else ()
+
+
+def _cpu(text: str) -> tuple[str, ...] | None:
+    with open(CPUS, encoding="ascii") as file:
+        listed = file.read().strip()
+    for part in listed.split(","):
+        first, _, last = part.partition("-")
+        if int(first) <= int(text) <= int(last or first):
+            return None
+    return (f"CPUs of this machine are {listed}",)
+
+
+def _disk(name: str) -> tuple[str, ...] | None:
+    if os.path.exists(f"{BLOCK}/{name}/partition"):
+        whole = os.path.basename(os.path.dirname(os.path.realpath(f"{BLOCK}/{name}")))
+        return (f"{name} is a partition: its I/O is counted for the disk {whole}",)
+    if os.path.exists(f"{BLOCK}/{name}"):
+        return None
+    disks = [entry for entry in _names(BLOCK) if not os.path.exists(f"{BLOCK}/{entry}/partition")]
+    return did_you_mean(name, disks) or _listed("disks", disks)
+
+
+def _interface(name: str) -> tuple[str, ...] | None:
+    import socket
+
+    known = [known for _, known in socket.if_nameindex()]
+    return None if name in known else did_you_mean(name, known) or _listed("interfaces", known)
+
+
+def _system_call(name: str) -> tuple[str, ...] | None:
+    from pytrace.codegen.ir import name_tables
+
+    known = {name.decode() for name in name_tables.syscalls(os.uname().machine) if name}
+    return None if name in known or not known else did_you_mean(name, sorted(known))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _listed(what: str, names: list[str]) -> tuple[str, ...]:
+    shown = [name for name in names if not name.startswith(("loop", "ram"))] or names
+    return (f"{what} of this machine are {', '.join(shown)}",) if 0 < len(shown) <= 20 else ()
+
+
+_FINDERS: dict[str, _Finder] = {
+    "pid": _process,
+    "cpu": _cpu,
+    "disk": _disk,
+    "interface": _interface,
+    "syscall": _system_call,
+}
+"""For types of options, None for what is there, else hints."""
+
+_NOUNS = {
+    "pid": "process or thread", "cpu": "CPU", "disk": "disk", "interface": "network interface",
+    "syscall": "system call",
+}  # fmt: skip

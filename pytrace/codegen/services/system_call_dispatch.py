@@ -1,0 +1,96 @@
+"""The programs of raw tracepoints that system call tracepoints are traced by.
+
+A program has all units of one raw tracepoint. It compares the number of the system call first, so that those that no
+unit wants, which are most, leave at once. Then it leaves out 32-bit system calls, as the kernel's own tracepoints do,
+and calls the functions of the units in the order of the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytrace.codegen.emit.program import Script
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.module import program_section
+from pytrace.codegen.ir.values import CONTEXT, I64
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.system_calls import ABIS, Abi
+from pytrace.core.probes.targets import ENTER, TracepointTarget
+from pytrace.frontend.ast.typed_program import ProbeUnit
+
+PART = "_part"
+"""Suffix of the names of the functions of a program that has several units."""
+
+_NUMBER = 8
+"""Where the number of the system call is in the context of the raw tracepoint ``sys_enter``."""
+
+
+def programs(script: Script) -> None:
+    """Emit the programs; the functions of the units are emitted already."""
+    owners = [unit for unit in script.checked.units if unit.calls and not unit.part_of]
+    for owner in owners:
+        _program(script, _units_of(script, owner.symbol))
+
+
+def alone(script: Script, unit: ProbeUnit) -> bool:
+    """Whether the function of *unit* is the only one of its program, and is called from one place."""
+    units = _units_of(script, unit.part_of or unit.symbol) if unit.calls else []
+    return len(units) == 1 and len(set(unit.calls)) == len(unit.calls)
+
+
+def _units_of(script: Script, owner: str) -> list[ProbeUnit]:
+    return [unit for unit in script.checked.units if unit.calls and owner in (unit.symbol, unit.part_of)]
+
+
+def _program(script: Script, units: Sequence[ProbeUnit]) -> None:
+    owner, abi = units[0], ABIS[script.kernel.arch]
+    text, scope = script.module.function(owner.symbol, ("*ctx",), owner.span, section=program_section(owner.symbol))
+    b = Builder(text)
+    b.location = script.module.debug.location(scope, owner.span, owner.span.source)
+    context = b.unfolded(CONTEXT)
+    if owner.targets[0].of(TracepointTarget).call[0] == ENTER:
+        number = b.load(b.offset(context, _NUMBER))
+    else:
+        number = b.load(b.offset(b.pointer(b.load(context)), abi.number), 32, signed=True)
+    ways = _ways(units)
+    blocks = {parts: b.block() for parts in ways.values()}
+    leave = b.block()
+    b.switch(number, [(call, blocks[parts]) for call, parts in ways.items()], leave)
+    for parts, block in blocks.items():
+        b.start(block)
+        _run(script, b, abi, parts, leave)
+    b.start(leave)
+    b.ret(0)
+
+
+def _ways(units: Sequence[ProbeUnit]) -> dict[int, tuple[str, ...]]:
+    """The functions to call for each number, in the order of the script."""
+    found: dict[int, tuple[str, ...]] = {}
+    for unit in units:
+        for call in unit.calls:
+            found[call] = (*found.get(call, ()), f"{unit.symbol}{PART}")
+    return found
+
+
+def _run(script: Script, b: Builder, abi: Abi, parts: Sequence[str], leave: Block) -> None:
+    """Call functions, unless the system call is a 32-bit one."""
+    native = b.block()
+    mode = b.op("and", _thread_flags(script, b, abi), abi.compat[1])
+    b.branch(b.icmp("eq", mode, 0), native, leave, likely=True)
+    b.start(native)
+    for part in parts:
+        b.call(part, [CONTEXT])
+    b.jump(leave)
+
+
+def _thread_flags(script: Script, b: Builder, abi: Abi) -> I64:
+    """The member of the current task's ``struct thread_info`` that tells 32-bit system calls."""
+    whole, inner = (script.kernel.struct("struct", name) for name in ("task_struct", "thread_info"))
+    place = None if whole is None else whole.find("thread_info")
+    flags = None if inner is None else inner.find(abi.compat[0])
+    if place is None or flags is None:
+        raise InternalError("no thread_info, though system calls are traced by raw tracepoints")
+    task = b.pointer(b.helper(helpers.GET_CURRENT_TASK_BTF))
+    return b.load(b.offset(task, place.offset + flags.offset), 8 * flags.type.size)

@@ -1,0 +1,200 @@
+"""Types of options' values other than plain texts and integers: what a script may ask for in ``getopt``.
+
+A type says what entries are allowed and what value an entry has; whether the machine has such a disk or CPU is not
+looked at here. A start from the cache that gives such an option imports this module, so it uses ``re`` late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.lazy_regex import late
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.options.script_options import plain_integer
+
+MOST_PID = 0x400000
+"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
+MOST_ERRNO = 4095
+"""MAX_ERRNO of ``include/linux/err.h``."""
+NANOSECONDS = 10**9
+LONGEST = 10 * 365 * 86400 * NANOSECONDS
+"""The longest time: ten years."""
+
+_DISK = late(r"[\w!.-]+")
+_INTERFACE = late(r"[\w.:@-]{1,15}")
+_CALL = late(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionType:
+    """What an option takes.
+
+    Attributes:
+        one: what it needs, for messages.
+        several: the same of an option that takes entries separated by commas.
+        entry: the value of one entry, which has no spaces around it; None for one that is not allowed.
+        known: names that entries may be, for suggestions; empty for numbers.
+    """
+
+    one: str
+    several: str
+    entry: Callable[[str], int | str | None]
+    known: Callable[[], tuple[str, ...]] = tuple
+
+
+def find(name: str) -> OptionType | None:
+    """The type of that name: one of :data:`TYPES`, or a range of integers (``0..``, ``1..64``)."""
+    least, dots, most = name.partition("..")
+    if not dots:
+        return TYPES.get(name)
+    numbers = [least, most] if most else [least]
+    if not all(text.removeprefix("-").isdecimal() for text in numbers):
+        return None
+    return _range(int(least), int(most) if most else None)
+
+
+def suggestions(type_: OptionType, entry: str) -> tuple[str, ...]:
+    """Hints about names that are similar to a wrong entry."""
+    known = type_.known()
+    return did_you_mean(entry.upper() if known and known[0].isupper() else entry, known)
+
+
+def integer(text: str) -> int | None:
+    """The integer that all of *text* denotes, or None: as in :func:`pytrace.core.numbers.parse_integer`."""
+    value = plain_integer(text)
+    if value is not None:
+        return value
+    from pytrace.core.numbers import parse_integer  # imports re
+
+    return parse_integer(text)
+
+
+def _between(least: int, most: int | None) -> Callable[[str], int | None]:
+    def entry(text: str) -> int | None:
+        value = integer(text)
+        return None if value is None or value < least or (most is not None and value > most) else value
+
+    return entry
+
+
+def _range(least: int, most: int | None) -> OptionType:
+    limits = f"from {least} on" if most is None else f"from {least} to {most}"
+    shown = f"a number {limits}" if least != 0 or most is not None else "a number, 0 or more"
+    return OptionType(shown, f"numbers {limits}, separated by commas", _between(least, most or 2**63 - 1))
+
+
+def _time(text: str) -> int | None:
+    """Nanoseconds of seconds with decimals, or of a number with a unit."""
+    whole, _, part = text.partition(".")
+    if text.isascii() and (whole + part).isdigit() and len(text) < 30:
+        value: int | None = int(whole or 0) * NANOSECONDS + int((part + "0" * 9)[:9])
+    else:
+        value = integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
+    return value if value is not None and value <= LONGEST else None
+
+
+def _interval(text: str) -> int | None:
+    value = _time(text)
+    # Timers run at most once in a microsecond.
+    return None if value is None or value < 1000 else value
+
+
+def _numbered(names: Callable[[], dict[str, int]], most: int) -> Callable[[str], int | None]:
+    """A name of *names* in any case, or a number from 1 to *most*."""
+    number = _between(1, most)
+
+    def entry(text: str) -> int | None:
+        return names()[text.upper()] if text.upper() in names() else number(text)
+
+    return entry
+
+
+def errors() -> dict[str, int]:
+    """Names of error numbers."""
+    import errno
+
+    return {name: number for number, name in errno.errorcode.items()} | {"EWOULDBLOCK": errno.EWOULDBLOCK}
+
+
+def signals() -> dict[str, int]:
+    """Names of signals, with and without SIG."""
+    import signal
+
+    known = {item.name: int(item) for item in signal.Signals}
+    return known | {name.removeprefix("SIG"): number for name, number in known.items()}
+
+
+def _disk(text: str) -> str | None:
+    name = text.removeprefix("/dev/")
+    return name if _DISK.fullmatch(name) else None
+
+
+def _name(text: str) -> str | None:
+    return text if _INTERFACE.fullmatch(text) else None
+
+
+def _call(text: str) -> str | None:
+    return text if _CALL.fullmatch(text) else None
+
+
+def _address(text: str) -> str | None:
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None
+
+
+_SECONDS = "a time in seconds (2 or 0.5) or with a unit (500ms, 2m)"
+
+TYPES: dict[str, OptionType] = {
+    "seconds": OptionType(_SECONDS, f"{_SECONDS}, separated by commas", _time),
+    "interval": OptionType(f"{_SECONDS}, more than 0", f"{_SECONDS}, more than 0, separated by commas", _interval),
+    "pid": OptionType("a process id", "process ids, separated by commas (12,34)", _between(1, MOST_PID)),
+    "port": OptionType(
+        "a port from 1 to 65535", "ports from 1 to 65535, separated by commas (80,443)", _between(1, 65535)
+    ),
+    "cpu": OptionType("the number of a CPU", "numbers of CPUs, separated by commas (0,2)", _between(0, 2**31 - 1)),
+    "disk": OptionType(
+        "the name of a disk, as /proc/partitions has it",
+        "names of disks, as /proc/partitions has them, separated by commas (sda,sdb)",
+        _disk,
+    ),
+    "interface": OptionType(
+        "the name of a network interface", "names of network interfaces, separated by commas (eth0,lo)", _name
+    ),
+    "address": OptionType(
+        "an address of IPv4 or IPv6", "addresses of IPv4 or IPv6, separated by commas", _address
+    ),
+    "errno": OptionType(
+        "the name or number of an error (ENOENT or 2)",
+        "names or numbers of errors, separated by commas (ENOENT,13)",
+        _numbered(errors, MOST_ERRNO),
+        lambda: tuple(errors()),
+    ),
+    "signal": OptionType(
+        "the name or number of a signal (SIGTERM, TERM or 15)",
+        "names or numbers of signals, separated by commas (SIGTERM,9)",
+        _numbered(signals, 64),
+        lambda: tuple(signals()),
+    ),
+    "syscall": OptionType(
+        "the name of a system call", "names of system calls, separated by commas (read,write)", _call
+    ),
+}  # fmt: skip
+"""Types by name. Times are nanoseconds; names of errors and signals become their numbers."""
+
+NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "errno", "signal")
+"""Types whose single values are integers; ranges are, too."""
+
+
+def is_number(name: str) -> bool:
+    """Whether a single value of a type is an integer."""
+    return name in NUMBERS or name not in TYPES
+
+
+def default(name: str, value: int) -> int:
+    """The value of an integer default as it is declared: those of times are seconds."""
+    return value * NANOSECONDS if name in ("seconds", "interval") and value > 0 else value

@@ -1,0 +1,228 @@
+"""System call tracepoints by way of the raw ones.
+
+The kernel runs a program of ``tracepoint:syscalls:sys_enter_NAME`` through perf, which copies the arguments and takes
+several times as long as the program. All system calls also pass the raw tracepoints ``sys_enter`` and ``sys_exit``. So
+the programs of a script on system calls become functions of one program of the raw tracepoint. It looks at the number
+of the system call first (``codegen.services.system_call_dispatch``), and their arguments are read from the registers.
+
+Here is decided which places are traced that way (docs/probes.md has the rule and the figures): those where everything
+that the body uses means the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core.builtins import builtin
+from pytrace.core.diagnostics import counted
+from pytrace.core.probes.system_calls import ABIS, Abi, numbers
+from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.providers.base import Match, Scope
+
+FEATURE = "raw_syscalls"
+
+_RARE = """
+acct adjtimex chroot clock_adjtime clock_settime clone clone3 delete_module execve execveat exit exit_group
+fdatasync finit_module fork fsconfig fsmount fsopen fspick fsync init_module kexec_file_load kexec_load mount
+mount_setattr move_mount open_tree open_tree_attr pivot_root quotactl quotactl_fd reboot setdomainname sethostname
+setns settimeofday swapoff swapon sync syncfs sysfs syslog umount unshare vfork vhangup
+"""
+RARE = frozenset(_RARE.split())
+"""System calls that take so long, or are so rare, that what a tracepoint adds to them does not matter.
+
+Their plain tracepoints cost the other system calls less (see docs/probes.md).
+"""
+FEW = 8
+"""Of so many rare system calls the plain tracepoints are preferred; more take long to attach and end."""
+
+MOST_BODIES = 128
+"""The kernel allows 256 functions in a program (``BPF_MAX_SUBPROGS``), some of which loops and the like need."""
+MOST_NODES = 30_000
+"""The verifier follows a million instructions of a program; a node of the tree is some ten."""
+
+_STACKS = frozenset({"kstack"})
+"""Builtins that show frames of the tracepoint's own way through the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A probe block with its places: *index* counts blocks in source order, *uses* is what the body reads."""
+
+    probe: nodes.Probe
+    index: int
+    matches: list[Match]
+    uses: Uses
+
+
+def choose(
+    blocks: list[Block], program: nodes.Program, scope: Scope, without: frozenset[str] = frozenset()
+) -> list[Block]:
+    """*blocks*, with the places marked that a program of a raw tracepoint traces (:attr:`Match.call`).
+
+    Args:
+        blocks: the blocks with their places.
+        program: the script, for the functions that blocks call.
+        scope: the inputs of expansion.
+        without: raw tracepoints that are not to be used (:func:`too_large`).
+    """
+    calls = [match for block in blocks for match in block.matches if _raw(match)]
+    if not calls or scope.options.ahead or not scope.attaching:
+        return blocks
+    plain = _rare(calls, scope)
+    if any(match.place not in plain for match in calls):
+        abi = _usable(scope)
+        if abi is None:
+            plain.update(match.place for match in calls)
+        else:
+            functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
+            plain.update(match.place for block in blocks for match in _different(block, functions, abi, scope))
+    plain.update(match.place for match in calls if _raw(match) in without)
+    known = numbers(scope.kernel.arch)
+
+    def marked(match: Match) -> Match:
+        raw, name = _event(match)
+        return match if not raw or match.place in plain else replace(match, call=known[name])
+
+    chosen = [replace(block, matches=[marked(match) for match in block.matches]) for block in blocks]
+    if scope.options.verbose:
+        _tell(chosen, scope)
+    return chosen
+
+
+def _event(match: Match) -> tuple[str, str]:
+    """The raw tracepoint and the name of the system call of a place; empty for other places."""
+    return match.place.call if isinstance(match.place, TracepointTarget) else ("", "")
+
+
+def _raw(match: Match) -> str:
+    return _event(match)[0]
+
+
+def _rare(calls: list[Match], scope: Scope) -> set[ProbeTarget]:
+    """The places of each raw tracepoint for which the plain tracepoints cost less."""
+    if scope.config.syscall_tracepoints == "raw":
+        return set()
+    found: set[ProbeTarget] = set()
+    for raw in (ENTER, EXIT):
+        places = {match.place: _event(match)[1] for match in calls if _raw(match) == raw}
+        if len(places) <= FEW and RARE.issuperset(places.values()):
+            found.update(places)
+    return found
+
+
+def _usable(scope: Scope) -> Abi | None:
+    """How system calls are passed; None if the programs cannot be those of raw tracepoints."""
+    kernel, abi = scope.kernel, ABIS.get(scope.kernel.arch)
+    if abi is None or scope.config.syscall_tracepoints == "plain":
+        return None
+    if not kernel.has_btf or not scope.feature(FEATURE):
+        return None
+    registers, task, thread = (kernel.struct("struct", name) for name in ("pt_regs", "task_struct", "thread_info"))
+    if registers is None or task is None or thread is None:
+        return None
+    places = ((name, offset, registers.find(name)) for name, offset in abi.members)
+    if any(found is not None and found.offset != offset for _, offset, found in places):
+        return None
+    return abi if task.find("thread_info") is not None and thread.find(abi.compat[0]) is not None else None
+
+
+def _different(
+    block: Block, functions: Mapping[str, nodes.Function], abi: Abi, scope: Scope
+) -> list[Match]:
+    """The places of a block where its body would mean something else by way of the raw tracepoint."""
+    calls = [match for match in block.matches if _raw(match)]
+    if not calls or not _portable(block, functions):
+        return calls
+    known, uses = numbers(scope.kernel.arch), block.uses
+    return [match for match in calls if _event(match)[1] not in known or not _readable(match, uses, abi, scope)]
+
+
+def _readable(match: Match, uses: Uses, abi: Abi, scope: Scope) -> bool:
+    """Whether all fields that the body reads are in the registers of the system call."""
+    if not uses.args:
+        return True
+    assert isinstance(match.place, TracepointTarget), match.place
+    fields = scope.kernel.tracepoint_fields(match.place.category, match.place.event)
+    if fields is None:
+        return False
+    places = contexts.system_call_places(fields, _raw(match), abi)
+    return all(place is not None for name, place in places.items() if uses.whole or name in uses.fields)
+
+
+def _portable(block: Block, functions: Mapping[str, nodes.Function]) -> bool:
+    """Whether all that a block calls is the same in a program of a raw tracepoint.
+
+    A kernel stack has other frames at its top, and functions of the kernel or of an imported object file may be for
+    programs of one type only.
+    """
+    waiting: list[nodes.Node] = [block.probe.body, *([block.probe.predicate] if block.probe.predicate else ())]
+    seen: set[str] = set()
+    while waiting:
+        for node in visitor.walk(waiting.pop()):
+            if not isinstance(node, nodes.Call | nodes.Identifier):
+                continue
+            function = functions.get(node.name) if isinstance(node, nodes.Call) else None
+            if function is not None and node.name not in seen:
+                seen.add(node.name)
+                waiting.append(function.body)
+            elif node.name in _STACKS or (
+                isinstance(node, nodes.Call) and function is None and builtin(node.name) is None
+            ):
+                return False
+    return True
+
+
+def _tell(blocks: list[Block], scope: Scope) -> None:
+    """With ``-v``: how many places are traced in which way."""
+    for raw in (ENTER, EXIT):
+        calls = [match for block in blocks for match in block.matches if _raw(match) == raw]
+        ways = (
+            (
+                [match for match in calls if match.call is not None],
+                f"by one program of the raw tracepoint {raw} (config syscall_tracepoints)",
+            ),
+            ([match for match in calls if match.call is None], "by programs of their own (config syscall_tracepoints)"),
+        )
+        for matches, how in ways:
+            if matches:
+                scope.diagnostics.note(f"{counted(len(matches), f'tracepoint {raw}_*')} traced {how}", matches[0].span)
+
+
+# ---------------------------------------------------------------------------------------------- units
+
+
+def too_large(units: list[ProbeUnit]) -> frozenset[str]:
+    """The raw tracepoints whose program would exceed the verifier's limits."""
+    found: set[str] = set()
+    for raw in (ENTER, EXIT):
+        parts = [unit for unit in units if unit.calls and raw_tracepoint(unit) == raw]
+        if len(parts) > MOST_BODIES or _size(parts) > MOST_NODES:
+            found.add(raw)
+    return frozenset(found)
+
+
+def _size(units: list[ProbeUnit]) -> int:
+    return sum(1 for unit in units for _ in visitor.walk(unit.body))
+
+
+def raw_tracepoint(unit: ProbeUnit) -> str:
+    """The raw tracepoint of a unit of system calls."""
+    return unit.targets[0].of(TracepointTarget).call[0]
+
+
+def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:
+    """*units*; the program of the first one of each raw tracepoint contains the code of the others."""
+    first: dict[str, str] = {}
+    found: list[ProbeUnit] = []
+    for unit in units:
+        if unit.calls:
+            owner = first.setdefault(raw_tracepoint(unit), unit.symbol)
+            found.append(unit if owner == unit.symbol else replace(unit, part_of=owner))
+        else:
+            found.append(unit)
+    return found

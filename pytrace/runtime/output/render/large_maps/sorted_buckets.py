@@ -1,0 +1,109 @@
+"""The histograms of a map with very many keys, in order; as :mod:`.sorted_entries` for values of one row."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+
+from pytrace.core import types
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import MapSpec
+from pytrace.runtime.output.render.decoders import Decoders, Value
+from pytrace.runtime.output.render.large_maps.record_sorting import ROWS
+from pytrace.runtime.output.render.large_maps.reduction import Reduction, reduction
+from pytrace.runtime.output.render.large_maps.sort_keys import Piece, RecordForm, pieces
+from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, Shown
+
+_BUCKET = 8
+"""Bytes of the number of a bucket, at the end of a key in the map."""
+
+
+class SortedBuckets:
+    """Entries of a map of histograms; the map has a row for each bucket of a key that counted something."""
+
+    def __init__(
+        self, spec: MapSpec, reduced: Reduction, form: RecordForm, key_size: int, decoders: Decoders, shown: Shown
+    ) -> None:
+        assert spec.key is not None and isinstance(spec.value, types.Hist | types.LHist)
+        self.key_type = spec.key
+        self.decoders = decoders
+        self._name = spec.name
+        self._buckets = spec.value.buckets
+        self._shown = shown
+        self._reduced = reduced
+        self._form = form
+        self._key_size = key_size
+        self._grouped: dict[bytes, bytes] = {}
+        """For each key its buckets: pairs of number and count, in no order."""
+
+    def fill(self, blocks: Iterable[Block]) -> None:
+        """Take all rows."""
+        split = struct.Struct(f"{self._key_size}s{_BUCKET}x").iter_unpack
+        grouped, get = self._grouped, self._grouped.get
+        for keys, values, count in blocks:
+            with memoryview(keys) as whole, whole.cast("Q") as words:
+                numbers = words[self._key_size // 8 :: len(keys) // count // 8].tobytes()
+            self._check(numbers)
+            pairs = bytearray(16 * count)
+            with memoryview(pairs) as whole, whole.cast("Q") as words:
+                words[0::2] = memoryview(numbers).cast("Q")
+                words[1::2] = memoryview(self._reduced.one(values, count)).cast("Q")
+            for (key,), (pair,) in zip(split(keys), struct.iter_unpack("16s", pairs), strict=True):
+                grouped[key] = get(key, b"") + pair
+
+    def _check(self, numbers: bytes) -> None:
+        greatest = max(memoryview(numbers).cast("Q"))
+        if greatest >= self._buckets:
+            raise InternalError(f"{self._name} has a bucket {greatest}; its type has {self._buckets}")
+
+    def groups(self) -> Iterator[list[tuple[Value, dict[int, int]]]]:
+        """All keys in order, decoded, with their counts by bucket; some at a time."""
+        form = self._form
+        records = self._sorted()
+        decode = self.decoders.decoder(self.key_type)
+        for start in range(0, len(records), ROWS):
+            block = records[start : start + ROWS]
+            rows = form.rows(bytearray().join([record[: form.size] for record in block]))
+            keys = [decode(rows, at) for at in range(0, len(rows), form.row_size)]
+            yield [(key, _counts(record[form.size :])) for key, record in zip(keys, block, strict=True)]
+
+    def _sorted(self) -> list[bytes]:
+        """Records of the key and the sum of its counts, each followed by its buckets."""
+        form, grouped = self._form, self._grouped
+        split = struct.Struct(f"{form.size}s").iter_unpack
+        records: list[bytes] = []
+        while grouped:
+            # What is in a record needs no place in the dictionary any more.
+            chunk = [grouped.popitem() for _ in range(min(4 * ROWS, len(grouped)))]
+            sums = array("Q", [sum(memoryview(pairs).cast("Q")[1::2].tolist()) for _, pairs in chunk])
+            made = form.records([b"".join([key for key, _ in chunk]), sums.tobytes()], len(chunk))
+            records += [record + pairs for (record,), (_, pairs) in zip(split(made), chunk, strict=True)]
+        records.sort(reverse=self._shown.order.startswith("-"))
+        return records[-self._shown.top :] if self._shown.top else records
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries in order, decoded: counts of all buckets."""
+        for group in self.groups():
+            for key, counts in group:
+                get = counts.get
+                yield key, tuple([get(bucket, 0) for bucket in range(self._buckets)])
+
+
+def _counts(pairs: bytes) -> dict[int, int]:
+    words = struct.unpack(f"={len(pairs) // 8}Q", pairs)
+    return dict(zip(words[0::2], words[1::2], strict=True))
+
+
+def sorted_buckets(spec: MapSpec, block: Block, decoders: Decoders, shown: Shown) -> SortedBuckets | None:
+    """What sorts the histograms of a map of which *block* is a part; None where its keys have no such order."""
+    assert spec.key is not None
+    keys, values, count = block
+    key_size = len(keys) // count - _BUCKET
+    reduced, order = reduction(spec.value, len(values) // count), pieces(spec.key)
+    if reduced is None or order is None or key_size % 8 or spec.key.size > key_size:
+        return None
+    key = [(0, piece) for piece in order]
+    by_key = shown.order.removeprefix("-") == "key"
+    form = RecordForm([key_size, 8], key if by_key else [(1, Piece(0, 8)), *key])
+    return SortedBuckets(spec, reduced, form, key_size, decoders, shown)

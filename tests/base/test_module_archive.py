@@ -1,0 +1,208 @@
+"""The archive of modules: what is imported from it, and when it is not used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrace.base import module_archive, module_archive_writer
+from pytrace.base.module_archive import Archive
+from tests.support.patience import patience
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+STARTED = """
+import atexit, sys
+sys.path.insert(0, {root!r})
+def show():
+    loaders = [type(module.__spec__.loader).__name__ for name, module in sys.modules.items()
+               if name.startswith("pytrace.") and getattr(module, "__spec__", None)]
+    print(loaders.count("_Loader"), len(loaders), "ctypes" in sys.modules, file=sys.stderr)
+atexit.register(show)
+from pytrace.cli.entry import command
+command()
+"""
+
+
+def start(folder: Path, *words: str, cache: str = "", before: tuple[str, ...] = (), **environment: str) -> list[str]:
+    """Start the command as its launcher does: modules from the archive, all modules of pytrace, its output."""
+    program = folder / "bin" / "pytrace-start"
+    program.parent.mkdir(exist_ok=True)
+    if not program.exists():
+        program.write_text(STARTED.format(root=str(ROOT)))
+    (folder / "cache").mkdir(exist_ok=True)
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, *before, str(program), *(words or ("--version",))],
+        env={**kept, "XDG_CACHE_HOME": cache or str(folder / "cache"), **environment},
+        capture_output=True, text=True, timeout=patience(60), check=True,
+    )  # fmt: skip
+    assert done.stdout == "pytrace 0.1.0\n"
+    return done.stderr.split()
+
+
+def archives(folder: Path) -> list[Path]:
+    return sorted((folder / "cache" / "pytrace" / "modules").glob("*"))
+
+
+def test_the_second_start_imports_from_the_archive(tmp_path: Path) -> None:
+    first, modules, _ = start(tmp_path)
+    assert first == "0"
+    (made,) = archives(tmp_path)
+    assert made.stat().st_mode & 0o777 == 0o600
+    second, same, _ = start(tmp_path)
+    # The first start has imported the writer as well. Modules that find the archive come from their own files.
+    assert int(same) <= int(modules)
+    assert int(same) - 8 <= int(second) < int(same)
+    assert archives(tmp_path) == [made]
+
+
+def test_a_start_that_imports_nothing_new_leaves_the_archive_alone(tmp_path: Path) -> None:
+    start(tmp_path)
+    (made,) = archives(tmp_path)
+    before = made.stat()
+    start(tmp_path)
+    assert made.stat().st_ino == before.st_ino
+    start(tmp_path, "--version", "--no-warnings")
+    assert made.stat().st_ino == before.st_ino
+
+
+def test_others_could_have_written_it(tmp_path: Path) -> None:
+    start(tmp_path)
+    (made,) = archives(tmp_path)
+    made.chmod(0o666)
+    assert start(tmp_path)[0] == "0"
+    made.chmod(0o600)
+    made.parent.chmod(0o777)
+    assert start(tmp_path)[0] == "0"
+    made.parent.chmod(0o700)
+    assert start(tmp_path)[0] != "0"
+
+
+def test_a_search_that_depends_on_the_environment_has_none(tmp_path: Path) -> None:
+    start(tmp_path)
+    assert start(tmp_path, PYTHONPATH=str(tmp_path))[0] == "0"
+    assert start(tmp_path, before=("-O",))[0] == "0", "another kind of code has an archive of its own"
+    assert start(tmp_path)[0] != "0"
+
+
+def test_no_code_is_written_where_python_shall_not_write_its_own(tmp_path: Path) -> None:
+    start(tmp_path, PYTHONDONTWRITEBYTECODE="1")
+    assert archives(tmp_path) == []
+
+
+@pytest.mark.parametrize("cache", ["/proc/nothing", "/dev/null"])
+def test_a_cache_that_cannot_be_written(tmp_path: Path, cache: str) -> None:
+    for _ in range(2):
+        assert start(tmp_path, cache=cache)[0] == "0"
+
+
+# ---------------------------------------------------------------------------------------------- entries
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a package of two modules, imported."""
+    folder = tmp_path / "somewhere" / "archived_package"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "one.py").write_text("VALUE = 1\n")
+    (folder / "two.py").write_text("VALUE = 2\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return folder
+
+
+def written(tmp_path: Path, *names: str) -> Archive:
+    """An archive of these modules, opened."""
+    before = frozenset(sys.modules)
+    for name in names:
+        __import__(name)
+    archive = Archive(str(tmp_path / "pytrace" / "modules" / "test"), before)
+    archive.open()
+    assert module_archive_writer.write(archive)
+    for name in names:
+        sys.modules.pop(name)
+    sys.modules.pop("archived_package", None)
+    opened = Archive(archive.path, before)
+    opened.open()
+    return opened
+
+
+def test_a_module_is_as_if_imported_from_its_file(tmp_path: Path, modules: Path) -> None:
+    archive = written(tmp_path, "archived_package.one", "archived_package.two")
+    assert set(archive.entries) == {"archived_package", "archived_package.one", "archived_package.two"}
+    sys.meta_path.insert(0, archive)
+    try:
+        import archived_package.one as module  # type: ignore[import-not-found]
+    finally:
+        sys.meta_path.remove(archive)
+        package = sys.modules.pop("archived_package")
+        del sys.modules["archived_package.one"]
+    assert module.VALUE == 1
+    assert module.__file__ == str(modules / "one.py")
+    assert module.__package__ == "archived_package"
+    assert type(module.__loader__).__name__ == "_Loader"
+    assert module.__loader__.get_source("archived_package.one") == "VALUE = 1\n"
+    assert list(package.__path__) == [str(modules)]
+
+
+def test_changed_and_removed_files_are_not_taken_from_it(tmp_path: Path, modules: Path) -> None:
+    archive = written(tmp_path, "archived_package.one", "archived_package.two")
+    assert archive.find_spec("archived_package.one") is not None
+    assert archive.find_spec("archived_package.three") is None
+    (modules / "one.py").write_text("VALUE = 10\n")
+    assert archive.find_spec("archived_package.one") is None
+    times = (modules / "two.py").stat()
+    os.utime(modules / "two.py", ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+    assert archive.find_spec("archived_package.two") is None
+    (modules / "__init__.py").unlink()
+    assert archive.find_spec("archived_package") is None
+
+
+def test_new_modules_are_added_and_changed_ones_replaced(tmp_path: Path, modules: Path) -> None:
+    written(tmp_path, "archived_package.one")
+    archive = written(tmp_path, "archived_package.two")
+    assert {"archived_package.one", "archived_package.two"} <= set(archive.entries)
+    (modules / "one.py").write_text("VALUE = 100\n")
+    archive = written(tmp_path, "archived_package.two")
+    assert "archived_package.one" not in archive.entries
+    archive = written(tmp_path, "archived_package.one")
+    scope: dict[str, object] = {}
+    spec = archive.find_spec("archived_package.one")
+    assert spec is not None
+    assert spec.loader is not None
+    code = spec.loader.get_code("archived_package.one")  # type: ignore[attr-defined]
+    exec(code, scope)
+    assert scope["VALUE"] == 100
+
+
+def test_a_damaged_archive(tmp_path: Path, modules: Path) -> None:
+    archive = written(tmp_path, "archived_package.one")
+    file = Path(archive.path)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: archive.start + archive.entries["archived_package.one"][3]])
+    cut = Archive(archive.path, frozenset())
+    cut.open()
+    spec = cut.find_spec("archived_package.one")
+    assert spec is not None
+    assert spec.loader is not None
+    assert spec.loader.get_code("archived_package.one") is not None  # type: ignore[attr-defined]
+    for content in (b"", whole[:4], whole[:100], bytes(len(whole))):
+        file.write_bytes(content)
+        cut = Archive(archive.path, frozenset())
+        cut.open()
+        assert cut.entries == {}
+
+
+def test_where_it_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(sys, "path", ["/somewhere"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    assert module_archive.usable()
+    monkeypatch.setattr(sys, "path", ["", "/somewhere"])
+    assert not module_archive.usable()

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import errno
+import signal
+
+import pytest
+
+from pytrace.core.options import option_types
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("0..", "0", 0),
+        ("0..", "-1", None),
+        ("0..", "x", None),
+        ("1..64", "64", 64),
+        ("1..64", "65", None),
+        ("-5..5", "-5", -5),
+        ("seconds", "0", 0),
+        ("seconds", "2", 2_000_000_000),
+        ("seconds", "0.5", 500_000_000),
+        ("seconds", ".25", 250_000_000),
+        ("seconds", "1.0000000019", 1_000_000_001),
+        ("seconds", "500ms", 500_000_000),
+        ("seconds", "2m", 120_000_000_000),
+        ("seconds", "-1", None),
+        ("seconds", "1e3", None),
+        ("seconds", ".", None),
+        ("seconds", "9" * 20, None),
+        ("interval", "0.5", 500_000_000),
+        ("interval", "0", None),
+        ("interval", "0.0000001", None),
+        ("pid", "1", 1),
+        ("pid", "0", None),
+        ("pid", "9999999", None),
+        ("port", "80", 80),
+        ("port", "http", None),
+        ("port", "65536", None),
+        ("cpu", "0", 0),
+        ("cpu", "-1", None),
+        ("disk", "/dev/sda", "sda"),
+        ("disk", "nvme0n1", "nvme0n1"),
+        ("disk", "a/b", None),
+        ("interface", "eth0.5", "eth0.5"),
+        ("interface", "a/b", None),
+        ("address", "::FFFF", "::ffff"),
+        ("address", "1.2.3.400", None),
+        ("errno", "ENOENT", errno.ENOENT),
+        ("errno", "enoent", errno.ENOENT),
+        ("errno", "EWOULDBLOCK", errno.EAGAIN),
+        ("errno", "512", 512),
+        ("errno", "EFOO", None),
+        ("errno", "0", None),
+        ("signal", "SIGKILL", signal.SIGKILL),
+        ("signal", "term", signal.SIGTERM),
+        ("signal", "64", 64),
+        ("signal", "SIGNO", None),
+        ("syscall", "openat", "openat"),
+        ("syscall", "open at", None),
+    ],
+)
+def test_entries(name: str, text: str, value: int | str | None) -> None:
+    type_ = option_types.find(name)
+    assert type_ is not None
+    assert type_.entry(text) == value
+
+
+def test_unknown_types() -> None:
+    assert option_types.find("ports") is None
+    assert option_types.find("0...") is None
+
+
+def test_suggestions_are_names_of_the_type() -> None:
+    assert option_types.suggestions(option_types.TYPES["errno"], "enoentt")[0].startswith("did you mean 'ENOENT'")
+    assert option_types.suggestions(option_types.TYPES["port"], "http") == ()
+
+
+def test_defaults_of_times_are_seconds() -> None:
+    assert option_types.default("seconds", 5) == 5_000_000_000
+    assert option_types.default("interval", 0) == 0
+    assert option_types.default("port", 5) == 5
+
+
+def test_numbers() -> None:
+    assert {name for name in option_types.TYPES if not option_types.is_number(name)} == {
+        "disk", "interface", "address", "syscall",
+    }  # fmt: skip
+    assert option_types.is_number("0..5")

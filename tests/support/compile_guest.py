@@ -1,0 +1,178 @@
+"""Has scripts compiled outside of the test machine, by :mod:`tests.support.compile_host`.
+
+A compilation takes half a minute on the emulated processors and a third of a second outside. The guest hands over the
+facts about its kernel once, as copies of the files in which the kernel shows them, and then each script with its
+options; what comes back is checked against the facts as they are now, and runs as if it had been compiled here. A
+script that gets no answer (it has errors, or asks for processes) is compiled here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from pytrace.base.fast_dataclass import replace
+from pytrace.cli import commands
+from pytrace.cli.request import Script
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import PROCESSES, CompileOptions
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.source import Source
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host.fingerprints import Fact
+from pytrace.runtime.load import features
+
+VARIABLE = "PYTRACE_TEST_COMPILER"
+"""Names the folder of requests, which both sides can write."""
+
+TRACEFS = "/sys/kernel/tracing"
+PLACES = (
+    "/sys/kernel/btf", TRACEFS, "/sys/kernel/debug", "/sys/devices/system/cpu/possible",
+    "/proc/kallsyms", "/proc/modules", "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/kptr_restrict",
+)  # fmt: skip
+"""Where compilations look for facts about the kernel."""
+
+_FILES = (
+    *(place for place in PLACES if place.startswith("/proc") or place.endswith("possible")),
+    "/sys/kernel/debug/kprobes/blacklist", f"{TRACEFS}/available_filter_functions", f"{TRACEFS}/available_events",
+)  # fmt: skip
+_MODULES = ("loop", "ext4", "xfs", "btrfs", "zram", "raid1", "veth", "sch_netem")
+"""What workloads load: the facts are those with all of them, so that they are copied once."""
+_SAME = {"file": 4, "tracepoint": 5, "environment": 3, "pid_namespace": 3}
+"""How many parts of a fact must be the same outside. Inodes differ; modules are those of the facts handed over."""
+_PATIENCE = 120.0
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What compilations ask the kernel."""
+
+    system: tuple[str, ...]
+    """``uname``."""
+    features: dict[str, bool]
+    pid_namespace: Fact
+    files: dict[str, bytes]
+    """Files of the kernel, by path."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One compilation; *facts* is the file with :class:`Facts`."""
+
+    source: Source
+    compile_options: CompileOptions
+    run_options: RunOptions
+    facts: Path
+    directory: str
+    environment: dict[str, str]
+
+
+Compile = Callable[[Script, CompileOptions, RunOptions], CompiledScript]
+
+
+def use() -> None:
+    """Have runs of this process and its children compiled outside, where somebody answers."""
+    folder = os.environ.get(VARIABLE, "")
+    if not folder:
+        return
+    subprocess.run(["modprobe", "-a", "-q", *_MODULES], check=False)
+    _facts(Path(folder))
+    here = commands.compile_script
+
+    def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
+        found = compiled_outside(Path(folder), script, compile_options, options) if _ordinary(options) else None
+        return found or here(script, compile_options, options)
+
+    commands.compile_script = compile_script
+
+
+def _ordinary(options: RunOptions) -> bool:
+    """Whether all that matters is handed over."""
+    return not (options.debug or options.debuginfo or options.traceable_functions or options.verbose)
+
+
+def compiled_outside(
+    folder: Path, script: Script, compile_options: CompileOptions, options: RunOptions
+) -> CompiledScript | None:
+    """The script as whoever answers requests in *folder* compiled it, with the facts as they are here; else None."""
+    facts = _facts(folder)
+    own = {name: text for name, text in os.environ.items() if name.startswith(("PYTRACE_", "BPFTRACE_", "PATH"))}
+    request = Request(script.source, compile_options, options, facts, os.getcwd(), own)
+    data = exchange(folder, pickle.dumps(request))
+    if not data:
+        return None
+    compiled = CompiledScript.from_bytes(data)
+    now = [still_the_same(fact) for fact in compiled.manifest.facts]
+    if None in now:
+        return None
+    return replace(compiled, manifest=replace(compiled.manifest, facts=tuple(fact for fact in now if fact)))
+
+
+def exchange(folder: Path, data: bytes) -> bytes:
+    """The answer to a request; empty when there is none."""
+    name = folder / f"{os.getpid()}-{next(_numbers)}"
+    name.with_suffix(".unfinished").write_bytes(data)
+    name.with_suffix(".unfinished").rename(name.with_suffix(".request"))
+    answer, end = name.with_suffix(".answer"), time.monotonic() + _PATIENCE
+    while not answer.exists():
+        if (folder / "gone").exists() or time.monotonic() > end:
+            return b""
+        time.sleep(0.05)
+    return answer.read_bytes()
+
+
+def still_the_same(fact: Fact) -> Fact | None:
+    """The fact as it is in this machine; None where that is something else than what the script was compiled for."""
+    if fact[0] == PROCESSES:
+        return fact
+    check = fingerprints._CHECKS.get(fact[0])
+    now = check(fact) if check else None
+    if now is None or now[: _SAME.get(fact[0], 1)] != fact[: _SAME.get(fact[0], 1)]:
+        return None
+    return now
+
+
+# ------------------------------------------------------------------------------------------------ facts
+
+
+def _facts(folder: Path) -> Path:
+    """The file with the facts as they are now: another one for each set of loaded modules."""
+    state = (fingerprints.modules_fact(), fingerprints.tracepoints_fact(TRACEFS))
+    path = folder / f"{fingerprints.digest(repr(state).encode())}.facts"
+    if not path.exists():
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                path.with_suffix(".unfinished").write_bytes(pickle.dumps(_now_known()))
+                path.with_suffix(".unfinished").rename(path)
+    return path
+
+
+def _now_known() -> Facts:
+    files = [place for place in _FILES if os.path.exists(place)]
+    files += [f"/sys/kernel/btf/{name}" for name in os.listdir("/sys/kernel/btf")]
+    events = Path(f"{TRACEFS}/available_events").read_text().split()
+    for folder in [f"{TRACEFS}/events/{event.replace(':', '/')}" for event in events]:
+        files += [f"{folder}/{name}" for name in ("id", "format") if os.path.exists(f"{folder}/{name}")]
+    return Facts(
+        tuple(os.uname()),
+        {name: features.has(name) for name in features.FEATURES},
+        fingerprints.pid_namespace_fact(),
+        {path: data for path in files if (data := _read(path)) is not None},
+    )
+
+
+def _read(path: str) -> bytes | None:
+    """What a file of the kernel has; None where it is forbidden to read it."""
+    try:
+        return Path(path).read_bytes()
+    except PermissionError:
+        return None

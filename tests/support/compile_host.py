@@ -1,0 +1,156 @@
+"""Compiles scripts here for tests in the test machine, whose emulated processors take a hundred times as long.
+
+``python -m tests.support.compile_host FOLDER MODULES`` answers the requests that :mod:`tests.support.compile_guest`
+puts into the folder. Each is compiled in a process of its own, which sees the facts of the guest's kernel in the places
+where the kernel shows them: in a mount namespace with what the guest copied from there. *MODULES* is where the modules
+of its kernel are installed. Whatever cannot be answered here (errors of a script, processes, files that only the guest
+has) is left to the guest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import pickle
+import pkgutil
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytrace
+from pytrace.cli import commands
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
+from pytrace.core.kernel_info import KernelHeaders
+from pytrace.pipeline import compile_script
+from pytrace.runtime.host import fingerprints, module_index
+from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load import features
+from tests.support.compile_guest import PLACES, Facts, Request
+
+_CLONE_NEWNS = 0x20000
+_MS_BIND, _MS_REC_PRIVATE = 0x1000, 0x44000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OnlyTheGuestKnows(Exception):  # noqa: N818 - it is no error
+    """A question about something that is not the same in the guest."""
+
+
+class _GuestKernel(LiveKernel):
+    """Facts about the guest's kernel; its processes and control groups are not known here."""
+
+    def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
+        if pid is not None or "*" in target:
+            raise _OnlyTheGuestKnows
+        return super().binaries(target, pid, command)
+
+    def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
+        raise _OnlyTheGuestKnows
+
+    def cgroup_id(self, path: str) -> int | None:
+        raise _OnlyTheGuestKnows
+
+    def headers(self) -> KernelHeaders:
+        raise _OnlyTheGuestKnows
+
+
+def serve(folder: Path, modules: str) -> None:
+    """Answer requests until the parent process ends."""
+    for item in pkgutil.walk_packages(pytrace.__path__, "pytrace."):
+        if "__main__" not in item.name:
+            importlib.import_module(item.name)
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    parent = os.getppid()
+    under_way: set[int] = set()
+    while os.getppid() == parent:
+        for path in sorted(folder.glob("*.request")):
+            taken = path.rename(path.with_suffix(".taken"))
+            request: Request = pickle.loads(taken.read_bytes())
+            _unpacked(request.facts)  # here, so that it is there for all
+            child = os.fork()
+            if child == 0:
+                _answer(taken, request, modules)
+            under_way.add(child)
+        under_way -= {child for child in under_way if os.waitpid(child, os.WNOHANG)[0]}
+        time.sleep(0.02)
+
+
+def _answer(path: Path, request: Request, modules: str) -> NoReturn:
+    """Write the compiled script, or nothing, next to the request."""
+    status = 1
+    try:
+        compiled = b""
+        try:
+            compiled = _compiled(request, modules)
+        finally:
+            unfinished = path.with_suffix(".unfinished")
+            unfinished.write_bytes(compiled)
+            unfinished.rename(path.with_suffix(".answer"))
+        status = 0
+    except (_OnlyTheGuestKnows, ScriptError, TraceError, OSError):
+        status = 0
+    except BaseException:  # noqa: BLE001 - the child must not run on as a second server
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _compiled(request: Request, modules: str) -> bytes:
+    facts = _known(request.facts)
+    _enter(_unpacked(request.facts))
+    os.chdir(request.directory)
+    os.environ.update(request.environment)
+    os.uname = lambda: os.uname_result(facts.system)
+    features.has = lambda name: facts.features[name]
+    fingerprints.pid_namespace_fact = lambda: facts.pid_namespace
+    module_index.ModuleIndex.__init__.__defaults__ = (modules,)
+    commands.live_kernel = _GuestKernel  # type: ignore[assignment]
+    kernel = _GuestKernel(disabled=request.run_options.disabled)
+    return compile_script(request.source, request.compile_options, kernel, Diagnostics()).to_bytes()
+
+
+@cache
+def _known(path: Path) -> Facts:
+    facts: Facts = pickle.loads(path.read_bytes())
+    return facts
+
+
+@cache
+def _unpacked(path: Path) -> Path:
+    """The folder with the files of the guest's kernel."""
+    folder = path.with_suffix("")
+    for name, data in _known(path).files.items():
+        target = folder / name.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return folder
+
+
+def _enter(facts: Path) -> None:
+    """See the facts of the guest in place of this kernel's own."""
+    _call(_libc.unshare(_CLONE_NEWNS))
+    _call(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None))
+    for place in PLACES:
+        copy = facts / place.lstrip("/")
+        if os.path.isdir(place):
+            copy.mkdir(parents=True, exist_ok=True)
+        if copy.exists() != os.path.exists(place):
+            raise _OnlyTheGuestKnows
+        if copy.exists():
+            _call(_libc.mount(bytes(copy), place.encode(), None, ctypes.c_ulong(_MS_BIND), None))
+
+
+def _call(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), sys.argv[2])
