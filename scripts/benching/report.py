@@ -29,7 +29,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     ratios = line.ratios
     return (
         line.row,
-        f"{line.title}: {line.measure.name}",
+        f"{line.title}: {line.measure.name}{f' (peer: {line.peer})' if line.peer not in ('', 'bpftrace') else ''}",
         line.measure.unit,
         _number(statistics.median(line.ours)),
         _number(statistics.median(line.theirs)) if line.theirs else "",
