@@ -68,7 +68,7 @@ class PidFilter(Enum):
     """The kernel filters by the process id that it gets at attach time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbeKind:
     """One row.
 

@@ -56,7 +56,7 @@ ATTACHERS: dict[str, tuple[str, str]] = {
 """Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attachments:
     """What :func:`attach_all` did."""
 

@@ -59,7 +59,7 @@ def has_feature(name: str) -> bool:
     return features.has(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoadOptions:
     """How to load.
 
