@@ -193,11 +193,7 @@ def test_biostacks_at_intervals(tool: Tool, disk: Disk) -> None:
 
 @pytest.mark.tool("biotop")
 def test_biotop_adds_up(tool: Tool, disk: Disk) -> None:
-    def work(running: Running) -> None:
-        reads_and_writes(disk)(running)
-        running.until_printed("loadavg", len(running.stdout().split("loadavg")) + 1)
-
-    run = tool("biotop", "-r", "0", "-p", os.getpid(), work=work)
+    run = tool("biotop", "-r", "0", "-p", os.getpid(), work=reads_and_writes(disk))
     check_columns(run)
     rows = run.of(DISK=disk.name)
     major, minor = disk.number

@@ -64,6 +64,8 @@ class Renderer:
         self.handlers: list[RunHandler] = list(self._made)
         self.ignored = 0
         """Events that came after ``exit()``, other than further ones of ``exit()``."""
+        self.printed_nothing = False
+        """Whether the run has ended and neither events nor maps printed anything."""
         self._reported: dict[tuple[str, int], int] = {}
         self._told: set[str] = set()
 
@@ -166,13 +168,23 @@ class Renderer:
             self._context.sorted_rows.print()
 
     def print_maps(self) -> None:
-        """Print all non-empty maps at the end, by name."""
-        if not self.output.json and not self.output.csv:
+        """Print all non-empty maps at the end, by name, in text after two empty lines.
+
+        Tools whose output are rows alone end with their last row.
+        """
+        text = not self.output.json and not self.output.csv
+        rows = any(spec.kind == "row" for spec in self._manifest.events)
+        self.printed_nothing = self.output.accepted == 0
+        if text and not rows:
             self.output.write(b"\n\n")
-        if self._manifest.config.print_maps_on_exit:
-            for name in sorted(item.name for item in self._manifest.maps):
-                show = self._context.map_form(self._context.view(name))
-                self.output.write(show())
+        due = text and rows
+        for name in sorted(item.name for item in self._manifest.maps) if self._manifest.config.print_maps_on_exit else ():
+            shown = self._context.map_form(self._context.view(name))()
+            if shown:
+                self.output.write(b"\n\n" + shown if due else shown)
+                self.printed_nothing = due = False
+        if due and self.output.terminal and self.state.requests():
+            self.output.write(b"\n")  # after ^C
         self.output.flush()
 
     def close(self) -> None:
