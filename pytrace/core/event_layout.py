@@ -277,8 +277,8 @@ class EmptiedMap(OfMap):
 class Exit(StaticPart):
     """What is known of an ``exit()``.
 
-    *known*: the compiler knows the status, and has warned of one that is out of range. *timed*: a timer calls it, so what
-    comes later is outside of the time that was asked for, and nothing lost.
+    *known*: the compiler knows the status, and has warned of one that is out of range. *timed*: a timer calls it, so
+    what comes later is outside of the time that was asked for, and nothing lost.
     """
 
     known: bool = False

@@ -13,7 +13,7 @@ import pytest
 from tests.support.kernel_features import needs
 from tests.support.server import Running
 from tests.support.tools import check_columns
-from tests.support.workloads import files, processes
+from tests.support.workloads import files
 from tests.tools.conftest import Tool
 
 _libc = ctypes.CDLL(None, use_errno=True)

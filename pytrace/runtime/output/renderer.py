@@ -178,7 +178,8 @@ class Renderer:
         if text and not rows:
             self.output.write(b"\n\n")
         due = text and rows
-        for name in sorted(item.name for item in self._manifest.maps) if self._manifest.config.print_maps_on_exit else ():
+        names = sorted(item.name for item in self._manifest.maps)
+        for name in names if self._manifest.config.print_maps_on_exit else ():
             shown = self._context.map_form(self._context.view(name))()
             if shown:
                 self.output.write(b"\n\n" + shown if due else shown)

@@ -454,7 +454,9 @@ class Session:
     def _tell_silence(self) -> None:
         """Tell somebody at a terminal that nothing was printed because nothing happened."""
         output = self.output
-        if self.renderer.printed_nothing and output.terminal and not (output.json or output.csv or self.options.exports):
+        if output.json or output.csv or self.options.exports:
+            return
+        if self.renderer.printed_nothing and output.terminal:
             end = self._detached or opening.moment()
             if set(self._by_kind) - _OVER_AT_ONCE and not self.renderer.state.exit_code:
                 self._tell(f"No event in {(end[1] - self._started[1]) / 1e9:.1f} s\n")

@@ -160,10 +160,11 @@ def frames(text: Form, kind: types.Stack) -> Form:
     end = b";" if kind.mode.one_line else b"\n"
 
 
-    def array(value: Value) -> bytes:
-        return b"[%s]" % b", ".join([quoted(part.strip()) for part in text(value).split(end) if part.strip()])
+    return lambda value: _frames(text(value).split(end))
 
-    return array
+
+def _frames(lines: list[bytes]) -> bytes:
+    return b"[%s]" % b", ".join([quoted(line.strip()) for line in lines if line.strip()])
 
 
 def _array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:

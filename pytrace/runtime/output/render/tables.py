@@ -290,11 +290,11 @@ def is_below(kind: types.Type) -> bool:
 
 def lines_below(form: Form) -> Form:
     """The frames of a stack, each on an indented line."""
+    return lambda value: _indented(form(value).split(b"\n"))
 
-    def lines(value: Value) -> bytes:
-        return b"".join([b"    %s\n" % visible(line.strip()) for line in form(value).split(b"\n") if line.strip()])
 
-    return lines
+def _indented(lines: list[bytes]) -> bytes:
+    return b"".join([b"    %s\n" % visible(line.strip()) for line in lines if line.strip()])
 
 
 def one_line(form: Form) -> Form:
