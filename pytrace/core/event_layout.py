@@ -14,7 +14,7 @@ One line for each: kind, arguments in layout order, and the class of its static 
 ================ ====================================== ======================
 kind             arguments                              static part
 ================ ====================================== ======================
-printf           values of the conversions, in order    :class:`Formatted`
+printf, heading  values of the conversions, in order    :class:`Formatted`
 errorf, warnf    values of the conversions              :class:`Formatted`
 cat, system      values of the conversions              :class:`Formatted`
 time             none                                   :class:`CurrentTime`
@@ -311,6 +311,7 @@ class HelperFailure(StaticPart):
 
 STATIC_PARTS: dict[str, type[StaticPart]] = {
     "printf": Formatted,
+    "heading": Formatted,
     "errorf": Formatted,
     "warnf": Formatted,
     "cat": Formatted,

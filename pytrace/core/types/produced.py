@@ -161,11 +161,16 @@ class CgroupPath(_Fixed):
 
 @dataclass(frozen=True)
 class Fixed(Type):
-    """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals."""
+    """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals.
+
+    With a *path* it is not the value that is sent but, when that is decoded, the word number *word* (from 1) of a file.
+    """
 
     divisor: int
     digits: int
     signed: bool = True
+    path: str = ""
+    word: int = 0
     tag: ClassVar[str] = "fixed_t"
 
     @property
