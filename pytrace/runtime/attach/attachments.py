@@ -22,7 +22,6 @@ from pytrace.core.probes.kinds import (
     PROFILE,
     RAWTRACEPOINT,
     SOFTWARE,
-    SYSTEM_CALLS,
     TRACEPOINT,
     UPROBE,
     URETPROBE,
@@ -30,6 +29,7 @@ from pytrace.core.probes.kinds import (
     WATCHPOINT,
     known_kind,
 )
+from pytrace.core.probes.targets import SYSTEM_CALLS
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript

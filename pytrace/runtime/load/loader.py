@@ -15,8 +15,9 @@ from contextlib import ExitStack
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
-from pytrace.core.probes.kinds import SYSTEM_CALLS, known_kind
+from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import (
+    SYSTEM_CALLS,
     IteratorTarget,
     ProbeTarget,
     RawTracepointTarget,
