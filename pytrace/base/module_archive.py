@@ -118,12 +118,10 @@ def install() -> None:
     sys.meta_path.insert(0, archive)
 
 
-def save() -> None:
-    """Write the archive again if this process imported modules that are not in it."""
+def outdated() -> Archive | None:
+    """The archive, if this process imported modules that are not in it."""
     archive = next((finder for finder in sys.meta_path if isinstance(finder, Archive)), None)
     if archive is None or sys.dont_write_bytecode:
-        return
-    if (sys.modules.keys() - archive.entries.keys() - archive.before).difference(archive.others):
-        from pytrace.base import module_archive_writer
-
-        module_archive_writer.write(archive)
+        return None
+    new = (sys.modules.keys() - archive.entries.keys() - archive.before).difference(archive.others)
+    return archive if new else None

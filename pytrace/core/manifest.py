@@ -188,7 +188,7 @@ class Counters:
     sites: tuple[Site, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionData:
     """Offsets of a running session's values (``u64`` each) in the data section *section*.
 

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.kernel_features import needs
+from tests.support.patience import EMULATED
 from tests.support.tools import check_columns
 from tests.support.workloads import database
 from tests.tools.conftest import Tool
+
+SLOW = 1000 if EMULATED else 30
+"""Milliseconds in which this machine's server answers a query that has nothing to wait for."""
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +26,11 @@ def server_of_queries() -> Iterator[database.Database]:
 
 @pytest.mark.tool("dbslower")
 def test_slow_queries(tool: Tool, server_of_queries: database.Database) -> None:
-    made, slow = server_of_queries, database.sleep(30)
-    run = tool("dbslower", "postgres", "-m", 30, work=lambda _: made.query("select 1", slow, "select 2"))
+    made, slow = server_of_queries, database.sleep(SLOW)
+    run = tool("dbslower", "postgres", "-m", SLOW, work=lambda _: made.query("select 1", slow, "select 2"))
     check_columns(run)
     assert [row["QUERY"] for row in run.rows] == [slow]
-    assert run.rows[0]["MS"] >= 30
+    assert run.rows[0]["MS"] >= SLOW
 
 
 @pytest.mark.tool("dbslower")
@@ -70,12 +74,12 @@ def test_histogram(
     tool: Tool, server_of_queries: database.Database, options: tuple[str, ...], unit: str, least: int
 ) -> None:
     made = server_of_queries
-    queries = ["select 1", *[database.sleep(30)] * 3]
+    queries = ["select 1", *[database.sleep(SLOW)] * 3]
     run = tool("dbstat", "postgres", "-x", made.program, *options, work=lambda _: made.query(*queries))
     buckets = run.maps["@times"][unit]
     assert sum(bucket["count"] for bucket in buckets) == 4
     assert sum(bucket["count"] for bucket in buckets if bucket.get("min", 0) >= least) >= 3
-    slow = tool("dbstat", "postgres", "-m", 30, "-x", made.program, *options, work=lambda _: made.query(*queries))
+    slow = tool("dbstat", "postgres", "-m", SLOW, "-x", made.program, *options, work=lambda _: made.query(*queries))
     assert sum(bucket["count"] for bucket in slow.maps["@times"][unit]) == 3
 
 

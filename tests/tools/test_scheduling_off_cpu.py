@@ -54,7 +54,7 @@ def test_sleeps_are_found(tool: Tool, programs: Path, options: tuple[object, ...
     asleep = of(run, "@off_us", "nanosleep", f",naps,{seen[0].pid}")
     assert sum(asleep.values()) >= 0.95 * seen[0].nanoseconds / 1000
     assert sum(asleep.values()) <= seen[0].nanoseconds / 1000
-    assert any("schedule+" in key and LIBRARY in key for key in asleep)
+    assert any("schedule+" in key and LIBRARY in key for key in asleep), list(asleep)
     assert all((",--," in key) == ("-d" in options) for key in asleep)
     assert not of(run, "@off_us", ",swapper")
 

@@ -15,8 +15,9 @@ from contextlib import ExitStack
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
-from pytrace.core.probes.kinds import SYSTEM_CALLS, known_kind
+from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import (
+    SYSTEM_CALLS,
     IteratorTarget,
     ProbeTarget,
     RawTracepointTarget,
@@ -59,7 +60,7 @@ def has_feature(name: str) -> bool:
     return features.has(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoadOptions:
     """How to load.
 

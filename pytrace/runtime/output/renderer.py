@@ -68,6 +68,8 @@ class Renderer:
         self.handlers: list[RunHandler] = list(self._made)
         self.ignored = 0
         """Events that came after ``exit()``, other than further ones of ``exit()``."""
+        self.printed_nothing = False
+        """Whether the run has ended and neither events nor maps printed anything."""
         self._reported: dict[tuple[str, int], int] = {}
         self._told: set[str] = set()
 
@@ -170,16 +172,29 @@ class Renderer:
             self._context.sorted_rows.print()
 
     def print_maps(self) -> None:
-        """Print all non-empty maps at the end, by name."""
-        if not self.output.json and not self.output.csv:
+        """Print all non-empty maps at the end, by name, in text after two empty lines.
+
+        Tools whose output are rows alone end with their last row.
+        """
+        text = not self.output.json and not self.output.csv
+        rows = any(spec.kind == "row" for spec in self._manifest.events)
+        self.printed_nothing = self.output.accepted == 0
+        if text and not rows:
             self.output.write(b"\n\n")
-        if self._manifest.config.print_maps_on_exit:
-            for name in sorted(item.name for item in self._manifest.maps):
-                for part in self._context.map_parts(self._context.view(name)):
-                    self.output.write(part)
-                    if len(part) > _LARGE_PART:
-                        # There are more of them: together they take much memory.
-                        self.output.advance()
+        due = text and rows
+        names = sorted(item.name for item in self._manifest.maps)
+        for name in names if self._manifest.config.print_maps_on_exit else ():
+            for part in filter(None, self._context.map_parts(self._context.view(name))):
+                self.output.write(b"
+
+" + part if due else part)
+                self.printed_nothing = due = False
+                if len(part) > _LARGE_PART:
+                    # There are more of them: together they take much memory.
+                    self.output.advance()
+        if due and self.output.terminal and self.state.requests():
+            self.output.write(b"
+")  # after ^C
         self.output.flush()
 
     def close(self) -> None:

@@ -476,6 +476,16 @@ class Session:
         if status is not None:
             self.output.message(f"the command {_status_text(status)}\n")
 
+    def _tell_silence(self) -> None:
+        """Tell somebody at a terminal that nothing was printed because nothing happened."""
+        output = self.output
+        if output.json or output.csv or self.options.exports:
+            return
+        if self.renderer.printed_nothing and output.terminal:
+            end = self._detached or opening.moment()
+            if set(self._by_kind) - _OVER_AT_ONCE and not self.renderer.state.exit_code:
+                self._tell(f"No event in {(end[1] - self._started[1]) / 1e9:.1f} s\n")
+
     def _sum_up(self, totals: dict[Key, int]) -> None:
         """Report losses; on standard error if JSON output, which should contain them, is not read."""
         self.renderer.summary(totals)
@@ -510,6 +520,7 @@ class Session:
             unsaved = self._finish_maps()
         self._sum_up(totals)
         self._summed_up = True
+        self._tell_silence()
         self._tell_child()
         for text in self._symbols.notices():
             self._warn(text)
