@@ -185,16 +185,13 @@ class Renderer:
         names = sorted(item.name for item in self._manifest.maps)
         for name in names if self._manifest.config.print_maps_on_exit else ():
             for part in filter(None, self._context.map_parts(self._context.view(name))):
-                self.output.write(b"
-
-" + part if due else part)
+                self.output.write(b"\n\n" + part if due else part)
                 self.printed_nothing = due = False
                 if len(part) > _LARGE_PART:
                     # There are more of them: together they take much memory.
                     self.output.advance()
         if due and self.output.terminal and self.state.requests():
-            self.output.write(b"
-")  # after ^C
+            self.output.write(b"\n")  # after ^C
         self.output.flush()
 
     def close(self) -> None:
