@@ -21,6 +21,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, INT64, UINT32, UINT64, AddressSpace, Field, Pointer, String, Struct, Type
+from tests.support.bpf_machine import Machine
 from tests.support.facts import FEATURES, FILE, LIST, REGISTERS, RecordedKernel, event, function, tracepoint_field
 
 RECORDED = Path(__file__).with_name("costs.json")
@@ -133,7 +134,22 @@ def costs(script: CompiledScript) -> Costs:
         for operation, registers, _, _ in _INSTRUCTION.iter_unpack(section.data()):
             instructions += 1
             calls += operation == _CALL and registers >> 4 == _OF_HELPER
-    return {"instructions": instructions, "stack": stack_use.needed(script.elf, ""), "helper calls": calls}
+    return {
+        "instructions": instructions,
+        "executed": executed(script),
+        "stack": stack_use.needed(script.elf, ""),
+        "helper calls": calls,
+    }
+
+
+def executed(script: CompiledScript) -> int:
+    """Instructions that run for an event of each program after the first, when keys are there already."""
+    machine = Machine(script)
+    steps = []
+    for program in script.manifest.programs * 2:
+        machine.run(program.symbol)
+        steps.append(machine.steps)
+    return sum(steps[len(script.manifest.programs) :])
 
 
 def llvm() -> str:
