@@ -111,7 +111,7 @@ def test_both_ways_are_equal(tmp_path: Path, programs: Path, program32: list[str
     assert "by one program of the raw tracepoint (" in tracers["raw"].messages
     assert "by programs of their own (" in tracers["plain"].messages
     assert raw == plain
-    assert len(raw) >= 5
+    assert len(raw) >= 2
     _check_coverage(name, raw)
 
 
