@@ -39,7 +39,7 @@ SCRIPTS = {
     ),
     "loops and predicates": (
         "tracepoint:syscalls:sys_enter_openat, tracepoint:syscalls:sys_enter_mkdirat "
-        '/args.dfd < 0/ { for ($i : 0..2) { printf("%d %d %s\\n", tid, args.dfd + $i, probe); } } '
+        '/args.dfd > 1000/ { for ($i : 0..2) { printf("%d %d %s\\n", tid, args.dfd + $i, probe); } } '
         'tracepoint:syscalls:sys_exit_openat /args.ret >= 0/ { printf("%d %d\\n", tid, args.ret); return; }'
     ),
 }
