@@ -172,7 +172,14 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
     checked = script.checked
     programs = tuple(
         ProgramSpec(
-            unit.symbol, unit.kind.name, unit.index, unit.targets, location(unit.span), unit.multi, unit.part_of
+            unit.symbol,
+            unit.kind.name,
+            unit.index,
+            unit.targets,
+            location(unit.span),
+            unit.multi,
+            unit.part_of,
+            btf_id=system_call_dispatch.btf_id(script, unit),
         )
         for unit in checked.units
     )
