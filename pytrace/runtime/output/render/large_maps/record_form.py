@@ -191,7 +191,7 @@ def _read(data: bytes | bytearray, step: int, start: int, size: int) -> bytes:
     """*size* bytes from *start* on of each of the rows, which take *step* bytes; both are multiples of *size*."""
     if size == 1:
         return bytes(data[start::step])
-    with memoryview(data) as whole, whole.cast(_CODES[size]) as units:
+    with memoryview(data) as whole, _units(whole, size) as units:
         return units[start // size :: step // size].tobytes()
 
 
@@ -200,8 +200,13 @@ def _write(made: bytearray, step: int, place: int, size: int, data: bytes) -> No
     if size == 1:
         made[place::step] = data
         return
-    with memoryview(made) as whole, whole.cast(_CODES[size]) as units:
-        units[place // size :: step // size] = memoryview(data).cast(_CODES[size])
+    with memoryview(made) as whole, _units(whole, size) as units:
+        units[place // size :: step // size] = _units(memoryview(data), size)
+
+
+def _units(view: memoryview, size: int) -> memoryview:
+    # The stub of memoryview.cast() wants the code as a literal.
+    return view.cast(_CODES[size])  # type: ignore[call-overload, no-any-return]
 
 
 def _swapped(data: bytes, size: int) -> bytes:

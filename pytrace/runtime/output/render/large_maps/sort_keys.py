@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
 
-
 MOST_FRAMES = 255
 """Frames of a stack that a byte can count."""
 

@@ -30,7 +30,8 @@ class SortedBuckets:
     def __init__(
         self, spec: MapSpec, reduced: Reduction, form: RecordForm, key_size: int, decoders: Decoders, shown: Shown
     ) -> None:
-        assert spec.key is not None and isinstance(spec.value, types.Hist | types.LHist)
+        assert spec.key is not None
+        assert isinstance(spec.value, types.Hist | types.LHist)
         self.key_type = spec.key
         self.decoders = decoders
         self._name = spec.name
