@@ -15,6 +15,9 @@ from pytrace.core.types import UINT32, UINT64, AddressSpace, Field, Int, Struct
 COMM = 16
 """TASK_COMM_LEN of include/linux/sched.h."""
 
+_PLAIN = {"task_struct": ("comm", "cred", "pid", "tgid"), "cred": ("gid", "uid")}
+"""Members that are read by plain loads, if the kernel has them all."""
+
 _ONES, _HIGH = 0x0101010101010101, 0x8080808080808080
 
 
@@ -25,7 +28,8 @@ def _typed_task(e: Emitter) -> bool:
     """
     if e.script.ahead is not None or not e.script.kernel.feature("current_task_btf"):
         return False
-    return all(e.script.kernel.struct("struct", name) is not None for name in ("task_struct", "cred"))
+    structs = [(e.script.kernel.struct("struct", owner), names) for owner, names in _PLAIN.items()]
+    return all(struct is not None and struct.find(name) is not None for struct, names in structs for name in names)
 
 
 def _member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
