@@ -12,8 +12,8 @@ import os
 import struct
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
 
+from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
