@@ -101,6 +101,34 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, cache: str) -> None:
         assert start(tmp_path, cache=cache)[0] == "0"
 
 
+COLLECTIONS = """
+import sys
+sys.path.insert(0, {root!r})
+from pytrace.base import module_archive
+module_archive.install()
+from collections.abc import Mapping
+early = "collections" in sys.modules
+import collections.abc
+from collections import abc, OrderedDict
+assert collections.abc is abc is sys.modules["collections.abc"] and abc.Mapping is Mapping
+assert issubclass(OrderedDict, collections.abc.MutableMapping)
+print(early)
+module_archive.save()
+"""
+
+
+def test_abstract_classes_without_the_rest_of_collections(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(COLLECTIONS.format(root=str(ROOT)))
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    for early in ("True\n", "False\n", "False\n"):
+        done = subprocess.run(
+            [sys.executable, str(program)], env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=patience(60),
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (early, "")
+
+
 # ---------------------------------------------------------------------------------------------- entries
 
 

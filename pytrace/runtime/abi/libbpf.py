@@ -14,8 +14,8 @@ import sys
 from _thread import RLock
 from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
-from functools import cache
 
+from pytrace.base.fast_library import cache
 from pytrace.base.fast_typing import TYPE_CHECKING, Any, Never, Protocol
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls

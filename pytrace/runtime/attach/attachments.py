@@ -7,9 +7,9 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_library import ExitStack
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import (
     FENTRY,

@@ -10,9 +10,9 @@ import errno
 import mmap
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_library import ExitStack
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_library import cached_property, partial
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, Location

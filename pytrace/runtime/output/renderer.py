@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
+from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, RuntimeFailure
@@ -121,16 +121,17 @@ class Renderer:
         self.state.hurry = lambda: False
         self.handlers[:] = self._made
 
-    @contextmanager
-    def iterating(self) -> Iterator[None]:
+    def iterating(self) -> ExitStack:
         """Within, ``exit()`` ends only what comes afterwards: the iterator that calls it shows all its items."""
         self._context.on_exit = self._ignore_exits
-        try:
-            yield
-        finally:
-            self._context.on_exit = self._ignore_rest
-            if self.state.exit_requested:
-                self._ignore_rest()
+        stack = ExitStack()
+        stack.callback(self._end_of_items)
+        return stack
+
+    def _end_of_items(self) -> None:
+        self._context.on_exit = self._ignore_rest
+        if self.state.exit_requested:
+            self._ignore_rest()
 
     def _ignore_exits(self) -> None:
         for spec in self._manifest.events:

@@ -9,12 +9,16 @@ listed record by record.  Either way each record is looked at a fixed number of 
 
 from __future__ import annotations
 
+from _operator import itemgetter
 from _thread import allocate_lock
-from array import array
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from operator import itemgetter
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from array import array
+    from contextlib import AbstractContextManager
 
 BUSY = 1 << 31
 DISCARD = 1 << 30
@@ -73,9 +77,13 @@ class Repeated:
         first, stride = (self.offset - RECORD_HEADER) // WORD, self.stride // WORD
         starts = [first + start // WORD for start in self.starts]
         ranges = [range(start, start + self.count * stride, stride) for start in starts]
-        return Listed(
-            array("I", chain.from_iterable(zip(*ranges, strict=True))), array("I", self.identities * self.count)
-        )
+        return _listed(chain.from_iterable(zip(*ranges, strict=True)), self.identities * self.count)
+
+
+def _listed(places: Iterable[int], identities: Iterable[int]) -> Listed:
+    from array import array  # it imports ``collections``, and most runs list nothing
+
+    return Listed(array("I", places), array("I", identities))
 
 
 class Listed:
@@ -177,7 +185,7 @@ class Index:
     def _close(self, found: list[Segment], words: memoryview, places: list[int]) -> None:
         """Make a segment of the records at *places*."""
         if places:
-            found.append(Listed(array("I", places), array("I", self._identities(words, places))))
+            found.append(_listed(places, self._identities(words, places)))
 
     def _identities(self, words: memoryview, places: list[int]) -> tuple[int, ...]:
         """Event ids of the records at *places*."""

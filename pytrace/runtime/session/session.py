@@ -12,8 +12,8 @@ import os
 import struct
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack, nullcontext
 
+from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
@@ -246,7 +246,7 @@ class Session:
 
     def _go_on(self, iterators: list[int], texts: list[bytes] | None) -> None:
         """All probes are attached: start tracing. *texts* is what iterators wrote, if they have run."""
-        with self.renderer.iterating() if texts is not None else nullcontext():
+        with self.renderer.iterating() if texts is not None else ExitStack():
             self.drain()
         for text in texts or ():
             self._write_text(text)
