@@ -71,8 +71,9 @@ class Archive:
         try:
             found = os.stat(source)
         except OSError:
-            return None
-        if found.st_mtime_ns != changed or found.st_size != size:
+            found = None
+        if found is None or found.st_mtime_ns != changed or found.st_size != size:
+            del self.entries[name]  # the next archive shall have it as it is now
             return None
         loader = _loader(self, name, source) if length else ExtensionFileLoader(name, source)
         spec = ModuleSpec(name, loader, origin=source, is_package=package)
@@ -143,10 +144,10 @@ def install() -> None:
     _without_collections(archive)
 
 
-def outdated() -> Archive | None:
-    """The archive, if this process imported modules that are not in it."""
+def unsaved() -> Archive | None:
+    """The archive, if this process imported modules that are not in it and may be written."""
     archive = next((finder for finder in sys.meta_path if isinstance(finder, Archive)), None)
     if archive is None or sys.dont_write_bytecode:
         return None
-    new = (sys.modules.keys() - archive.entries.keys() - archive.before).difference(archive.others)
-    return archive if new else None
+    missing = sys.modules.keys() - archive.entries.keys() - archive.before
+    return archive if missing.difference(archive.others) else None

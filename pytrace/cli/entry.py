@@ -28,7 +28,7 @@ def command() -> None:
         module_archive.install()
         from pytrace.cli import main
 
-        main.command(_keep_modules)
+        main.command(_save_modules)
     except (MemoryError, SystemError, ImportError) as error:
         # Without memory imports fail in several ways, and there is no room for finding out more.
         if not isinstance(error, MemoryError) and not _memory_is_limited():
@@ -37,11 +37,10 @@ def command() -> None:
         os._exit(1)
 
 
-def _keep_modules() -> None:
-    """Have later starts import what this one did from one file."""
+def _save_modules() -> None:
     from pytrace.base import module_archive
 
-    archive = module_archive.outdated()
+    archive = module_archive.unsaved()
     if archive is not None:
         from pytrace.base import module_archive_writer
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from _operator import itemgetter
 from _thread import allocate_lock
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from array import array
     from contextlib import AbstractContextManager
 
 BUSY = 1 << 31
@@ -77,11 +76,16 @@ class Repeated:
         first, stride = (self.offset - RECORD_HEADER) // WORD, self.stride // WORD
         starts = [first + start // WORD for start in self.starts]
         ranges = [range(start, start + self.count * stride, stride) for start in starts]
-        return _listed(chain.from_iterable(zip(*ranges, strict=True)), self.identities * self.count)
+        return _listed(list(chain.from_iterable(zip(*ranges, strict=True))), list(self.identities * self.count))
 
 
-def _listed(places: Iterable[int], identities: Iterable[int]) -> Listed:
-    from array import array  # it imports ``collections``, and most runs list nothing
+_FEW = 64
+
+
+def _listed(places: Sequence[int], identities: Sequence[int]) -> Listed:
+    if len(places) <= _FEW:
+        return Listed(places[:], identities)
+    from array import array  # it imports ``collections``, and many runs list no more
 
     return Listed(array("I", places), array("I", identities))
 
@@ -91,7 +95,7 @@ class Listed:
 
     __slots__ = ("identities", "next", "places")
 
-    def __init__(self, places: array[int], identities: array[int]) -> None:
+    def __init__(self, places: Sequence[int], identities: Sequence[int]) -> None:
         self.places = places
         self.identities = identities
         self.next = 0
