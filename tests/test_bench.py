@@ -16,6 +16,8 @@ from benching.rows import Line, Measure, Plan, Row, paired
 from benching.runs import BPFTRACE, PYTRACE, RunError, Tracer
 from benching.subjects import scale
 
+from tests.support import wide_maps
+
 COST = Measure("added", "ns", 0.7)
 
 
@@ -128,3 +130,10 @@ def test_plots_are_xml_with_a_line_for_each_name() -> None:
 def test_tracers_are_known() -> None:
     assert PYTRACE.command[0].endswith("pytrace")
     assert BPFTRACE is None or BPFTRACE.name == "bpftrace"
+
+
+@pytest.mark.parametrize("processors", [1, 3, 512])
+def test_maps_of_many_processors_print_their_sums(processors: int) -> None:
+    text = wide_maps.text(wide_maps.specs(processors)["@keyed"], processors)
+    assert text.count(b"\n") >= wide_maps.KEYS
+    assert b"@keyed[999]: %d\n" % sum(range(processors)) in text
