@@ -40,6 +40,8 @@ def test_more_is_better_where_the_measure_says_so() -> None:
 
 def test_costs_that_noise_hides_count_as_next_to_nothing() -> None:
     assert line([-5], [10]).ratio == pytest.approx(0.01)
+    assert line([5, 5], [-1, 10]).ratios == [0.5]
+    assert line([5], [0]).ratio is None
 
 
 def test_a_limit_stands_where_there_is_no_peer() -> None:
