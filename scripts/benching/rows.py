@@ -39,8 +39,9 @@ class Line:
 
     @property
     def ratios(self) -> list[float]:
-        """One for each pair; under 1 pytrace is better."""
-        return [_ratio(mine, other, self.measure.less) for mine, other in zip(self.ours, self.theirs, strict=False)]
+        """One for each pair; under 1 pytrace is better. None where noise has hidden all of the peer's cost."""
+        pairs = [(mine, other) for mine, other in zip(self.ours, self.theirs, strict=False) if other > 0]
+        return [_ratio(mine, other, self.measure.less) for mine, other in pairs]
 
     @property
     def ratio(self) -> float | None:
