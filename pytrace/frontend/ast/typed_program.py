@@ -96,7 +96,7 @@ from pytrace.core.event_layout import (
 )
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
-from pytrace.core.probes.targets import SYSTEM_CALLS, IteratorTarget, UserTarget
+from pytrace.core.probes.targets import SYSTEM_CALLS, IteratorTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
 from pytrace.frontend.ast import nodes
@@ -250,11 +250,6 @@ class ProbeUnit:
     def combined(self) -> bool:
         """Whether the unit's code is a function that the program of several units calls."""
         return self.multi in (KPROBE_SESSION, SYSTEM_CALLS)
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """The names of the user functions that are its targets; empty ones for addresses and source lines."""
-        return tuple(target.place.symbol for target in self.targets if isinstance(target.place, UserTarget))
 
     @property
     def pinned(self) -> bool:

@@ -62,8 +62,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     """The groups, in order of their first match."""
     found: dict[Hashable, _Group] = {}
     # A program with several targets distinguishes them by cookie.
-    named = "probe" in uses or ("func" in uses and matches[0].kind.user and not scope.feature("uprobe_multi"))
-    shared = not named or len(matches) < 2 or scope.feature("get_attach_cookie")
+    shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
     for at, match in enumerate(_distinct(matches)):
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)

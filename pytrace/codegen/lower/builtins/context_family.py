@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
@@ -11,7 +9,7 @@ from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym
+from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 
@@ -45,8 +43,6 @@ def _retval(e: Emitter, _node: Node) -> Operand:
 
 def _func(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
-    if isinstance(type_, String):
-        return _of_target(e, type_, e.program.unit.functions)
     address = contexts.function_address(e)
     if isinstance(type_, USym):
         return user_symbol(e, address, type_)
@@ -76,12 +72,8 @@ def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
 
 def _probe(e: Emitter, node: Node) -> Operand:
     """Name of the attach point that fired, from the program's table of names."""
-    return _of_target(e, e.type(node), [target.probe for target in e.program.unit.targets])
-
-
-def _of_target(e: Emitter, type_: Type, texts: Sequence[str]) -> Operand:
-    """The text of the target that fired."""
-    names = [text.encode("utf-8", "surrogateescape") for text in texts]
+    type_ = e.type(node)
+    names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
     table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
     index = e.b.at_most(e.b.opaque(events.target_index(e)), len(names) - 1)
     place = e.b.offset(e.module.constant(table), e.b.mul(index, type_.size))

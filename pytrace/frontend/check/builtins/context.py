@@ -41,22 +41,9 @@ def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
     return kind if kind is not None else Pointer(VOID, AddressSpace.BPF)
 
 
-def func(checker: Checker, node: Node, _arguments: Arguments) -> Type:
-    """``func``.
-
-    Where a function returns, kernels before 6.6 do not tell its address: the name of the target takes its place, where
-    it is called, too, so that both may be the same key.
-    """
-    unit = checker.unit
-    if unit is None or not unit.kind.user:
-        return KSym()
-    names = [name.encode("utf-8", "surrogateescape") for name in unit.functions]
-    returns = any(other.kind.name == "uretprobe" for other in checker.program.units)
-    if not returns or not all(names) or checker.kernel.feature("uprobe_multi"):
-        return USym()
-    if len(names) == 1:
-        checker.set_constant(node, names[0])
-    return String(max(len(name) for name in names) + 1)
+def func(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+    """``func``."""
+    return USym() if checker.unit is not None and checker.unit.kind.user else KSym()
 
 
 def probe(checker: Checker, node: Node, _arguments: Arguments) -> Type:

@@ -54,13 +54,3 @@ def arm() -> Facts:
 
 def test_other_machines_do_not_tell_user_mode() -> None:
     assert refused("begin { print(usermode); }", kernel=arm()) == ("1:15-23", "usermode is not available on aarch64")
-
-
-def test_names_of_functions_where_no_kernel_tells_an_address() -> None:
-    """Kernels without ``uprobe_multi`` do not know the traced function where it returns."""
-    old = Facts(missing=frozenset({"uprobe_multi"}))
-    assert value("uprobe:/bin/true:main { print(func); }", old) == ("usym_t", None)
-    for kind in ("uprobe", "uretprobe"):
-        entry = "uprobe:/bin/true:main { print(1); } uretprobe:/bin/true:main { print(2); } "
-        assert value(f"{entry}{kind}:/bin/true:main {{ print(func); }}", old) == ("string[5]", b"main")
-        assert value(f"{entry}{kind}:/bin/true:main {{ print(func); }}") == ("usym_t", None)
