@@ -23,8 +23,8 @@ TESTS = Path(__file__).resolve().parent
 TOOLS_OF_EACH_KERNEL = frozenset({"test_files_vfs.py", "test_scheduling_locks.py"})
 """Cases of tools that trace functions of the kernel."""
 
-TOOLS_OF_THIS_KERNEL = frozenset({"test_files_systems.py", "test_files_page_cache.py"})
-"""Cases of tools that take one to three minutes each there; ``--all-rows`` runs them."""
+TOOLS_EACH = ("test_files_", "test_memory", "test_block.", "test_processes_", "test_func", "test_trace.")
+"""Starts of files with cases of tools that the test machine runs one case of each; ``--all-rows`` runs all."""
 
 TOOLS_SHARE = 8
 """Of so many other tools the test machine runs one; ``--all-rows`` runs all."""
@@ -83,16 +83,18 @@ def _told_by_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _tools_of_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Cases of tools that need not run in the test machine, which takes 20 seconds for each.
+    """Cases of tools that need not run in the test machine, which takes some seconds for each.
 
-    It runs those that trace kernel functions, and of the other tools a share chosen by name, one case each.
+    It runs those that trace kernel functions, and of the other tools one case each; of some groups only of a share of
+    the tools, chosen by name.
     """
     found, seen = [], set()
     for item in items:
         names = sorted({name for mark in item.iter_markers("tool") for name in mark.args})
         of_functions = item.path.name in TOOLS_OF_EACH_KERNEL or "kernel_function" in item.name
-        chosen = [name for name in names if name not in seen and zlib.crc32(name.encode()) % TOOLS_SHARE == 0]
-        if names and (of_functions or chosen) and item.path.name not in TOOLS_OF_THIS_KERNEL:
+        each = item.path.name.startswith(TOOLS_EACH)
+        chosen = [name for name in names if name not in seen and (each or zlib.crc32(name.encode()) % TOOLS_SHARE == 0)]
+        if names and (of_functions or chosen):
             seen.update(names)
         else:
             found.append(item)

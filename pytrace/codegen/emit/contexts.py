@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.emit import memory, system_calls
+from pytrace.codegen.emit import memory, returned_function, system_calls
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
@@ -77,10 +77,23 @@ def function_address(e: Emitter) -> I64:
     """Address of the traced function."""
     if not e.program.unit.kind.user:
         return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
-    # Kernels before 6.7 give 0 for uprobes.
+    # Kernels before 6.7 give 0 for uprobes. At a return the program counter is the caller's.
     told = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
-    here = register(e, registers(e).pc)
-    return e.b.select(e.b.icmp("eq", told, 0), here, told)
+    table = registers(e)
+    here = register(e, table.pc)
+    if not e.program.unit.kind.returns or returned_function.told_by_helper(e):
+        return e.b.select(e.b.icmp("eq", told, 0), here, told)
+    missing, done = e.b.block(), e.b.block()
+    before = e.b.current
+    e.b.branch(e.b.icmp("eq", told, 0), missing, done)
+    e.b.start(missing)
+    # x86 stores the return address on the stack, and has taken it from there by now.
+    place = e.b.add(register(e, table.stack), -8 if table.pc == "ip" else 0)
+    found = returned_function.address(e, place, here)
+    after = e.b.current
+    e.b.jump(done)
+    e.b.start(done)
+    return e.b.phi([(told, before), (found, after)])
 
 
 def slot(e: Emitter, index: int) -> I64:

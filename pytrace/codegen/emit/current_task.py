@@ -149,5 +149,10 @@ def namespace_of(e: Emitter, address: Number) -> Number:
     return _read(e, e.b.add(address, kernel_field(e, "ns_common", "inum")), UINT32)
 
 
+def read_word(e: Emitter, address: Number) -> Number:
+    """A 64-bit word of the kernel's memory; 0 where there is none."""
+    return _read(e, address, UINT64)
+
+
 def _read(e: Emitter, address: Number, type_: Int) -> Number:
     return memory.read_scalar(e, address, type_, AddressSpace.KERNEL).value
