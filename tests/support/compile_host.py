@@ -85,7 +85,7 @@ def serve(folder: Path, modules: str) -> None:
                 _answer(taken, request, modules)
             under_way.add(child)
         under_way -= {child for child in under_way if os.waitpid(child, os.WNOHANG)[0]}
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def _answer(path: Path, request: Request, modules: str) -> NoReturn:
