@@ -77,8 +77,8 @@ def function_address(e: Emitter) -> I64:
     """Address of the traced function."""
     if not e.program.unit.kind.user:
         return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
-    # Kernels before 6.7 give 0 for uprobes with a perf event. Where a function returns, the register has the place in its
-    # caller: the checker gives `func` another type there.
+    # Kernels before 6.7 give 0 for uprobes with a perf event. Where a function returns, the register has the place in
+    # its caller: the checker gives `func` another type there.
     told = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     here = register(e, registers(e).pc)
     return e.b.select(e.b.icmp("eq", told, 0), here, told)
