@@ -9,8 +9,6 @@ all options that compilation depends on. The facts about the machine that it dep
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
 import sys
 import time
@@ -19,6 +17,7 @@ from collections.abc import Callable
 import pytrace
 from pytrace.base import private_files
 from pytrace.base.fast_dataclass import fields
+from pytrace.base.fast_library import cache, suppress
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
@@ -94,13 +93,13 @@ def made_by() -> bytes:
         return b""
     files = [module.__file__ for name, module in sys.modules.items() if name.startswith("pytrace.")]
     for folder in DATA:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             files += [entry.path for entry in os.scandir(os.path.join(root, folder)) if entry.is_file()]
     names = "\t".join(sorted({file.removeprefix(root) for file in files if file}))
     return f"{changes(names)}\t{names}".encode()
 
 
-@functools.cache
+@cache
 def changes(names: str) -> str:
     """Modification times of files of the package, as one text; empty when one of them does not exist."""
     root = os.path.dirname(pytrace.__file__)

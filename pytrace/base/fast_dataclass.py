@@ -12,11 +12,11 @@ cheaper.
 
 from __future__ import annotations
 
+from _operator import attrgetter
 from collections.abc import Callable
-from functools import cache
-from operator import attrgetter
 from types import CodeType, FunctionType
 
+from pytrace.base.fast_library import cache
 from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 
 _OWN = "__pytrace_own__"

@@ -18,9 +18,12 @@ import os
 import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, SourceFileLoader
-from types import CodeType, ModuleType
 
 from pytrace.base import private_files
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType
 
 HEAD = 8
 """Size of the first field: the length of the index that follows it."""
@@ -68,10 +71,11 @@ class Archive:
         try:
             found = os.stat(source)
         except OSError:
+            found = None
+        if found is None or found.st_mtime_ns != changed or found.st_size != size:
+            del self.entries[name]  # the next archive shall have it as it is now
             return None
-        if found.st_mtime_ns != changed or found.st_size != size:
-            return None
-        loader = _Loader(name, source, self) if length else ExtensionFileLoader(name, source)
+        loader = _loader(self, name, source) if length else ExtensionFileLoader(name, source)
         spec = ModuleSpec(name, loader, origin=source, is_package=package)
         spec.has_location = True
         if package:
@@ -100,6 +104,27 @@ class _Loader(SourceFileLoader):
         return code
 
 
+class _Collections(_Loader):
+    """Loads ``collections``, whose part ``abc`` is there already."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        vars(module).setdefault("abc", sys.modules["collections.abc"])
+
+
+def _loader(archive: Archive, name: str, source: str) -> _Loader:
+    return (_Collections if name == "collections" else _Loader)(name, source, archive)
+
+
+def _without_collections(archive: Archive) -> None:
+    """Make ``collections.abc`` importable without ``collections``, as a cached start needs nothing else of that.
+
+    It is an alias of ``_collections_abc``, which the interpreter has loaded; Python 3.13 makes it one too.
+    """
+    if not {"collections", "collections.abc"} & sys.modules.keys() and archive.find_spec("collections") is not None:
+        sys.modules["collections.abc"] = sys.modules["_collections_abc"]
+
+
 def usable() -> bool:
     """Whether modules may come from an archive: not if their search depends on the folder or the environment."""
     main = sys.modules.get("__main__")
@@ -116,14 +141,13 @@ def install() -> None:
     archive = Archive(os.path.join(private_files.directory("modules"), name), frozenset(sys.modules))
     archive.open()
     sys.meta_path.insert(0, archive)
+    _without_collections(archive)
 
 
-def save() -> None:
-    """Write the archive again if this process imported modules that are not in it."""
+def unsaved() -> Archive | None:
+    """The archive, if this process imported modules that are not in it and may be written."""
     archive = next((finder for finder in sys.meta_path if isinstance(finder, Archive)), None)
     if archive is None or sys.dont_write_bytecode:
-        return
-    if (sys.modules.keys() - archive.entries.keys() - archive.before).difference(archive.others):
-        from pytrace.base import module_archive_writer
-
-        module_archive_writer.write(archive)
+        return None
+    missing = sys.modules.keys() - archive.entries.keys() - archive.before
+    return archive if missing.difference(archive.others) else None

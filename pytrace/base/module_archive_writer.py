@@ -46,7 +46,7 @@ def write(archive: Archive) -> bool:
 
 def _earlier(archive: Archive) -> Iterator[tuple[str, _Found]]:
     """The modules of the archive that have not changed."""
-    for name, entry in archive.entries.items():
+    for name, entry in list(archive.entries.items()):
         if archive.find_spec(name) is not None:
             yield name, (entry[0], archive.code(name) or None, entry[-1])
 

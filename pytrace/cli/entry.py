@@ -28,13 +28,23 @@ def command() -> None:
         module_archive.install()
         from pytrace.cli import main
 
-        main.command(module_archive.save)
+        main.command(_save_modules)
     except (MemoryError, SystemError, ImportError) as error:
         # Without memory imports fail in several ways, and there is no room for finding out more.
         if not isinstance(error, MemoryError) and not _memory_is_limited():
             raise
         os.write(2, b"ERROR: out of memory\n")
         os._exit(1)
+
+
+def _save_modules() -> None:
+    from pytrace.base import module_archive
+
+    archive = module_archive.unsaved()
+    if archive is not None:
+        from pytrace.base import module_archive_writer
+
+        module_archive_writer.write(archive)
 
 
 def _memory_is_limited() -> bool:

@@ -8,12 +8,12 @@ where they are used.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 
+from pytrace.base.fast_library import suppress
 from pytrace.base.fast_typing import NoReturn
 from pytrace.base.terminal import colour, prepare_streams
 from pytrace.cli.options import CommandLine, read
@@ -41,7 +41,7 @@ def command(at_end: Callable[[], object] | None = None) -> NoReturn:
             report(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
     if at_end is not None:
-        with contextlib.suppress(MemoryError):
+        with suppress(MemoryError):
             at_end()
     # All resources are closed. Finalising the interpreter, object by object, would only cost time.
     atexit._run_exitfuncs()

@@ -72,7 +72,35 @@ def _interface(name: str) -> tuple[str, ...] | None:
     import socket
 
     known = [known for _, known in socket.if_nameindex()]
-    return None if name in known else did_you_mean(name, known) or _listed("interfaces", known)
+    if name in known or _in_other_namespaces(name):
+        return None
+    return did_you_mean(name, known) or _listed("interfaces", known)
+
+
+def _in_other_namespaces(name: str) -> bool:
+    """Whether another network namespace has an interface of that name: tools see the packets of all."""
+    from pytrace.runtime.host import network
+
+    for namespace in network.names():
+        try:
+            descriptor = network.open_namespace(namespace)
+        except TraceError:
+            continue
+        try:
+            if network.Interfaces(descriptor).number(name) is not None:
+                return True
+        finally:
+            os.close(descriptor)
+    return any(f" {name}:" in f" {line}" for pid in _names("/proc") if pid.isdigit() for line in _devices(pid))
+
+
+def _devices(pid: str) -> list[str]:
+    """The interfaces that a process sees."""
+    try:
+        with open(f"/proc/{pid}/net/dev", encoding="utf-8", errors="surrogateescape") as file:
+            return [line.strip() for line in file]
+    except OSError:
+        return []
 
 
 def _system_call(name: str) -> tuple[str, ...] | None:

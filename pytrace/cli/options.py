@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytrace.core.source import Source
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Option:
     """One option: its spellings, the name of its argument (empty: none), and its help text."""
 
@@ -117,7 +117,7 @@ GROUPS = {
 }
 
 
-@dataclass(slots=True)
+@dataclass()
 class CommandLine:
     """What ``argv`` said: option values by key (True for flags, lists for repeatable ones) and the rest."""
 

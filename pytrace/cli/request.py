@@ -22,7 +22,7 @@ COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script:
     """The text of the script and its parameters; *compiled* holds the bytes of a file that ``--aot`` wrote."""
 

@@ -22,7 +22,7 @@ _NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_w
 def show(line: CommandLine) -> int:
     """Print the usage or the text of the script (``-h``, ``--show-script``). Returns the exit status."""
     if line.usage:
-        sys.stdout.write(_usage(line, line.words or ScriptWords(line.tool or line.operands[0])))
+        sys.stdout.write(_usage(line, line.words or _plain_words(line)))
         return 0
     script = request.script(line)
     if script.compiled is not None:
@@ -33,6 +33,14 @@ def show(line: CommandLine) -> int:
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
     return 0
+
+
+def _plain_words(line: CommandLine) -> ScriptWords:
+    """What stands for the options of a script that declares none."""
+    text = line.script[0].text if line.script is not None else line.text("program") or ""
+    compiled = line.script is not None and line.script[1] is not None
+    reads = compiled or "getopt" in text or any(f"${sign}" in text for sign in "#0123456789")
+    return ScriptWords(line.tool or line.operands[0], positional=reads and not line.tool)
 
 
 def _formatted(source: Source) -> str:

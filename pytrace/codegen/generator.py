@@ -14,7 +14,7 @@ from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.operands import Operand
-from pytrace.codegen.ir.values import CONTEXT, I1
+from pytrace.codegen.ir.values import CONTEXT
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_filters, process_following, system_call_dispatch, unwind_tables
@@ -111,12 +111,14 @@ def _entry(program: Program) -> None:
     e = Emitter(program, text, scope, unit.span, 0, None)
     e.result_type = INT64
     e.leave = lambda value: _leave(e, value)
-    _zero_shared(e)
-    tests = process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow)
-    process_filters.require(e, tests, lambda: _leave(e, None))
+    e.early_result = _result(unit)
+    process_filters.require(e, process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow))
     if unit.kind.context is Context.ITERATOR:
-        _skip_the_end(e)
-    value = e.run_block(unit.body)
+        # The final call of an iterator has no object (Documentation/bpf/bpf_iterators.rst).
+        e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
+    body = statements.after_predicates(e, unit.body)
+    _zero_shared(e)
+    value = e.run_block(body)
     if not e.b.closed:
         _leave(e, value)
     e.finish()
@@ -150,27 +152,19 @@ def _zero_shared(e: Emitter) -> None:
             e.b.store(0, e.variable_pointer(info))
 
 
-def _skip_the_end(e: Emitter) -> None:
-    """Skip the final call of an iterator, which has no object (Documentation/bpf/bpf_iterators.rst)."""
-    def there(e: Emitter, _task: object) -> I1:
-        return e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT))))
+def _result(unit: ProbeUnit) -> int:
+    """The result of a program of which the script sets none.
 
-    process_filters.require(e, (there,), lambda: _leave(e, None))
+    0 from a tracepoint program would hide the event from other users of the tracepoint, and fentry and fexit programs
+    must return 0.
+    """
+    return 1 if unit.kind.context is Context.TRACEPOINT else 0
 
 
 def _leave(e: Emitter, value: Operand | None) -> None:
-    """End the program.
-
-    Programs that the tracer runs return the script's result.  For others the kernel defines the result's meaning: 0
-    from a tracepoint program would hide the event from other users of the tracepoint, and fentry and fexit programs
-    must return 0.
-    """
+    """End the program. Programs that the tracer runs return the script's result; for others the kernel defines it."""
     unit = e.program.unit
-    if unit.kind.special and value is not None:
-        result = memory.number(e, value)
-    else:
-        result = 1 if unit.kind.context is Context.TRACEPOINT else 0
-    e.b.store(result, e.result)
+    e.b.store(memory.number(e, value) if unit.kind.special and value is not None else _result(unit), e.result)
     e.b.jump(e.exit)
 
 
@@ -178,7 +172,14 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
     checked = script.checked
     programs = tuple(
         ProgramSpec(
-            unit.symbol, unit.kind.name, unit.index, unit.targets, location(unit.span), unit.multi, unit.part_of
+            unit.symbol,
+            unit.kind.name,
+            unit.index,
+            unit.targets,
+            location(unit.span),
+            unit.multi,
+            unit.part_of,
+            btf_id=system_call_dispatch.btf_id(script, unit),
         )
         for unit in checked.units
     )

@@ -118,6 +118,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
     # ---- output
     Builtin("printf", "output", "printf(const string fmt, args…)", "Print formatted text.", _A, least=1, most=128,
             example='begin { printf("%-8s|%5d|%x\\n", "name", 42, 255); }'),
+    Builtin("heading", "output", "heading(const string fmt, args…)",
+            "Print formatted text as part of a table for people: nothing in JSON, CSV and other formats for programs.",
+            _A, least=1, most=128, yields=True,
+            example='begin { heading("%s, the largest first:\\n", comm); row((pid=pid, comm=comm)); }'),
     Builtin("errorf", "output", "errorf(const string fmt, args…)",
             "Print an error that names its place in the script.", _A, least=1, most=128,
             example='begin { errorf("unexpected state %d", 3); }'),
@@ -154,6 +158,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "A number that prints as value / divisor with so many decimals; a number in JSON, too.",
             least=3, most=3, yields=True,
             example='begin { $ns = nsecs; row((pid=pid, "UPTIME(s)"=fixed($ns, 1000000000, 3))); }'),
+    Builtin("file_number", "output", "file_number(const string path, const int word, const int digits)",
+            "The number in a file, read when it is printed: the word with that number (the first is 1), with so many "
+            "decimals; 0 when it cannot be read.", least=3, most=3, yields=True,
+            example='begin { row((load1=file_number("/proc/loadavg", 1, 2))); }'),
     Builtin("joined", "output", "joined(const string separator, value…)",
             "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
             example='begin { row((address=joined(":", ntop(0x0100007f), 80))); }'),

@@ -14,7 +14,7 @@ Setting = bool | int | str
 """The value of a key."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Config:
     """Effective configuration of one script."""
 

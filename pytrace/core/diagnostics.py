@@ -23,7 +23,7 @@ class Severity(Enum):
     NOTE = "NOTE"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Note:
     """A second place that belongs to a diagnostic (``first declared here``, ``expanded from here``)."""
 
@@ -31,7 +31,7 @@ class Note:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Diagnostic:
     """One message about one place of a script."""
 
@@ -86,7 +86,7 @@ class InternalError(Exception):
     """A bug in pytrace: a case that a pass promised cannot happen."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class Diagnostics:
     """The diagnostics of all passes so far, in order and deduplicated."""
 

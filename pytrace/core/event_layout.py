@@ -14,7 +14,7 @@ One line for each: kind, arguments in layout order, and the class of its static 
 ================ ====================================== ======================
 kind             arguments                              static part
 ================ ====================================== ======================
-printf           values of the conversions, in order    :class:`Formatted`
+printf, heading  values of the conversions, in order    :class:`Formatted`
 errorf, warnf    values of the conversions              :class:`Formatted`
 cat, system      values of the conversions              :class:`Formatted`
 time             none                                   :class:`CurrentTime`
@@ -44,9 +44,8 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from pytrace.base.fast_dataclass import asdict, dataclass, field
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
@@ -67,7 +66,7 @@ CUT = 1 << 31
 """Flag in the count of a tail string: the string did not fit its capacity."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Location:
     """A script position, for messages without the script's text: 1-based line and columns (end excluded)."""
 
@@ -189,7 +188,7 @@ class FlatLayout(EventLayout):
 # ---------------------------------------------------------------------------------------------- static parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StaticPart:
     """What the handler of an event needs beside the arguments, known when the script is compiled.
 
@@ -198,12 +197,12 @@ class StaticPart:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NoStaticPart(StaticPart):
     """Of events whose arguments say everything."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Formatted(StaticPart):
     """A checked printf format; the text is output, the name of a file (cat), or a command (system)."""
 
@@ -212,7 +211,7 @@ class Formatted(StaticPart):
     """Whether this is the ``errorf`` of the library's ``assert``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RowMembers(StaticPart):
     """What a row consists of."""
 
@@ -223,28 +222,28 @@ class RowMembers(StaticPart):
     empty for rows that are printed when they come."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CurrentTime(StaticPart):
     """A strftime format."""
 
     format: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Joined(StaticPart):
     """What stands between the strings."""
 
     separator: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OfMap(StaticPart):
     """The name of the map that an event is about."""
 
     map: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PrintedMap(OfMap):
     """How a map is printed."""
 
@@ -258,14 +257,14 @@ class PrintedMap(OfMap):
     """Whether the map is emptied in the same step."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quantiles(OfMap):
     """Percentiles between 0 and 100."""
 
     percents: list[float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EmptiedMap(OfMap):
     """A map whose entries go (clear) or become zero (zero)."""
 
@@ -273,7 +272,7 @@ class EmptiedMap(OfMap):
     """Whether the preceding print empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Exit(StaticPart):
     """What is known of an ``exit()``.
 
@@ -285,14 +284,14 @@ class Exit(StaticPart):
     timed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PacketFile(StaticPart):
     """The pcap file that packets go to."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuntimeFailure(StaticPart):
     """What failed in a program."""
 
@@ -301,7 +300,7 @@ class RuntimeFailure(StaticPart):
     ``no_child`` (never sent: told at the start of a run without ``-c``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HelperFailure(StaticPart):
     """The helper that failed (``bpf_map_update_elem`` …), and the map that it worked on (or empty)."""
 
@@ -311,6 +310,7 @@ class HelperFailure(StaticPart):
 
 STATIC_PARTS: dict[str, type[StaticPart]] = {
     "printf": Formatted,
+    "heading": Formatted,
     "errorf": Formatted,
     "warnf": Formatted,
     "cat": Formatted,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 4
+FORMAT = 5
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -73,6 +73,8 @@ class ProgramSpec:
     """The program that contains this one's code: for the return part of a kprobe session, and for system calls."""
     service: bool = False
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
+    btf_id: int = 0
+    """Id in the kernel's BTF of the type that the program is loaded for, where libbpf need not look for it; else 0."""
 
     def to_data(self) -> dict[str, object]:
         """JSON form; targets as plain lists of values, as there may be very many."""
@@ -85,6 +87,7 @@ class ProgramSpec:
             "multi": self.multi,
             "part_of": self.part_of,
             "service": self.service,
+            "btf_id": self.btf_id,
         }
 
 
@@ -188,7 +191,7 @@ class Counters:
     sites: tuple[Site, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionData:
     """Offsets of a running session's values (``u64`` each) in the data section *section*.
 
@@ -322,6 +325,7 @@ def _program_from_data(item: dict[str, Any]) -> ProgramSpec:
         item["multi"],
         item["part_of"],
         item["service"],
+        item["btf_id"],
     )
 
 

@@ -24,7 +24,7 @@ from pytrace.runtime.output.render.decoders import Values
 from pytrace.runtime.output.render.map_printer import Shown
 from pytrace.runtime.output.render.printf import compile_pieces
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.decoder import RunHandler, each, formatter, reader
+from pytrace.runtime.ring.decoder import RunHandler, Tally, each, formatter, reader
 
 PRINTED = {"print_value": "print", "print_map": "map"}
 """Kinds of events that Python programs know by the name of the function in the script."""
@@ -185,11 +185,17 @@ def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- handlers
 
 
+def _unseen(_context: Context, _spec: EventSpec) -> RunHandler:
+    """The handler of what is only for people."""
+    return Tally(lambda _count: None)
+
+
 def table(collector: Collector) -> Mapping[str, Make]:
     """What is done on each kind of event: those that print become objects, the others do what they always do."""
     rows: dict[str, Make] = dict(HANDLERS)
     rows |= {
         "printf": _formatted(collector),
+        "heading": _unseen,
         "errorf": _formatted(collector, error=True),
         "warnf": _formatted(collector),
         "print_value": _value(collector),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from benching import report
@@ -38,6 +39,9 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--list", action="store_true", help="names and titles of the rows")
     options.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples to FILE as JSON")
     options.add_argument("--document", metavar="SECTION", help="write the table to this section of docs/performance.md")
+    options.add_argument(
+        "--from", dest="files", nargs="+", type=Path, metavar="FILE", help="do not measure: report what -o wrote"
+    )
     options.add_argument("--plots", type=Path, metavar="FOLDER", help="write the plots of the rows scale.* to FOLDER")
     options.add_argument("--in-vm", action="store_true", help=argparse.SUPPRESS)
     return options.parse_args()
@@ -55,8 +59,8 @@ def chosen(options: argparse.Namespace) -> list[Row]:
     return [row for row in rows if not (options.quick and row.slow)]
 
 
-def measured(rows: list[Row], plan: Plan) -> tuple[list[Line], list[str]]:
-    """The lines of all rows, and what failed."""
+def measured(rows: list[Row], plan: Plan, keep: Callable[[list[Line]], object]) -> tuple[list[Line], list[str]]:
+    """The lines of all rows, and what failed; *keep* is called with what there is after each row."""
     lines: list[Line] = []
     failures: list[str] = []
     for number, row in enumerate(rows, 1):
@@ -68,6 +72,7 @@ def measured(rows: list[Row], plan: Plan) -> tuple[list[Line], list[str]]:
             print(failures[-1], file=sys.stderr)
             continue
         lines += taken
+        keep(lines)
         ratios = ", ".join(f"{line.measure.name} {line.ratio:.2f}" for line in taken if line.ratio is not None)
         print(f"{number}/{len(rows)} {row.name}: {ratios} ({time.monotonic() - start:.0f} s)", file=sys.stderr)
     return lines, failures
@@ -80,17 +85,30 @@ def main() -> int:
         for row in ROWS:
             print(f"{row.name:28} {row.title}{' (in the test machine)' if row.vm else ''}")
         return 0
+    if options.files:
+        lines, text = report.read(options.files)
+        order = {row.name: number for number, row in enumerate(ROWS)}
+        lines.sort(key=lambda line: order.get(line.row, len(order)))
+        return told(options, lines, text, [])
     plan = Plan(runs=options.runs or (2 if options.quick else 7), quick=options.quick, noise=not options.no_noise)
     rows = chosen(options)
     text = report.machine()
     print(text)
-    lines, failures = measured(rows, plan)
+
+    def keep(lines: list[Line]) -> None:
+        if options.output:
+            options.output.write_text(report.as_json(lines, text))
+
+    lines, failures = measured(rows, plan, keep)
+    return told(options, lines, text, failures)
+
+
+def told(options: argparse.Namespace, lines: list[Line], text: str, failures: list[str]) -> int:
+    """Print the table, and write what the options ask for."""
     print(report.table(lines))
     print("ratio: what pytrace needs of what the peer needs, of pairs of runs; noise: two runs of pytrace")
     for failure in failures:
         print(failure)
-    if options.output:
-        options.output.write_text(report.as_json(lines, text))
     if options.plots:
         options.plots.mkdir(parents=True, exist_ok=True)
         for plot in scale.KEPT.values():

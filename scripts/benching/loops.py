@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import BPFTRACE, PYTRACE, Tracer, alone, built, run
+from benching.runs import BPFTRACE, PYTRACE, RunError, Tracer, alone, built, run
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,13 @@ _empty: dict[tuple[str, Probed], float] = {}
 
 
 def empty(tracer: Tracer, probed: Probed, runs: int = 3) -> float:
-    """What the empty program of the same probe adds, measured once: the kernel's path to it, and the way back."""
+    """What the empty program of the same probe adds, measured once: the kernel's path to it, and the way back.
+
+    Nothing is taken off what a peer adds that has no such probe: its runs fail, too.
+    """
     if (tracer.name, probed) not in _empty:
-        with alone():
+        costs = [0.0]
+        with alone(), suppress(RunError) if tracer is BPFTRACE else nullcontext():
             costs = [probed.loop.under(tracer, probed.script("")) - probed.loop.alone() for _ in range(runs)]
         _empty[tracer.name, probed] = statistics.median(costs)
     return _empty[tracer.name, probed]
@@ -86,7 +91,7 @@ def added(
         nonlocal base
         base = loop.alone()
 
-    floors = {tracer.name: empty(tracer, probed) for tracer in (PYTRACE, BPFTRACE) if tracer} if beyond else {}
+    floors = {tracer.name: empty(tracer, probed) for tracer in (PYTRACE, BPFTRACE) if tracer and beyond}
 
     def once(tracer: Tracer) -> Numbers:
         cost = loop.under(tracer, script) - base

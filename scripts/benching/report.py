@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benching.rows import Line
+from benching.rows import Line, Measure
 from benching.runs import BPFTRACE, PYTRACE, ROOT
 
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -29,7 +29,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     ratios = line.ratios
     return (
         line.row,
-        f"{line.title}: {line.measure.name}",
+        f"{line.title}: {line.measure.name}{f' (peer: {line.peer})' if line.peer not in ('', 'bpftrace') else ''}",
         line.measure.unit,
         _number(statistics.median(line.ours)),
         _number(statistics.median(line.theirs)) if line.theirs else "",
@@ -67,8 +67,7 @@ def _means(lines: Sequence[Line]) -> list[Line]:
     if len(present) < 10:
         return []
     mean = math.exp(statistics.fmean(math.log(ratio) for ratio in present))
-    first = next(line for line in lines if line.row.startswith("events."))
-    measure = type(first.measure)("ratio", "1", 0.5)
+    measure = Measure("ratio", "1", 0.5)
     return [Line("events", "geometric mean of all", measure, [mean], [1.0])]
 
 
@@ -146,3 +145,19 @@ def as_json(lines: Sequence[Line], machine_text: str) -> str:
     """All samples."""
     items = [{**asdict(line), "ratio": line.ratio, "noise": line.noise, "reached": line.reached} for line in lines]
     return json.dumps({"machine": machine_text, "lines": items}, indent=1)
+
+
+def read(files: Sequence[Path]) -> tuple[list[Line], str]:
+    """The lines of files that :func:`as_json` wrote, of a row those of the last file that has it; the last machine."""
+    rows: dict[str, list[Line]] = {}
+    text = ""
+    for file in files:
+        data = json.loads(file.read_text())
+        text = data["machine"]
+        found: dict[str, list[Line]] = {}
+        for item in data["lines"]:
+            for computed in ("ratio", "noise", "reached"):
+                del item[computed]
+            found.setdefault(item["row"], []).append(Line(**{**item, "measure": Measure(**item["measure"])}))
+        rows |= found
+    return [line for lines in rows.values() for line in lines], text

@@ -39,8 +39,9 @@ class Line:
 
     @property
     def ratios(self) -> list[float]:
-        """One for each pair; under 1 pytrace is better."""
-        return [_ratio(mine, other, self.measure.less) for mine, other in zip(self.ours, self.theirs, strict=False)]
+        """One for each pair; under 1 pytrace is better. None where noise has hidden all of the peer's cost."""
+        pairs = [(mine, other) for mine, other in zip(self.ours, self.theirs, strict=False) if other > 0]
+        return [_ratio(mine, other, self.measure.less) for mine, other in pairs]
 
     @property
     def ratio(self) -> float | None:
@@ -118,15 +119,16 @@ def paired(
     runs: int | None = None,
     prepare: Callable[[], None] | None = None,
     ahead: bool = True,
+    other: Tracer | None = BPFTRACE,
 ) -> list[Line]:
     """Alternating runs of both tracers; every second pair begins with the peer.
 
     *once* measures one tracer and gives a number for each measure. *prepare* is called before each pair.
     *runs*: of rows that take long, which pytrace runs a second time in the first pair only. *ahead*: a first run of
-    pytrace that does not count, so that its cache has the script.
+    pytrace that does not count, so that its cache has the script. *other*: the peer, where it is not bpftrace.
     """
-    lines = [Line(row.name, row.title, measure, []) for measure in measures]
-    peer = BPFTRACE
+    lines = [Line(row.name, row.title, measure, [], peer=other.name if other else "") for measure in measures]
+    peer = other
     if ahead:
         with alone():
             once(PYTRACE)
@@ -135,18 +137,18 @@ def paired(
             if prepare:
                 prepare()
             first_peer = number % 2 and peer
-            other, peer = (_of_peer(peer, once, lines), peer) if first_peer and peer else (None, peer)
+            theirs = _of_peer(peer, once, lines) if first_peer and peer else None
             mine = once(PYTRACE)
             if peer and not first_peer:
-                other = _of_peer(peer, once, lines)
+                theirs = _of_peer(peer, once, lines)
             again = once(PYTRACE) if plan.noise and (runs is None or not number) else None
-        if other is None:
+        if theirs is None:
             peer = None  # it fails each time
         for line in lines:
             name = line.measure.name
             line.ours.append(mine[name])
-            if other and name in other:
-                line.theirs.append(other[name])
+            if theirs and name in theirs:
+                line.theirs.append(theirs[name])
             if again:
                 line.again.append(again[name])
     return lines

@@ -101,6 +101,37 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, cache: str) -> None:
         assert start(tmp_path, cache=cache)[0] == "0"
 
 
+COLLECTIONS = """
+import sys
+sys.path.insert(0, {root!r})
+from pytrace.base import module_archive
+module_archive.install()
+from collections.abc import Mapping
+early = "collections" in sys.modules
+import collections.abc
+from collections import abc, OrderedDict
+assert collections.abc is abc is sys.modules["collections.abc"] and abc.Mapping is Mapping
+assert issubclass(OrderedDict, collections.abc.MutableMapping)
+print(early)
+archive = module_archive.unsaved()
+if archive is not None:
+    from pytrace.base import module_archive_writer
+    module_archive_writer.write(archive)
+"""
+
+
+def test_abstract_classes_without_the_rest_of_collections(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(COLLECTIONS.format(root=str(ROOT)))
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    for early in ("True\n", "False\n", "False\n"):
+        done = subprocess.run(
+            [sys.executable, str(program)], env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=patience(60),
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (early, "")
+
+
 # ---------------------------------------------------------------------------------------------- entries
 
 
@@ -156,7 +187,9 @@ def test_changed_and_removed_files_are_not_taken_from_it(tmp_path: Path, modules
     assert archive.find_spec("archived_package.one") is not None
     assert archive.find_spec("archived_package.three") is None
     (modules / "one.py").write_text("VALUE = 10\n")
+    assert "archived_package.one" in archive.entries
     assert archive.find_spec("archived_package.one") is None
+    assert "archived_package.one" not in archive.entries, "the next archive has it as it is now"
     times = (modules / "two.py").stat()
     os.utime(modules / "two.py", ns=(times.st_atime_ns, times.st_mtime_ns + 1))
     assert archive.find_spec("archived_package.two") is None

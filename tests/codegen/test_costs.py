@@ -33,3 +33,9 @@ def test_instructions_are_counted_as_they_are() -> None:
     pid, both = costs.costs(costs.compiled("count by pid")), costs.costs(costs.compiled("sum by pid and comm"))
     assert both["helper calls"] > pid["helper calls"] > 0
     assert both["instructions"] > pid["instructions"]
+
+
+def test_executed_instructions_are_those_of_the_path() -> None:
+    false, empty = costs.compiled("two conditions"), costs.compiled("empty")
+    assert costs.executed(empty) == 2
+    assert 2 < costs.executed(false) < costs.costs(false)["instructions"] / 4

@@ -30,6 +30,7 @@ from pytrace.runtime.output.handlers import HANDLERS
 PLACE = Location("stdin", 1, 9)
 PARTS: dict[str, StaticPart] = {
     "printf": Formatted("%s\udcff\n"),
+    "heading": Formatted("%d"),
     "errorf": Formatted("wrong", assertion=True),
     "warnf": Formatted("%d"),
     "cat": Formatted("/proc/%d/comm"),

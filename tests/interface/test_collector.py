@@ -67,4 +67,4 @@ def test_each_kind_of_event_is_handled() -> None:
     rows = table(Collector((program(),)))
     assert set(rows) == set(HANDLERS)
     replaced = {kind for kind in rows if rows[kind] is not HANDLERS[kind]}
-    assert replaced == {"printf", "errorf", "warnf", "print_value", "print_map", "row", *FOLLOWED_BY_TEXT}
+    assert replaced == {"printf", "heading", "errorf", "warnf", "print_value", "print_map", "row", *FOLLOWED_BY_TEXT}

@@ -208,7 +208,7 @@ def test_saved_rows_keep_titles_and_decimal_numbers(tmp_path: Path) -> None:
     path = tmp_path / "rows.pts"
     script = 'begin { row((pid=1, "LAT(ms)"=fixed(2500, 1000, 2), "a.b"=joined(":", 1, "x"))); exit(); }'
     shown = trace("--save", str(path), "-e", script)
-    assert shown == " PID  LAT(ms) a.b\n   1     2.50 1:x\n\n\n"
+    assert shown == " PID  LAT(ms) a.b\n   1     2.50 1:x\n"
 
     def again(form: str) -> str:
         done = subprocess.run(tracer("show", str(path), "-f", form), capture_output=True, timeout=60, check=True)
@@ -272,3 +272,35 @@ def test_rows_that_did_not_fit_the_ring_are_reported() -> None:
     assert rows == sorted(rows, reverse=True)
     lost = sum(losses["lost"].values()) + sum(losses.get("ignored", {}).values())
     assert 10_000 <= len(rows) + lost <= 10_002
+
+
+NEVER = "tracepoint:syscalls:sys_enter_getppid /pid == 0/ { row((pid=pid)); } interval:ms:200 { exit(); }"
+
+
+def silent(*arguments: str, terminal: bool) -> tuple[bytes, str]:
+    """What a run without any event prints on standard output, a terminal or a pipe, and on standard error."""
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    try:
+        done = subprocess.run(
+            tracer(*arguments, "-e", NEVER), stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=patience(60),
+            check=True,
+        )  # fmt: skip
+        os.write(theirs, b".")
+        return os.read(ours, 65536)[:-1], done.stderr
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_run_without_events_says_so_at_a_terminal_only() -> None:
+    printed, said = silent(terminal=True)
+    assert printed == b""
+    assert "\nNo event in 0." in said
+    for arguments, terminal in (((), False), (("-q",), True), (("-f", "json"), True), (("-f", "csv"), True)):
+        printed, said = silent(*arguments, terminal=terminal)
+        assert "No event" not in said + printed.decode()
+
+
+def test_rows_alone_are_followed_by_no_empty_line() -> None:
+    assert trace("-e", "begin { row((a=1)); exit(); }").split("\n") == ["   A", "   1", ""]
+    assert trace("-e", "begin { @m = 2; row((a=1)); exit(); }").endswith("   1\n\n\n@m: 2\n")

@@ -35,11 +35,14 @@ VARIABLE = "PYTRACE_TEST_COMPILER"
 TRACEFS = "/sys/kernel/tracing"
 PLACES = (
     "/sys/kernel/btf", TRACEFS, "/sys/kernel/debug", "/sys/devices/system/cpu/possible",
-    "/proc/kallsyms", "/proc/modules", "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/kptr_restrict",
+    "/proc/kallsyms", "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/kptr_restrict",
 )  # fmt: skip
 """Where compilations look for facts about the kernel."""
+MODULES = "/proc/modules"
+"""As above; the kernel outside may be one without modules, which has no such file."""
 
 _FILES = (
+    MODULES,
     *(place for place in PLACES if place.startswith("/proc") or place.endswith("possible")),
     "/sys/kernel/debug/kprobes/blacklist", f"{TRACEFS}/available_filter_functions", f"{TRACEFS}/available_events",
 )  # fmt: skip

@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytrace
-from pytrace.cli import commands
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.pipeline import compile_script
-from pytrace.runtime.host import fingerprints, module_index
+from pytrace.runtime.host import fingerprints, kallsyms, module_index
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
-from tests.support.compile_guest import PLACES, Facts, Request
+from tests.support.compile_guest import MODULES, PLACES, Facts, Request
 
 _CLONE_NEWNS = 0x20000
 _MS_BIND, _MS_REC_PRIVATE = 0x1000, 0x44000
@@ -41,6 +40,17 @@ class _OnlyTheGuestKnows(Exception):  # noqa: N818 - it is no error
 
 class _GuestKernel(LiveKernel):
     """Facts about the guest's kernel; its processes and control groups are not known here."""
+
+    loaded: str | None = None
+    """Text of ``/proc/modules``."""
+
+    def _depend_on_modules(self) -> None:
+        if self.loaded is not None:
+            self._depend(("modules", ""))  # the guest completes it
+
+    def modules(self) -> list[str]:
+        self._depend_on_modules()
+        return [line.split()[0] for line in (self.loaded or "").splitlines()]
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         if pid is not None or "*" in target:
@@ -110,7 +120,8 @@ def _compiled(request: Request, modules: str) -> bytes:
     features.has = lambda name: facts.features[name]
     fingerprints.pid_namespace_fact = lambda: facts.pid_namespace
     module_index.ModuleIndex.__init__.__defaults__ = (modules,)
-    commands.live_kernel = _GuestKernel  # type: ignore[assignment]
+    _GuestKernel.loaded = facts.files[MODULES].decode() if MODULES in facts.files else None
+    kallsyms.Kallsyms.__init__.__defaults__ = ("/proc/kallsyms", f"{_unpacked(request.facts)}{MODULES}")
     kernel = _GuestKernel(disabled=request.run_options.disabled)
     return compile_script(request.source, request.compile_options, kernel, Diagnostics()).to_bytes()
 

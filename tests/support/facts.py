@@ -45,9 +45,11 @@ FEATURES = frozenset(
 )
 
 
-def tracepoint_field(name: str, kind: Type, offset: int, *, data_loc: bool = False) -> TracepointField:
-    """One field of a tracepoint's record."""
-    return TracepointField(name, kind, offset, 4 if data_loc else kind.size, f"{kind} {name}", data_loc)
+def tracepoint_field(
+    name: str, kind: Type, offset: int, *, size: int = 0, data_loc: bool = False
+) -> TracepointField:
+    """One field of a tracepoint's record; *size* if it takes more than its type."""
+    return TracepointField(name, kind, offset, size or (4 if data_loc else kind.size), f"{kind} {name}", data_loc)
 
 
 def event(*fields: TracepointField) -> tuple[TracepointField, ...]:

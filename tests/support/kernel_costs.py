@@ -63,12 +63,11 @@ def of_all_starts() -> dict[str, Costs]:
 
 
 _CHILD = """
-import os, sys
+import atexit, os, sys
 before = set(sys.modules)
 with open(sys.argv[1]) as file:
     script = file.read()
 if len(sys.argv) > 2:
-    import atexit
     atexit.register(lambda path: open(path, "w").write(str(len(set(sys.modules) - before))), sys.argv[2])
 sys.argv = ["pytrace", "-e", script]
 os.getsid(0)
@@ -88,7 +87,7 @@ def started(text: str, cache: Path) -> Costs:
     child, script, report = cache / "child.py", cache / "script", cache / "modules"
     child.write_text(_CHILD)
     script.write_text(text)
-    for _ in range(2):
+    for _ in range(3):  # compiles; completes the archive of modules; is what further starts are like
         _run(cache, sys.executable, str(child), str(script), str(report))
     done = _run(
         cache, sys.executable, "-m", "pytrace", "-q", "--no-cache", "-e", _COUNT,
@@ -99,9 +98,14 @@ def started(text: str, cache: Path) -> Costs:
     return {"modules": int(report.read_text()), "system calls": int(found[1])}
 
 
+_OTHERWISE = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"})
+"""With these there is no archive of modules."""
+
+
 def _run(cache: Path, *command: str) -> str:
+    inherited = {name: value for name, value in os.environ.items() if name not in _OTHERWISE}
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)},
+        command, cwd=ROOT, env={**inherited, "XDG_CACHE_HOME": str(cache)},
         capture_output=True, text=True, timeout=patience(60), check=True,
     )  # fmt: skip
     return done.stdout

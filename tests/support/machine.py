@@ -105,6 +105,7 @@ FEATURES: dict[str, Feature] = {
     "tracepoint": Feature(("BPF_EVENTS",)),
     "syscalls": Feature(("BPF_EVENTS", "FTRACE_SYSCALLS")),
     "rawtracepoint": Feature(("BPF_EVENTS", "DEBUG_INFO_BTF")),
+    "raw_syscalls": Feature(("BPF_EVENTS", "FTRACE_SYSCALLS", "DEBUG_INFO_BTF"), (5, 11)),
     "kprobe": Feature(("KPROBES", "KPROBE_EVENTS", "BPF_EVENTS")),
     "fentry": Feature(("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "DEBUG_INFO_BTF"), (5, 5), _patchable),
     "kprobe_multi": Feature(("KPROBES", "FPROBE"), (5, 18)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytrace import pipeline
@@ -14,7 +15,7 @@ from pytrace.core.source import Source
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
-from pytrace.runtime.output.render.map_printer import MapView
+from pytrace.runtime.output.render.map_printer import Block, MapView
 from pytrace.runtime.output.render.text import TextForms
 from tests.support.facts import RecordedKernel
 
@@ -29,11 +30,9 @@ class WideReader:
     processors: int
     keys: int = KEYS
 
-    def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
+    def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
         value = struct.pack(f"={self.processors}Q", *range(self.processors))
-        return [(struct.pack("=I", number), value) for number in range(self.keys)]
-
-    snapshot_and_clear = items
+        yield struct.pack(f"={self.keys}I", *range(self.keys)), value * self.keys, self.keys
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         assert spec.slot is not None

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.machine import kernel_version, missing
+from tests.support.server import Running
 from tests.support.tools import Row, ToolRun, cannot, check_columns
+from tests.support.waiting import until
 from tests.support.workloads import files
 from tests.support.workloads.storage import FileSystem
 from tests.tools.conftest import Tool
@@ -96,8 +98,14 @@ def test_by_process(tool: Tool, xfs: FileSystem) -> None:
 
 
 @pytest.mark.tool("cachetop")
-def test_outputs_and_lines(tool: Tool) -> None:
-    run = tool("cachetop", "-C", "-r", 1, 1, 2, interrupt=False, form="text")
+def test_outputs_and_lines(tool: Tool, ext4: FileSystem) -> None:
+    path = ext4.folder / "lines"
+    files.pages(path, 10)
+
+    def work(running: Running) -> None:
+        until(lambda: files.read_pages(path) and "Buffers MB:" in running.stdout())
+
+    run = tool("cachetop", "-C", "-r", 1, 1, 2, interrupt=False, form="text", work=work)
     check_columns(run)
     assert len([line for line in run.lines if "Buffers MB:" in line]) == 2
     assert len([line for line in run.lines if line.split()[0].isdigit()]) <= 2

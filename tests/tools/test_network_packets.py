@@ -106,9 +106,10 @@ def test_options_of_netqtop(tool: Tool) -> None:
             "netqtop", "-n", names[1], "--comm", "nobody", until="tx-total", troubles=("belong to no process",)
         )
         assert not summed(other, "rx-total")["PPS"], "sent before it began"
-    tool("netqtop", "-n", "no-such-device", until="tx-total", troubles=("cannot read .*no-such-device/mtu",))
+    missing = tool("netqtop", "-n", "no-such-device", status=1, interrupt=False)
+    assert "there is no network interface no-such-device" in missing.stderr
     assert "-n DEVICE" in tool("netqtop", status=1, interrupt=False).stderr
-    assert "1 or more" in tool("netqtop", "-n", "lo", "-i", 0, status=1, interrupt=False).stderr
+    assert "option -i needs a time in seconds" in tool("netqtop", "-n", "lo", "-i", 0, status=1, interrupt=False).stderr
 
 
 # ------------------------------------------------------------------------------------------------ skbdrop
@@ -136,7 +137,8 @@ def test_drops_by_reason_and_function(tool: Tool, ends: tuple[End, End]) -> None
     (row,) = run.of(REASON=REASON)
     assert row["COUNT"] == 7
     assert "udp" in row["FUNC"]
-    assert not tool("skbdrop", "--iface", "none", work=lambda _run: unwanted(ends, 3)).rows
+    refused = tool("skbdrop", "--iface", "none", status=1, interrupt=False)
+    assert "there is no network interface none" in refused.stderr
 
 
 @pytest.mark.tool("skbdrop")

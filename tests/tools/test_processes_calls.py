@@ -107,7 +107,9 @@ def test_outputs_at_intervals_lose_no_call(tool: Tool) -> None:
     ))  # fmt: skip
     assert sum(row["COUNT"] for row in run.rows) == 20
     assert len(run.rows) >= 2
-    assert tool("syscount", "-d", 1, "--syscall", "none", interrupt=False).status == 0
+    assert tool("syscount", "-d", 1, "--syscall", "vhangup", interrupt=False).status == 0
+    refused = tool("syscount", "--syscall", "raed", status=1, interrupt=False)
+    assert "there is no system call raed" in refused.stderr
 
 
 @pytest.mark.tool("syscount")

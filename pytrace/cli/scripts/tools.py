@@ -79,9 +79,19 @@ def summary(file: str) -> str:
     return ""
 
 
+def _alias_rows(word: str) -> list[tuple[str, str, str]]:
+    """Rows of the aliases whose names contain *word*: they are listed when they are looked for."""
+    groups = {name: group for group, name, _ in rows()}
+    return [
+        (groups[words[0]], alias, f"the same as {' '.join(words)}")
+        for alias, words in ALIASES.items()
+        if word and word.lower() in alias and words[0] in groups
+    ]
+
+
 def listing(word: str = "") -> str:
     """The text of ``--tools``: one line for each tool whose name or summary contains *word*, by group."""
-    wanted = [row for row in rows() if word.lower() in f"{row[1]} {row[2]}".lower()]
+    wanted = [row for row in (*rows(), *_alias_rows(word)) if word.lower() in f"{row[1]} {row[2]}".lower()]
     if not wanted:
         return f"No tool has {word!r} in its name or summary; pytrace --tools lists all.\n"
     width = max(len(name) for _, name, _ in wanted)

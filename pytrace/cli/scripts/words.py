@@ -136,6 +136,8 @@ class ScriptWords:
         except WrongValueError as wrong:
             what = "operand" if option.operand else "option"
             hints = wrong.hints or self._hints(option, written, text)
+            if option.type and written in self.taken:
+                hints = (*hints, f"pytrace's own {written} is --{self.taken[written]} here")
             raise TraceError(f"{what} {written} needs {wrong.shown(text)}", hints=hints) from None
 
     def _hints(self, option: ScriptOption, written: str, text: str | None) -> tuple[str, ...]:

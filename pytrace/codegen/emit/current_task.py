@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
+import sys
+
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I64, Number
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import UINT32, UINT64, AddressSpace, Int
+from pytrace.core.types import UINT32, UINT64, AddressSpace, Field, Int, Struct
+
+COMM = 16
+"""TASK_COMM_LEN of include/linux/sched.h."""
+
+_PLAIN = {"task_struct": ("comm", "cred", "pid", "tgid"), "cred": ("gid", "uid")}
+"""Members that are read by plain loads, if the kernel has them all."""
+
+_ONES, _HIGH = 0x0101010101010101, 0x8080808080808080
 
 
-def process_ids(e: Emitter, namespace: str) -> tuple[I64, I64]:
+def _typed_task(e: Emitter) -> bool:
+    """Whether members of the current task can be read by plain loads (``bpf_get_current_task_btf``).
+
+    One call of that serves all members of all builtins, and the helpers for single members take longer.
+    """
+    if e.script.ahead is not None or not e.script.kernel.feature("current_task_btf"):
+        return False
+    structs = [(e.script.kernel.struct("struct", owner), names) for owner, names in _PLAIN.items()]
+    return all(struct is not None and struct.find(name) is not None for struct, names in structs for name in names)
+
+
+def _member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
+    """*bits* at *distance* in a member of the current task, whose type is known."""
+    current = e.b.pointer(e.b.helper(helpers.GET_CURRENT_TASK_BTF))
+    return e.b.load(e.b.offset(current, _known_field(e, "task_struct", name) + distance), bits)
+
+
+def user_ids(e: Emitter) -> tuple[Number, Number]:
+    """User id and group id."""
+    if _typed_task(e):
+        credentials = e.b.pointer(_member(e, "cred", 64))
+        uid, gid = (e.b.offset(credentials, _known_field(e, "cred", name)) for name in ("uid", "gid"))
+        return e.b.load(uid, 32), e.b.load(gid, 32)
+    both = e.b.helper(helpers.GET_CURRENT_UID_GID)
+    return e.b.op("and", both, 0xFFFFFFFF), e.b.op("lshr", both, 32)
+
+
+def write_name(e: Emitter, pointer: Ptr, align: int = 8) -> I64 | None:
+    """Write the current task's name to *pointer*, padded with NUL. Returns the result of a helper that can fail."""
+    if sys.byteorder != "little" or not _typed_task(e):
+        # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
+        memory.zero(e, pointer, COMM, align)
+        return e.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
+    low, ends = _to_nul(e, _member(e, "comm", 64))
+    high, _ = _to_nul(e, _member(e, "comm", 64, 8))
+    e.b.store(low, pointer, 64, align)
+    e.b.store(e.b.select(ends, 0, high), e.b.offset(pointer, 8), 64, align)
+    return None
+
+
+def _to_nul(e: Emitter, word: I64) -> tuple[I64, I1]:
+    """Eight characters with zeros after the first NUL, and whether there is one (the kernel before 5.17 leaves others).
+
+    The lowest bit of *marks* is the high one of the first byte that is zero.
+    """
+    marks = e.b.op("and", e.b.op("and", e.b.sub(word, _ONES), e.b.op("xor", word, -1)), _HIGH)
+    before = e.b.sub(e.b.op("and", marks, e.b.sub(0, marks)), 1)
+    return e.b.op("and", word, before), e.b.truth(marks)
+
+
+def process_ids(e: Emitter, namespace: str) -> tuple[Number, Number]:
     """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
     if e.script.ahead is not None and namespace == "tracer":
         return _any_namespace(e)
     place = e.script.kernel.pid_namespace if namespace == "tracer" else None
+    if place is None and _typed_task(e):
+        return _member(e, "tgid", 32), _member(e, "pid", 32)
     if place is None:
         both = e.b.helper(helpers.GET_CURRENT_PID_TGID)
         return e.b.op("lshr", both, 32), e.b.op("and", both, 0xFFFFFFFF)
@@ -58,10 +120,20 @@ def task_field(e: Emitter, name: str) -> Number:
 
 def kernel_field(e: Emitter, owner: str, name: str) -> Number:
     """Offset of a member of one of the kernel's structs."""
+    return load_time_values.struct_offset(e, _struct_with(e, owner, name)[0], name)
+
+
+def _known_field(e: Emitter, owner: str, name: str) -> int:
+    """The same for code that is not compiled ahead of time."""
+    return _struct_with(e, owner, name)[1].offset
+
+
+def _struct_with(e: Emitter, owner: str, name: str) -> tuple[Struct, Field]:
     struct = e.script.kernel.struct("struct", owner)
-    if struct is None or struct.find(name) is None:
+    member = None if struct is None else struct.find(name)
+    if struct is None or member is None:
         raise TraceError(f"this needs the kernel's type information (BTF) of struct {owner}")
-    return load_time_values.struct_offset(e, struct, name)
+    return struct, member
 
 
 def network_namespace(e: Emitter) -> Number:

@@ -55,6 +55,8 @@ class Emitter:
         self.loops: list[Loop] = []
         self.leave: Callable[[Operand | None], None] = self._no_return
         self.result_type: Type = INT64
+        self.early_result = 0
+        """What :meth:`end_early` returns."""
         self.inner_returned = False
         self.variables: dict[VariableInfo, Variable] = {}
         self._returned: tuple[int, int] | None = None
@@ -157,16 +159,25 @@ class Emitter:
     def base(self) -> Ptr:
         """This CPU's block of per-CPU data."""
         if self._base is None:
-            self.script.layout.addressed = True
-            cpu = self.cpu if self._entry else None
             with self.b.at_prologue():
-                if cpu is not None:
-                    # The mask tells the verifier that the index is in bounds.
-                    masked = self.b.op("and", cpu, self.script.layout.copies - 1)
-                    self._base = self.b.offset(global_pointer(PERCPU), self.b.mul(masked, self.module.late("stride")))
+                if self._entry:
+                    self._base = self._block_of(self.cpu)
                 else:
                     self._base = self.b.load_pointer(self.b.offset(self._require_frame(), 8))
         return self._base
+
+    def _block_of(self, cpu: I64) -> Ptr:
+        self.script.layout.addressed = True
+        # The mask tells the verifier that the index is in bounds.
+        masked = self.b.op("and", cpu, self.script.layout.copies - 1)
+        return self.b.offset(global_pointer(PERCPU), self.b.mul(masked, self.module.late("stride")))
+
+    @property
+    def _base_here(self) -> Ptr:
+        """:attr:`base`, but computed here if it is not known, for code that seldom runs."""
+        if self._base is not None or not self._entry:
+            return self.base
+        return self._block_of(self.b.helper(helpers.GET_SMP_PROCESSOR_ID))
 
     def _require_frame(self) -> Ptr:
         if self._frame is None:
@@ -239,8 +250,20 @@ class Emitter:
             start = b.offset(word, CLAIM)
             return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
 
+    def end_early(self, condition: I1) -> None:
+        """End the program unless *condition* holds; nothing that only later code needs was set up before."""
+        on, other = self.b.block(), self.b.block()
+        self.b.branch(condition, on, other, likely=True)
+        self.b.start(other)
+        if self._claimed is None:
+            self.b.ret(self.early_result)
+        else:
+            self.leave(None)
+        self.b.start(on)
+        self.b.new_prologue()
+
     def finish(self) -> None:
-        """Emit the single exit of the entry function, which releases scratch memory."""
+        """Emit the exit of the entry function, which releases scratch memory."""
         self.b.start(self.exit)
         if self._claimed is not None:
             word, bit = self._claimed
@@ -253,7 +276,8 @@ class Emitter:
         Programs that share a counter may interrupt each other, so the addition is atomic, except for a *by* that every
         run adds: that is for a counter of the program's own.
         """
-        counters = self.b.offset(self.base, self.module.late("counters"))
+        base = self._base_here if by == 1 else self.base
+        counters = self.b.offset(base, self.module.late("counters"))
         place = self.b.offset(counters, self.script.layout.counter(kind, subject))
         if by == 1 or self.program.preemptible:
             return self.b.fetch("add", place, by)

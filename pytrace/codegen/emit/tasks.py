@@ -6,15 +6,20 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import Protocol
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.current_task import kernel_field, namespace_of, process_ids, task_field
+from pytrace.codegen.emit.current_task import (
+    COMM,
+    kernel_field,
+    namespace_of,
+    process_ids,
+    task_field,
+    user_ids,
+    write_name,
+)
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct
-
-COMM = 16
-"""TASK_COMM_LEN of include/linux/sched.h."""
 
 LEVELS = 8
 """How deep pid namespaces are looked through; 32 is the kernel's limit (MAX_PID_NS_LEVEL), two or three are usual."""
@@ -51,11 +56,11 @@ class CurrentTask:
 
     def user(self) -> Number:
         """Its user id."""
-        return self.e.b.op("and", self.e.b.helper(helpers.GET_CURRENT_UID_GID), 0xFFFFFFFF)
+        return user_ids(self.e)[0]
 
     def name(self, place: Ptr) -> None:
         """Write its name."""
-        self.e.b.helper(helpers.GET_CURRENT_COMM, place, COMM)
+        write_name(self.e, place)
 
     def cgroup(self, depth: Number) -> Number:
         """Id of its cgroup at this depth."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pytrace.base.fast_typing import TYPE_CHECKING, ParamSpec, TypeVar
-from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction
+from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction, Prologue
 from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
 from pytrace.codegen.ir.values import (
     I1,
@@ -75,11 +75,26 @@ class Builder:
         """The block that instructions go to."""
         return self._block
 
+    def new_prologue(self) -> None:
+        """From now on :meth:`at_prologue` emits here, where only what comes from here on is worth it.
+
+        Everything that is emitted later is reached through this place, except for what jumps here without a prologue's
+        values.
+        """
+        # In a block of its own, as it may consist of several in the end.
+        place, after = self.block(), self.block()
+        self.jump(place)
+        self.start(place)
+        self.function.later = Prologue()
+        self._target.append(self.function.later)
+        self.jump(after)
+        self.start(after)
+
     @contextmanager
     def at_prologue(self) -> Iterator[None]:
-        """Emit into the function's entry block, which runs before everything else."""
+        """Emit into the current prologue, which runs before everything that follows its place."""
         target, closed, location = self._target, self._block.closed, self.location
-        self._target, self._block.closed = self.function.prologue, False
+        self._target, self._block.closed = self.function.prologue.lines, False
         yield
         self._target, self._block.closed, self.location = target, closed, location
 
@@ -362,7 +377,7 @@ class Builder:
     def helper(self, row: Helper[P, R], *args: P.args, **_none: P.kwargs) -> R:
         """Call a BPF helper."""
         passed = ", ".join([f"{kind} {value}" for kind, value in zip(row.parameters, args, strict=True)])
-        text = f"call {row.result} inttoptr (i64 {row.number} to ptr)({passed})"
+        text = f"call {row.result} inttoptr (i64 {row.number} to ptr)({passed}){row.attributes}"
         if row.result != "void":
             return row.value(self._define(text))
         self._emit(text)

@@ -8,7 +8,18 @@ from collections.abc import Container
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.codegen.ir.values import LateInstruction
 
-Instruction = str | LateInstruction
+
+@dataclass(slots=True, eq=False)
+class Prologue:
+    """Instructions before those that follow its place; it grows while these are emitted."""
+
+    lines: list[str | LateInstruction | Prologue] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+
+Instruction = str | LateInstruction | Prologue
 
 
 @dataclass(slots=True, eq=False)
@@ -28,13 +39,20 @@ class FunctionText:
     head: str
     blocks: list[Block] = field(default_factory=list)
     allocas: list[str] = field(default_factory=list)
-    prologue: list[Instruction] = field(default_factory=list)
+    entry: Prologue = field(default_factory=Prologue)
+    later: Prologue | None = None
+    """The prologue of what is emitted now, if it is not at the function's start."""
     stack: int = 0
     """Bytes of allocas that stay in memory (objects whose address is taken)."""
 
+    @property
+    def prologue(self) -> Prologue:
+        """The prologue of what is emitted now."""
+        return self.later or self.entry
+
     def text(self) -> str:
         """The definition."""
-        lines = [f"define {self.head} {{", "entry:", *self.allocas, *map(str, self.prologue)]
+        lines = [f"define {self.head} {{", "entry:", *self.allocas, *map(str, self.entry.lines)]
         lines.append(f"  br label %{self.blocks[0].label}")
         for block in self.blocks:
             lines.append(f"{block.label}:")

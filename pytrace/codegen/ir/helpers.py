@@ -31,9 +31,11 @@ class Kind(Generic[Taken_co, Given_co]):
 class Helper(Generic[P, R_co]):
     """One row. Sizes and flags are passed as ``i64`` regardless of their C type: a BPF argument is a whole register."""
 
-    __slots__ = ("name", "number", "parameters", "result", "value")
+    __slots__ = ("attributes", "name", "number", "parameters", "result", "value")
 
     def __init__(self, name: str, number: int, parameters: tuple[str, ...], result: Kind[object, R_co]) -> None:
+        self.attributes = ""
+        """LLVM's attributes of a call, with a space before each."""
         self.name = name
         self.number = number
         self.parameters = parameters
@@ -141,6 +143,19 @@ LOOP = _row("loop", 181, _I, _I, _P, _P, _I)
 MAP_LOOKUP_PERCPU_ELEM = _row("map_lookup_percpu_elem", 195, _P, _P, _P, _I)
 KTIME_GET_TAI_NS = _row("ktime_get_tai_ns", 208, _I)
 
+_STEADY = (
+    GET_SMP_PROCESSOR_ID,
+    GET_CURRENT_PID_TGID,
+    GET_CURRENT_UID_GID,
+    GET_CURRENT_TASK,
+    GET_NUMA_NODE_ID,
+    GET_CURRENT_TASK_BTF,
+)
+"""Helpers whose result does not change during a run of a program, which stays on its CPU."""
+
+for _helper in _STEADY:
+    # LLVM calls such a one once, and only on the paths that use its result.
+    _helper.attributes = " nounwind willreturn memory(none)"
 
 ReadHelper = Helper[[Ptr, Number, Number], I64]
 """Reads so many bytes from an address to memory of the program."""

@@ -17,6 +17,7 @@ from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
 from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast.visitor import walk
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
@@ -48,6 +49,31 @@ def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
 
     e.set_location(alive[0].span)
     loops.in_function(e, alive[0].span, body)
+
+
+def after_predicates(e: Emitter, body: nodes.Block) -> nodes.Block:
+    """End the program where the condition around the whole *body* does not hold. Returns what is left to emit."""
+    while (node := _whole(e, body)) is not None:
+        e.set_location(node.span)
+        with e.temporaries():
+            condition = memory.truth(e, e.value(node.condition))
+        e.end_early(condition)
+        body = node.then
+    return body
+
+
+def _whole(e: Emitter, body: nodes.Block) -> nodes.If | None:
+    """The ``if`` that a body consists of, when it is evaluated at run time and needs no variable."""
+    plan = e.program.plan
+    parts = [*(item.value for item in body.statements if isinstance(item, nodes.ExprStmt)), body.value]
+    found = [item for item in parts if item is not None]
+    if len(body.statements) + (body.value is not None) != 1 or len(found) != 1 or body in plan.blocks:
+        return None
+    node = found[0]
+    if not isinstance(node, nodes.If) or node.other is not None or node in plan.chains or node in e.checked.dead:
+        return None
+    known = node.condition in e.checked.constants or not isinstance(e.checked.types.get(node, VOID), Void)
+    return None if known or any(isinstance(item, nodes.Variable) for item in walk(node.condition)) else node
 
 
 def run(e: Emitter, node: nodes.Stmt) -> None:

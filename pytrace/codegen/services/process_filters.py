@@ -47,15 +47,11 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
     return chosen
 
 
-def require(e: Emitter, chosen: Iterable[Test], leave: Callable[[], None]) -> None:
-    """Go on where all tests hold; *leave* ends the program where one does not."""
+def require(e: Emitter, chosen: Iterable[Test]) -> None:
+    """Go on where all tests hold."""
     task = CurrentTask(e)
     for test in chosen:
-        on, other = e.b.block(), e.b.block()
-        e.b.branch(test(e, task), on, other, likely=True)
-        e.b.start(other)
-        leave()
-        e.b.start(on)
+        e.end_early(test(e, task))
 
 
 def in_scope(e: Emitter, task: Task) -> Number:

@@ -34,6 +34,13 @@ def programs(script: Script) -> None:
         _program(script, _units_of(script, owner.symbol))
 
 
+def btf_id(script: Script, unit: ProbeUnit) -> int:
+    """Id of the type of the raw tracepoint that the program of *unit* is loaded for; 0 when it has none of its own."""
+    if not unit.calls or unit.part_of:
+        return 0
+    return script.kernel.type_id("typedef", f"btf_trace_{unit.targets[0].of(TracepointTarget).call[0]}")
+
+
 def alone(script: Script, unit: ProbeUnit) -> bool:
     """Whether the function of *unit* is the only one of its program, and is called from one place."""
     units = _units_of(script, unit.part_of or unit.symbol) if unit.calls else []

@@ -17,7 +17,7 @@ PROCESSES = "processes"
 """The kind of fact that :attr:`CompileOptions.processes_fact` gives."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompileOptions:
     """Options of one compilation.
 

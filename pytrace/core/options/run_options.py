@@ -13,7 +13,7 @@ STREAMED = ("text", "json", "csv")
 """Formats of output that are written while a script runs; all others show a snapshot, at its end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """Where to listen: a host (empty for all addresses of the machine) and a port (0 for any that is free)."""
 
@@ -21,7 +21,7 @@ class Address:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunOptions:
     """Options of one run, other than those that compilation depends on (``compile_options``)."""
 

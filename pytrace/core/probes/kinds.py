@@ -36,10 +36,6 @@ PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
     "profile", "interval", "software", "hardware", "watchpoint", "iter",
 )  # fmt: skip
 
-SYSTEM_CALLS = "system_calls"
-"""How programs of system call tracepoints are attached that one program of a raw tracepoint contains; a value of
-``ProgramSpec.multi``."""
-
 
 class Context(Enum):
     """What a program's context pointer points to."""
@@ -68,7 +64,7 @@ class PidFilter(Enum):
     """The kernel filters by the process id that it gets at attach time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbeKind:
     """One row.
 

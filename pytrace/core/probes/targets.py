@@ -93,6 +93,8 @@ class StaticProbeTarget(FileTarget):
     semaphore_offset: int = 0
 
 
+SYSTEM_CALLS = "system_calls"
+"""How tracepoints of system calls are attached that one program of a raw tracepoint serves: ``ProgramSpec.multi``."""
 ENTER, EXIT = "sys_enter", "sys_exit"
 """The raw tracepoints that all system calls pass, and the first parts of the names of the tracepoints of each."""
 

@@ -35,7 +35,7 @@ class StackMode(PyEnum):
         return self in (StackMode.FOLDED, StackMode.ANNOTATED, StackMode.INVERTED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stack(Type):
     """A kernel or user stack of at most *limit* frames.
 
@@ -66,7 +66,7 @@ class Stack(Type):
         return "ustack" if self.user else "kstack"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Fixed(Type):
     """A type whose size does not depend on parameters."""
 
@@ -85,14 +85,14 @@ class _Fixed(Type):
         return self.tag
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KSym(_Fixed):
     """A kernel address (``u64``) that prints as a symbol."""
 
     tag: ClassVar[str] = "ksym_t"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class USym(_Fixed):
     """``u64`` user address, ``u32`` process id, ``u32`` zero; prints as a symbol of that process."""
 
@@ -104,7 +104,7 @@ AF_INET, AF_INET6 = 2, 10
 """Address families (``include/linux/socket.h``), without a module that a start does not need."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inet(_Fixed):
     """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused bytes are zero)."""
 
@@ -113,7 +113,7 @@ class Inet(_Fixed):
     _align: ClassVar[int] = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mac(_Fixed):
     """Six bytes of hardware address."""
 
@@ -122,7 +122,7 @@ class Mac(_Fixed):
     _align: ClassVar[int] = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Timestamp(_Fixed):
     """``u64`` nanoseconds, ``u32`` index of the format in the string table, ``u32`` clock (0 boot, 1 tai, 2 sw_tai)."""
 
@@ -130,28 +130,28 @@ class Timestamp(_Fixed):
     _size: ClassVar[int] = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Username(_Fixed):
     """``u64`` user id that prints as the user's name."""
 
     tag: ClassVar[str] = "username"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InterfaceName(_Fixed):
     """``u64`` index of a network interface that prints as its name."""
 
     tag: ClassVar[str] = "ifname_t"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NetworkNamespace(_Fixed):
     """``u64`` inode of a network namespace that prints as its name."""
 
     tag: ClassVar[str] = "netns_t"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CgroupPath(_Fixed):
     """``u64`` cgroup id, ``u32`` index of the filter in the string table, ``u32`` zero; prints as the path."""
 
@@ -159,13 +159,18 @@ class CgroupPath(_Fixed):
     _size: ClassVar[int] = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fixed(Type):
-    """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals."""
+    """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals.
+
+    With a *path* it is not the value that is sent but, when that is decoded, the word number *word* (from 1) of a file.
+    """
 
     divisor: int
     digits: int
     signed: bool = True
+    path: str = ""
+    word: int = 0
     tag: ClassVar[str] = "fixed_t"
 
     @property
@@ -199,7 +204,7 @@ class Fixed(Type):
         return self.tag
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Joined(Members):
     """Values that print as one text, laid out as a tuple of them.
 
@@ -218,7 +223,7 @@ class Joined(Members):
 # ---------------------------------------------------------------------------------------------- aggregations
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Aggregate(Type):
     @property
     def aggregate(self) -> bool:
@@ -236,7 +241,7 @@ class _Aggregate(Type):
         return f"{self.tag}_t"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Count(_Aggregate):
     """``u64`` per CPU; merged by adding."""
 
@@ -258,7 +263,7 @@ def wrapped(signed: bool) -> Callable[[int], int]:
 
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Signed(_Aggregate):
     """Aggregations whose numbers may be signed."""
 
@@ -270,7 +275,7 @@ class Signed(_Aggregate):
         return f"{'' if self.signed else 'u'}{self.tag}_t"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sum(Signed):
     """64-bit sum per CPU; merged by adding."""
 
@@ -285,14 +290,14 @@ class _Pair(Signed):
         return 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Avg(_Pair):
     """64-bit total, ``u64`` count; merged by adding both, prints total / count."""
 
     tag: ClassVar[str] = "avg"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stats(_Pair):
     """64-bit total, ``u64`` count; merged by adding both, prints count, average and total."""
 
@@ -324,7 +329,7 @@ class _Extreme(_Pair):
         return value - (1 << 64) if self.signed and value >> 63 else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Min(_Extreme):
     """The least value."""
 
@@ -332,14 +337,14 @@ class Min(_Extreme):
     least: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Max(_Extreme):
     """The greatest value."""
 
     tag: ClassVar[str] = "max"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hist(_Aggregate):
     """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in the reference."""
 
@@ -356,7 +361,7 @@ class Hist(_Aggregate):
         return 8 * self.buckets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LHist(_Aggregate):
     """Linear histogram: ``u64`` counts of below, each step, and above."""
 
@@ -375,7 +380,7 @@ class LHist(_Aggregate):
         return 8 * self.buckets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TSeries(_Aggregate):
     """Ring of *count* intervals of *interval* nanoseconds.
 

@@ -100,7 +100,7 @@ class Column:
         if isinstance(type_, Int | String | Buffer):
             return self.path, type_.tag
         if isinstance(type_, Fixed):
-            return self.path, f"{type_.tag} {type_.divisor} {type_.digits}"
+            return self.path, f"{type_.tag} {type_.divisor} {type_.digits} {type_.path}"
         return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:

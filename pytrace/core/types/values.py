@@ -26,7 +26,7 @@ class AddressSpace(PyEnum):
     """Memory of the program itself (stack, map value, context): plain loads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Type:
     """Base of all value types."""
 
@@ -56,7 +56,7 @@ class Type:
 # ---------------------------------------------------------------------------------------------- scalars
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Void(Type):
     """No value: the type of a call that only has side effects."""
 
@@ -74,7 +74,7 @@ class Void(Type):
         return "void"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bool(Type):
     """true or false, one byte."""
 
@@ -96,7 +96,7 @@ class Bool(Type):
         return "bool"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Int(Type):
     """An integer of 1, 2, 4 or 8 bytes (16 only as a struct member)."""
 
@@ -130,7 +130,7 @@ class Int(Type):
         return f"{'' if self.signed else 'u'}int{8 * self.width}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Enum(Type):
     """A C enumeration; values print as member names."""
 
@@ -161,7 +161,7 @@ class Enum(Type):
         return f"enum {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pointer(Type):
     """An address of a *target* in *space*.
 
@@ -193,7 +193,7 @@ class Pointer(Type):
 # ---------------------------------------------------------------------------------------------- memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class String(Type):
     """Up to *capacity* bytes; ends at the first NUL, or has none when it was truncated."""
 
@@ -212,7 +212,7 @@ class String(Type):
         return f"string[{self.capacity}]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Buffer(Type):
     """A 4-byte length and up to *capacity* bytes."""
 
@@ -232,7 +232,7 @@ class Buffer(Type):
         return f"buffer[{self.capacity}]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Array(Type):
     """*count* elements, one after another."""
 
@@ -290,7 +290,7 @@ class Members(Type):
         return _offsets(self.members)[2]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tuple(Members):
     """Unnamed members."""
 
@@ -302,7 +302,7 @@ class Tuple(Members):
         return f"({inner}{',' if len(self.members) == 1 else ''})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record(Members):
     """Named members in order, laid out as a :class:`Tuple` of them.
 
@@ -322,7 +322,7 @@ def shown_name(name: str) -> str:
     return name.replace('"', "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Field:
     """A member of a struct or union.
 

@@ -95,8 +95,8 @@ from pytrace.core.event_layout import (
     StaticPart,
 )
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import SYSTEM_CALLS, ProbeKind
-from pytrace.core.probes.targets import IteratorTarget, UserTarget
+from pytrace.core.probes.kinds import ProbeKind
+from pytrace.core.probes.targets import SYSTEM_CALLS, IteratorTarget, UserTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
 from pytrace.frontend.ast import nodes
@@ -242,7 +242,7 @@ class ProbeUnit:
     filtered: bool = False
     """The program has the filters of ``--comm``, ``--uid``, ``--cgroup`` and ``--netns``."""
     calls: tuple[int, ...] = ()
-    """With :data:`~pytrace.core.probes.kinds.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
+    """With :data:`~pytrace.core.probes.targets.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core.builtins import builtin
-from pytrace.core.diagnostics import counted
 from pytrace.core.probes.system_calls import ABIS, Abi, numbers
 from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
@@ -125,8 +124,8 @@ def _usable(scope: Scope) -> Abi | None:
     registers, task, thread = (kernel.struct("struct", name) for name in ("pt_regs", "task_struct", "thread_info"))
     if registers is None or task is None or thread is None:
         return None
-    places = ((name, offset, registers.find(name)) for name, offset in abi.members)
-    if any(found is not None and found.offset != offset for _, offset, found in places):
+    places = ((offset, registers.find(name)) for name, offset in abi.members)
+    if any(found is None or found.offset != offset for offset, found in places):
         return None
     return abi if task.find("thread_info") is not None and thread.find(abi.compat[0]) is not None else None
 
@@ -181,16 +180,11 @@ def _tell(blocks: list[Block], scope: Scope) -> None:
     """With ``-v``: how many places are traced in which way."""
     for raw in (ENTER, EXIT):
         calls = [match for block in blocks for match in block.matches if _raw(match) == raw]
-        ways = (
-            (
-                [match for match in calls if match.call is not None],
-                f"by one program of the raw tracepoint {raw} (config syscall_tracepoints)",
-            ),
-            ([match for match in calls if match.call is None], "by programs of their own (config syscall_tracepoints)"),
-        )
-        for matches, how in ways:
-            if matches:
-                scope.diagnostics.note(f"{counted(len(matches), f'tracepoint {raw}_*')} traced {how}", matches[0].span)
+        shared = sum(match.call is not None for match in calls)
+        ways = ((shared, "one program of the raw tracepoint"), (len(calls) - shared, "programs of their own"))
+        how = ", ".join(f"{count} by {way}" for count, way in ways if count)
+        if calls:
+            scope.diagnostics.note(f"tracepoints {raw}_*: {how} (config syscall_tracepoints)", calls[0].span)
 
 
 # ---------------------------------------------------------------------------------------------- units

@@ -16,7 +16,7 @@ from pytrace.frontend.ast.visitor import walk
 _HARMLESS = frozenset(
     (
         *("print_map", "print_value", "row", "print_rows", "quantiles", "clear", "zero"),
-        *("printf", "time", "cat", "join", "system", "warnf"),
+        *("printf", "heading", "time", "cat", "join", "system", "warnf"),
     )
 )
 """Events of statements that are allowed between the two."""

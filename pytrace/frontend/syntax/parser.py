@@ -15,6 +15,7 @@ from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.syntax import lr_driver
 from pytrace.frontend.syntax.grammar_support import LRParser
 from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
@@ -63,7 +64,17 @@ def parse_expression(source: Source, diagnostics: Diagnostics, *, in_c: bool = F
 
 def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()) -> nodes.Node | None:
     """The node of one item, or None when it could not be parsed."""
-    parser = _grammar_parser()
+    tables = _tables()
+    parser = tables.parser
+    quick = lr_driver.Item(structure.lexer.source, head, points)
+    try:
+        node = lr_driver.parse(tables, quick, structure.tokens)
+    except lr_driver.SyntaxMistake:
+        pass
+    else:
+        for message, span, hints in quick.errors:
+            structure.lexer.error(message, span, *hints)
+        return node
     item = Item(parser, structure, head, points)
     parser.errorfunc = item.handle
     try:
@@ -73,7 +84,7 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
 
 
 @cache
-def _grammar_parser() -> LRParser:
+def _tables() -> lr_driver.Tables:
     """PLY's parser from the shipped tables, created on first use."""
     from pytrace.frontend.syntax import grammar, grammar_tables
 
@@ -82,7 +93,7 @@ def _grammar_parser() -> LRParser:
     table.read_table(grammar_tables)
     table.bind_callables(vars(grammar))
     parser: LRParser = yacc.LRParser(table, grammar.p_error)
-    return parser
+    return lr_driver.Tables(parser)
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ SOFTWARE_CPU_CLOCK = 0
 SOFTWARE_DUMMY = 9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventAttr:
     """What of ``struct perf_event_attr`` pytrace sets.
 

@@ -7,7 +7,8 @@ import errno
 import mmap
 import os
 from collections.abc import Callable
-from functools import cache
+
+from pytrace.base.fast_library import cache
 
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 

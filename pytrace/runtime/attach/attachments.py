@@ -7,9 +7,9 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_library import ExitStack
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import (
     FENTRY,
@@ -22,7 +22,6 @@ from pytrace.core.probes.kinds import (
     PROFILE,
     RAWTRACEPOINT,
     SOFTWARE,
-    SYSTEM_CALLS,
     TRACEPOINT,
     UPROBE,
     URETPROBE,
@@ -30,6 +29,7 @@ from pytrace.core.probes.kinds import (
     WATCHPOINT,
     known_kind,
 )
+from pytrace.core.probes.targets import SYSTEM_CALLS
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript
@@ -56,7 +56,7 @@ ATTACHERS: dict[str, tuple[str, str]] = {
 """Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attachments:
     """What :func:`attach_all` did."""
 

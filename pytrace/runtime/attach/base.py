@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.abi import perf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AttachOptions:
     """How to attach.
 
@@ -68,7 +68,7 @@ class AttachOptions:
         return [replace(self, pid=pid, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Failure:
     """One target that could not be attached, and why.
 
@@ -97,7 +97,7 @@ class CannotAttachError(Exception):
         self.limit = limit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attached:
     """One target that a program is attached to.
 
@@ -112,7 +112,7 @@ class Attached:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """One program to attach, with all that an attacher needs. *program* is the program's descriptor."""
 

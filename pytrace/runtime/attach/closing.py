@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections import deque
 from collections.abc import Sequence
 
+from pytrace.base.fast_library import deque
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 

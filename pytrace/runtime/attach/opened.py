@@ -8,7 +8,7 @@ from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.runtime.attach.closing import close_all, close_later
 
 
-@dataclass(slots=True)
+@dataclass()
 class Opened:
     """Links, perf events and other clean-up steps of attached probes; the owner calls :meth:`close`."""
 

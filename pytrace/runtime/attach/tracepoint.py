@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import SYSTEM_CALLS
-from pytrace.core.probes.targets import TracepointTarget
+from pytrace.core.probes.targets import SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import (
     LIMITS,

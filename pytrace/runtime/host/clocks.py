@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from functools import lru_cache
 
+from pytrace.base.fast_library import lru_cache
 from pytrace.base.lazy_regex import late
 
 BOOT, TAI, SOFTWARE_TAI = 0, 1, 2

@@ -45,6 +45,10 @@ class Interfaces:
             self._due = self._clock() + AGAIN
         return self._known.get(index)
 
+    def number(self, name: str) -> int | None:
+        """The index of the interface of that name; None when there is none."""
+        return next((index for index, known in self._read().items() if known == name), None)
+
     def _read(self) -> dict[int, str]:
         from pyroute2 import IPRoute
         from pyroute2.netlink.exceptions import NetlinkError

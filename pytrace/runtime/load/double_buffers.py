@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import ExitStack
 
+from pytrace.base.fast_library import ExitStack
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf_maps
 

@@ -10,13 +10,14 @@ import errno
 import mmap
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_library import ExitStack
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
-from pytrace.core.probes.kinds import SYSTEM_CALLS, known_kind
+from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import (
+    SYSTEM_CALLS,
     IteratorTarget,
     ProbeTarget,
     RawTracepointTarget,
@@ -48,6 +49,9 @@ ATTACH_TYPES = {
     "uprobe_session": AttachType.TRACE_UPROBE_SESSION,
 }
 
+SECTION = "pytrace"
+"""Sections of programs have this name before the symbol (``codegen.ir.module.program_section``)."""
+
 RING_SMALLEST = 256 << 10
 RING_LARGEST = 16 << 20
 
@@ -59,7 +63,7 @@ def has_feature(name: str) -> bool:
     return features.has(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoadOptions:
     """How to load.
 
@@ -202,6 +206,8 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
     """
     lib = libbpf.library()
     loaded = LoadedScript(script, stack)
+    if not options.btf_path and any(spec.btf_id for spec in script.manifest.programs):
+        libbpf.take_attach_ids(SECTION, ProgramType.TRACING)
     with libbpf.Messages(options.libbpf_log) as messages:
         handle = _open(script, options, messages)
         stack.callback(lib.bpf_object__close, handle)
@@ -211,6 +217,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         _prepare_maps(lib, maps, script, options)
         loaded.generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
+            targets.callback(libbpf.attach_ids.clear)
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
             try:
                 lib.bpf_object__load(handle)
@@ -301,7 +308,7 @@ def _prepare_programs(
     for item in programs:
         symbol = lib.bpf_program__name(item).decode()
         spec = specs.pop(symbol, None)
-        if spec is None or not _prepare_program(lib, item, spec, _multi_link(spec, options), targets):
+        if spec is None or not _prepare_program(lib, item, spec, options, targets):
             lib.bpf_program__set_autoload(item, False)
             continue
         logs.prepare(lib, item, symbol)
@@ -322,15 +329,34 @@ def _multi_link(spec: ProgramSpec, options: LoadOptions) -> str:
     return "uprobe_multi" if options.has("uprobe_multi") else ""
 
 
-def _prepare_program(lib: libbpf.Library, item: int, spec: ProgramSpec, multi: str, targets: ExitStack) -> bool:
+def _prepare_program(
+    lib: libbpf.Library, item: int, spec: ProgramSpec, options: LoadOptions, targets: ExitStack
+) -> bool:
     """Set up one program. Returns False if its target does not exist any more."""
-    kind = known_kind(spec.kind)
+    kind, multi = known_kind(spec.kind), _multi_link(spec, options)
     program_type = "tracing" if multi == SYSTEM_CALLS else kind.program_type
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[program_type])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
-    return program_type != "tracing" or _set_target(lib, item, spec, targets)
+    if program_type != "tracing":
+        return True
+    if spec.btf_id and not options.btf_path and _set_type_by_id(lib, item, spec, targets):
+        return True
+    return _set_target(lib, item, spec, targets)
+
+
+def _set_type_by_id(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:
+    """Set the attach target by its id in the kernel's BTF. Returns False where that is not possible."""
+    types = bpf.kernel_btf()
+    if types is None:
+        return False
+    # The kernel takes type information in place of a program to attach to (bpf_prog_load of kernel/bpf/syscall.c), and
+    # libbpf looks for no name when there is such a program.
+    targets.callback(os.close, types)
+    lib.bpf_program__set_attach_target(item, types, None)
+    libbpf.attach_ids[item] = spec.btf_id
+    return True
 
 
 def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:

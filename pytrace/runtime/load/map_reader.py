@@ -20,8 +20,8 @@ Block = tuple[bytes, bytes, int]
 """Keys one after another, their values one after another, and how many they are."""
 
 _BATCH_ELEMENTS = 4096
-_BATCH_BYTES = 1 << 22
-"""Most memory for the values of one batch: those of many CPUs are large."""
+_BATCH_BYTES = 1 << 20
+"""Most memory for the elements of one batch: stacks and the values of many CPUs are large."""
 
 
 class MapReader:
@@ -213,7 +213,7 @@ def read_blocks(
     descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
 ) -> Iterator[Block]:
     """As :func:`read_pairs`, some thousand keys at a time; a map that is to be emptied has to be read to its end."""
-    capacity = min(entries, max(_BATCH_ELEMENTS // 64, min(_BATCH_ELEMENTS, _BATCH_BYTES // max(1, value_size))))
+    capacity = min(entries, max(_BATCH_ELEMENTS // 64, min(_BATCH_ELEMENTS, _BATCH_BYTES // (key_size + value_size))))
     try:
         yield from _by_batches(descriptor, key_size, value_size, capacity, delete)
         return
@@ -244,7 +244,8 @@ def _by_batches(
             batch.grow()
             continue
         if count:
-            yield bytes(batch.keys.data[: count * key_size]), bytes(batch.values.data[: count * value_size]), count
+            with memoryview(batch.keys.data) as keys, memoryview(batch.values.data) as values:
+                yield bytes(keys[: count * key_size]), bytes(values[: count * value_size]), count
 
 
 def _by_keys(descriptor: int, key_size: int, value_size: int, entries: int) -> Iterator[tuple[bytes, bytes]]:

@@ -30,7 +30,7 @@ class LoadError(TraceError):
         self.log = log
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finding:
     """The verifier's complaint: its own words, and the script line that it was reading (``file:line``, or empty)."""
 

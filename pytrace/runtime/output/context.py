@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_library import cached_property, partial
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, Location
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.sorted_rows import SortedRows
 
 
-@dataclass(slots=True)
+@dataclass()
 class RunState:
     """What events ask of the session."""
 
@@ -53,7 +53,7 @@ class RunState:
     """Commands of ``system()`` that were left out for that."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RenderOptions:
     """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not).
 

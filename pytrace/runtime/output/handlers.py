@@ -97,6 +97,13 @@ def _printf(context: Context, spec: EventSpec) -> RunHandler:
     return _print_run(context, spec, _json_parts("printf", parts) if context.output.json else parts)
 
 
+def _heading(context: Context, spec: EventSpec) -> RunHandler:
+    """Text among tables for people; programs that read JSON or CSV get rows only."""
+    if context.output.json or context.output.csv:
+        return _nothing()
+    return _print_run(context, spec, _parts(context, spec))
+
+
 def _print_value(context: Context, spec: EventSpec) -> RunHandler:
     if context.output.json:
         form = context.jsons.form(spec.args[0])
@@ -314,6 +321,7 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
 
 HANDLERS: dict[str, Make] = {
     "printf": _printf,
+    "heading": _heading,
     "errorf": _message("ERROR", "errorf"),
     "warnf": _message("WARNING", "warnf"),
     "cat": _cat,

@@ -83,7 +83,7 @@ Totals = Mapping[tuple[str, int], int]
 """How often each (kind, subject) of :class:`pytrace.core.manifest.Counters` happened."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Failure:
     """What a counter counts: how its number reads, and what its subject is (``program``, ``map``, ``site`` or nothing).
 

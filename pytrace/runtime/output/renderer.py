@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
+from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, RuntimeFailure
@@ -68,6 +68,8 @@ class Renderer:
         self.handlers: list[RunHandler] = list(self._made)
         self.ignored = 0
         """Events that came after ``exit()``, other than further ones of ``exit()``."""
+        self.printed_nothing = False
+        """Whether the run has ended and neither events nor maps printed anything."""
         self._reported: dict[tuple[str, int], int] = {}
         self._told: set[str] = set()
 
@@ -119,16 +121,17 @@ class Renderer:
         self.state.hurry = lambda: False
         self.handlers[:] = self._made
 
-    @contextmanager
-    def iterating(self) -> Iterator[None]:
+    def iterating(self) -> ExitStack:
         """Within, ``exit()`` ends only what comes afterwards: the iterator that calls it shows all its items."""
         self._context.on_exit = self._ignore_exits
-        try:
-            yield
-        finally:
-            self._context.on_exit = self._ignore_rest
-            if self.state.exit_requested:
-                self._ignore_rest()
+        stack = ExitStack()
+        stack.callback(self._end_of_items)
+        return stack
+
+    def _end_of_items(self) -> None:
+        self._context.on_exit = self._ignore_rest
+        if self.state.exit_requested:
+            self._ignore_rest()
 
     def _ignore_exits(self) -> None:
         for spec in self._manifest.events:
@@ -170,16 +173,26 @@ class Renderer:
             self._context.sorted_rows.print()
 
     def print_maps(self) -> None:
-        """Print all non-empty maps at the end, by name."""
-        if not self.output.json and not self.output.csv:
+        """Print all non-empty maps at the end, by name, in text after two empty lines.
+
+        Tools whose output are rows alone end with their last row.
+        """
+        text = not self.output.json and not self.output.csv
+        rows = any(spec.kind == "row" for spec in self._manifest.events)
+        self.printed_nothing = self.output.accepted == 0
+        if text and not rows:
             self.output.write(b"\n\n")
-        if self._manifest.config.print_maps_on_exit:
-            for name in sorted(item.name for item in self._manifest.maps):
-                for part in self._context.map_parts(self._context.view(name)):
-                    self.output.write(part)
-                    if len(part) > _LARGE_PART:
-                        # There are more of them: together they take much memory.
-                        self.output.advance()
+        due = text and rows
+        names = sorted(item.name for item in self._manifest.maps)
+        for name in names if self._manifest.config.print_maps_on_exit else ():
+            for part in filter(None, self._context.map_parts(self._context.view(name))):
+                self.output.write(b"\n\n" + part if due else part)
+                self.printed_nothing = due = False
+                if len(part) > _LARGE_PART:
+                    # There are more of them: together they take much memory.
+                    self.output.advance()
+        if due and self.output.terminal and self.state.requests():
+            self.output.write(b"\n")  # after ^C
         self.output.flush()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Values
 from pytrace.runtime.output.render.printf import Piece
-from pytrace.runtime.output.render.tables import Table, TextTable, cell
+from pytrace.runtime.output.render.tables import Table, TextTable, cell, is_below, lines_below
 from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Texts, reader
 
 
@@ -86,10 +86,17 @@ def _printer(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
 
 def _table(context: Context, row_table: RowTable) -> Table:
     if not context.output.csv:
-        return TextTable(context.page, row_table.schema)
+        return TextTable(context.page, row_table.schema, _below(row_table))
     from pytrace.runtime.output.render import csv
 
     return Table(context.page, csv.line(name.encode() for name in row_table.schema.names), csv.END)
+
+
+def _below(row_table: RowTable) -> list[int]:
+    """The columns whose values stand below their row, unless there are no others."""
+    columns = row_table.schema.columns
+    found = [at for at, column in enumerate(columns) if is_below(column.type)]
+    return found if len(found) < len(columns) else []
 
 
 # ---------------------------------------------------------------------------------------------- formats
@@ -99,10 +106,15 @@ def _text(context: Context, spec: EventSpec, table: Table) -> Formatter:
     assert isinstance(table, TextTable)
     layout = FlatLayout.of(spec.layout)
     pieces: list[bytes | Piece] = [
-        Piece(b"%d") if isinstance(kind, NUMBERS) else Piece(b"%s", render=cell(context.texts, kind))
-        for kind in layout.args
+        _text_piece(context, kind, below=at in table.below) for at, kind in enumerate(layout.args)
     ]
     return RowFormatter(layout, context.decoders, pieces, table)
+
+
+def _text_piece(context: Context, kind: types.Type, *, below: bool) -> Piece:
+    if isinstance(kind, NUMBERS):
+        return Piece(b"%d")
+    return Piece(b"%s", render=lines_below(context.texts.form(kind)) if below else cell(context.texts, kind))
 
 
 def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
@@ -128,4 +140,6 @@ def _json_piece(context: Context, kind: types.Type) -> Piece:
         return Piece(b"%d")
     if isinstance(kind, types.String):
         return Piece(b'"%s"', render=json.escape)
+    if isinstance(kind, types.Stack):
+        return Piece(b"%s", render=json.frames(context.texts.form(kind), kind))
     return Piece(b"%s", render=context.jsons.form(kind))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from itertools import accumulate
 
 from pytrace.base.fast_enum import Enum
+from pytrace.base.fast_library import cached_property, suppress
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Channel
 
@@ -347,7 +346,7 @@ class Output:
 
         def advance() -> bool:
             # Nobody could be told that a message cannot be written.
-            with contextlib.suppress(TraceError):
+            with suppress(TraceError):
                 while rest := data[sum(done) :]:
                     before = len(done)
                     if not self._messages.send(rest, done):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import repeat
 
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, EventLayout
@@ -271,11 +271,11 @@ class RowFormatter(Formatter):
 
     def expression(self, values: Sequence[str], number: str = "") -> str:
         """A row in one operation; one whose length shows that a value does not fit is made anew."""
-        table, inner, last = f"TABLE{number}", *self._split(values)
+        table, inner, last, below = f"TABLE{number}", *self._split(values)
         row, width, end = f"({inner})", f"{table}.width", ""
         if last:
             row, width, end = f"({inner}(w := {last}))", f"{width} + len(w)", ", w"
-        return f"(t if len(t := {table}.form % {row}) == {width} else {table}.wide(({inner}){end}))"
+        return f"(t if len(t := {table}.form % {row}) == {width} else {table}.wide(({inner}){end})){below}"
 
     def names(self, number: str = "") -> dict[str, object]:
         """The name that :meth:`expression` uses."""
@@ -287,13 +287,15 @@ class RowFormatter(Formatter):
         return self._one("place", 0, self._careful_expression)
 
     def _careful_expression(self, values: Sequence[str]) -> str:
-        inner, last = self._split(values)
-        return f"TABLE.careful(({inner}), {last or None})"
+        inner, last, below = self._split(values)
+        return f"TABLE.careful(({inner}), {last or None}){below}"
 
-    def _split(self, values: Sequence[str]) -> tuple[str, str]:
-        """The values of aligned columns, as the inside of a tuple, and that of an open column or nothing."""
+    def _split(self, values: Sequence[str]) -> tuple[str, str, str]:
+        """The values of aligned columns, as the inside of a tuple; that of an open column or nothing; what to add."""
+        below = "".join(f" + {values[at]}" for at in self.table.below)
+        values = [value for at, value in enumerate(values) if at not in self.table.below]
         aligned, last = (values[:-1], values[-1]) if self.table.open else (values, "")
-        return "".join(f"{value}, " for value in aligned), last
+        return "".join(f"{value}, " for value in aligned), last, below
 
 
 def sequence_formatter(

@@ -9,12 +9,15 @@ listed record by record.  Either way each record is looked at a fixed number of 
 
 from __future__ import annotations
 
+from _operator import itemgetter
 from _thread import allocate_lock
-from array import array
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from itertools import chain
-from operator import itemgetter
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 BUSY = 1 << 31
 DISCARD = 1 << 30
@@ -73,9 +76,18 @@ class Repeated:
         first, stride = (self.offset - RECORD_HEADER) // WORD, self.stride // WORD
         starts = [first + start // WORD for start in self.starts]
         ranges = [range(start, start + self.count * stride, stride) for start in starts]
-        return Listed(
-            array("I", chain.from_iterable(zip(*ranges, strict=True))), array("I", self.identities * self.count)
-        )
+        return _listed(list(chain.from_iterable(zip(*ranges, strict=True))), list(self.identities * self.count))
+
+
+_FEW = 64
+
+
+def _listed(places: Sequence[int], identities: Sequence[int]) -> Listed:
+    if len(places) <= _FEW:
+        return Listed(places[:], identities)
+    from array import array  # it imports ``collections``, and many runs list no more
+
+    return Listed(array("I", places), array("I", identities))
 
 
 class Listed:
@@ -83,7 +95,7 @@ class Listed:
 
     __slots__ = ("identities", "next", "places")
 
-    def __init__(self, places: array[int], identities: array[int]) -> None:
+    def __init__(self, places: Sequence[int], identities: Sequence[int]) -> None:
         self.places = places
         self.identities = identities
         self.next = 0
@@ -177,7 +189,7 @@ class Index:
     def _close(self, found: list[Segment], words: memoryview, places: list[int]) -> None:
         """Make a segment of the records at *places*."""
         if places:
-            found.append(Listed(array("I", places), array("I", self._identities(words, places))))
+            found.append(_listed(places, self._identities(words, places)))
 
     def _identities(self, words: memoryview, places: list[int]) -> tuple[int, ...]:
         """Event ids of the records at *places*."""

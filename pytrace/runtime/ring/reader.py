@@ -21,10 +21,9 @@ import select
 import sys
 import time
 from _thread import allocate_lock
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
 
+from pytrace.base.fast_library import ExitStack, deque
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.ring.batches import Batches, Group

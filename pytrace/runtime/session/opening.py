@@ -10,9 +10,9 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError

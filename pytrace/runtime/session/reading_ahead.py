@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator
+from itertools import repeat
 
 from pytrace.base.fast_typing import Protocol
 from pytrace.core.manifest import Manifest, MapSpec
@@ -15,6 +16,7 @@ from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.context import formatted, large_map
 from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.json import JsonForms
+from pytrace.runtime.output.render.large_maps.addresses import collect, places
 from pytrace.runtime.output.render.map_printer import MapView, Reader
 from pytrace.runtime.output.render.names import Frame, Names
 from pytrace.runtime.output.render.text import TextForms
@@ -66,6 +68,7 @@ class ReadingAhead:
 
     def __init__(self, manifest: Manifest, specs: Iterable[MapSpec], reader: Reader, lines: Lines) -> None:
         self._lines = lines
+        self._reader = reader
         self._collector = _Collector()
         self._views = [self._view(manifest, spec, reader) for spec in specs]
         self._steps: Iterator[None] | None = None
@@ -107,8 +110,15 @@ class ReadingAhead:
 
     def _addresses(self) -> list[Address]:
         """Addresses in the maps that were not read before."""
+        by_process: dict[int, set[int]] = {}
         for view in self._views:
-            view.text()
+            wanted = places(view.spec) if view.key_type is not None else None
+            if wanted is None:
+                view.text()
+            else:
+                collect(self._reader.blocks(view.spec), wanted, by_process)
+        for process, some in by_process.items():
+            self._collector.found.update(dict.fromkeys(zip(repeat(process), sorted(some), strict=False)))
         found = [address for address in self._collector.found if address not in self._known]
         self._collector.found.clear()
         if len(self._known) > _REMEMBERED:

@@ -12,8 +12,8 @@ import os
 import struct
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack, nullcontext
 
+from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
@@ -246,7 +246,7 @@ class Session:
 
     def _go_on(self, iterators: list[int], texts: list[bytes] | None) -> None:
         """All probes are attached: start tracing. *texts* is what iterators wrote, if they have run."""
-        with self.renderer.iterating() if texts is not None else nullcontext():
+        with self.renderer.iterating() if texts is not None else ExitStack():
             self.drain()
         for text in texts or ():
             self._write_text(text)
@@ -476,6 +476,16 @@ class Session:
         if status is not None:
             self.output.message(f"the command {_status_text(status)}\n")
 
+    def _tell_silence(self) -> None:
+        """Tell somebody at a terminal that nothing was printed because nothing happened."""
+        output = self.output
+        if output.json or output.csv or self.options.exports:
+            return
+        if self.renderer.printed_nothing and output.terminal:
+            end = self._detached or opening.moment()
+            if set(self._by_kind) - _OVER_AT_ONCE and not self.renderer.state.exit_code:
+                self._tell(f"No event in {(end[1] - self._started[1]) / 1e9:.1f} s\n")
+
     def _sum_up(self, totals: dict[Key, int]) -> None:
         """Report losses; on standard error if JSON output, which should contain them, is not read."""
         self.renderer.summary(totals)
@@ -510,6 +520,7 @@ class Session:
             unsaved = self._finish_maps()
         self._sum_up(totals)
         self._summed_up = True
+        self._tell_silence()
         self._tell_child()
         for text in self._symbols.notices():
             self._warn(text)

@@ -18,8 +18,9 @@ PROBES = (1, 10, 100, 1000)
 
 def probes_script(count: int) -> str:
     """That many probes, no two alike."""
+    body = "/arg0 != {n}/ {{ @hits[comm, {part}] = count(); @last = arg0 * {n} + {part}; }}\n"
     return "".join(
-        f"uprobe:{many()}:{function(n)} /arg0 != {n}/ {{ @hits[comm, {n % 7}] = count(); @last = arg0 * {n} + {n % 13}; }}\n"
+        f"uprobe:{many()}:{function(n)} {body.format(n=n, part=n % 7)}"
         for n in range(count)
     )
 

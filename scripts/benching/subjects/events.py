@@ -42,6 +42,7 @@ _PREDICATES = {
 ROWS = [
     *(Row(f"events.{name}", title, added_by(body, GOAL)) for name, (title, body) in _BODIES.items()),
     Row("events.str", "count() by str()", added_by("@[str(args->uname)] = count();", GOAL, NAMED)),
+    Row("events.str_64", "count() by str() of 64 bytes", added_by("@[str(args->uname, 64)] = count();", GOAL, NAMED)),
     Row("events.pair", "entry and return, start[tid], hist()", _pair),
     Row("events.printf", "printf of 3 fields", added_by('printf("%s %d %lu\\n", comm, pid, nsecs);', GOAL, PRINTED)),
     *(

@@ -35,7 +35,7 @@ def _flood(threads: int) -> Callable[[Row, Plan], list[Line]]:
         }
 
     def measure(row: Row, plan: Plan) -> list[Line]:
-        lines = paired(row, plan, MEASURES, once, runs=plan.of(3), ahead=False)
+        lines = paired(row, plan, MEASURES, once, runs=plan.of(2), ahead=False)
         lines[0].limit = CALLS
         return lines
 

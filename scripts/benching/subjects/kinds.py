@@ -33,9 +33,9 @@ def _probe(probed: Probed, body: str, goal: float) -> Callable[[Row, Plan], list
     return measure
 
 
-SAMPLED_EVERY = 20_000
-"""Nanoseconds between two samples."""
-SPIN = Loop("spin", calls=2500, chunks=1000)
+SAMPLED_EVERY = 200_000
+"""Nanoseconds between two samples; many more would keep both processors from everything else."""
+SPIN = Loop("spin", calls=10_000, chunks=150)
 
 
 def _profile(body: str, goal: float) -> Callable[[Row, Plan], list[Line]]:

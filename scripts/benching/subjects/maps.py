@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benching.loops import Loop
 from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import RunError, Tracer
+from benching.runs import PYTRACE, RunError, Tracer
 
 END = "tracepoint:syscalls:sys_enter_memfd_create /(uint64)args->uname == 0/ { exit(); }"
 """The loop's last call, after which it lingers."""
@@ -28,7 +28,7 @@ class Filled:
         """Seconds and MiB of a run that fills and prints the map.
 
         Raises:
-            RunError: keys are missing.
+            RunError: keys are missing. A peer may lose half of them: bpftrace does, of stacks with the same hash.
         """
         with tempfile.NamedTemporaryFile(dir="/dev/shm") as out:
             command = f"{' '.join(self.loop.command('/dev/null'))} linger"
@@ -37,9 +37,10 @@ class Filled:
             done = tracer.run("-o", out.name, *words, "-e", script, "-c", command, environment=limits)
             with open(out.name, "rb") as file:
                 printed = sum(line.startswith((b"@[", b"@h[")) for line in file)
-        if printed < self.keys * 0.99:
+        least = 0.99 if tracer is PYTRACE else 0.5
+        if printed < self.keys * least:
             raise RunError(f"{tracer.name} printed {printed:,} of {self.keys:,} keys")
-        return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
+        return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024, "keys": float(printed)}
 
 
 def chunked(kind: str, keys: int) -> Loop:
@@ -48,10 +49,11 @@ def chunked(kind: str, keys: int) -> Loop:
 
 
 def _whole(filled: Filled, goal: float, memory: float) -> Callable[[Row, Plan], list[Line]]:
-    measures = (Measure("wall", "s", goal), Measure("processor", "s", goal), Measure("memory", "MiB", memory))
+    measures = (Measure("wall", "s", goal), Measure("processor", "s", goal), Measure("memory", "MiB", memory),
+                Measure("keys", "keys", less=False))  # fmt: skip
 
     def measure(row: Row, plan: Plan) -> list[Line]:
-        return paired(row, plan, measures, filled.whole_run, runs=plan.of(3))
+        return paired(row, plan, measures, filled.whole_run, runs=plan.of(2))
 
     return measure
 

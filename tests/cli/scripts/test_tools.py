@@ -62,3 +62,10 @@ def test_all_tools_have_a_summary_and_a_name_that_is_free() -> None:
         assert summary, (group, name)
         assert tools.is_name(name)
         assert name not in (*SUBCOMMANDS, *tools.ALIASES)
+
+
+def test_aliases_are_listed_when_they_are_looked_for() -> None:
+    assert "ext4slower" not in tools.listing()
+    lines = tools.listing("ext4").split("\n")
+    assert lines[0] == "files:"
+    assert "  ext4slower  the same as fsslower -t ext4" in lines

@@ -8,9 +8,9 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.types import Struct
-from tests.codegen.running import compiled, helpers, ran
-from tests.support.bpf_machine import PID, TID
+from pytrace.core.types import INT32, UINT32, UINT64, Field, String, Struct
+from tests.codegen.running import compiled, helpers, machine, ran
+from tests.support.bpf_machine import PID, TID, Machine
 from tests.support.recorded import Facts
 
 
@@ -56,3 +56,67 @@ def test_kernels_whose_tasks_are_different() -> None:
     kernel.structs = {**kernel.structs, ("struct", "task_struct"): Struct("struct", "task_struct", 8, ())}
     with pytest.raises(TraceError, match=r"type information \(BTF\) of struct task_struct"):
         compiled("begin { print(netns); }", kernel)
+
+
+# ---------------------------------------------------------------------------------------------- plain loads
+
+_TYPED = Struct(
+    "struct", "task_struct", 200,
+    (
+        Field("comm", String(16), 120), Field("pid", INT32, 136), Field("tgid", INT32, 140), Field("cred", UINT64, 144),
+    ),
+    origin="vmlinux",
+)  # fmt: skip
+_CREDENTIALS = Struct("struct", "cred", 32, (Field("uid", UINT32, 8), Field("gid", UINT32, 12)), origin="vmlinux")
+
+
+def with_types() -> Facts:
+    """A kernel whose current task can be read by plain loads."""
+    kernel = Facts()
+    kernel.structs = {**kernel.structs, ("struct", "task_struct"): _TYPED, ("struct", "cred"): _CREDENTIALS}
+    return kernel
+
+
+def task(found: Machine, name: bytes = b"name", process: int = 21, thread: int = 22) -> None:
+    """Make this the current task."""
+    credentials = found.region(struct.pack("<8xII", 1000, 100) + bytes(16))
+    parts = (name.ljust(16, b"\0"), thread, process, credentials)
+    found.current = found.region(struct.pack("<120x16siiQ48x", *parts))
+
+
+def test_one_helper_serves_all_members() -> None:
+    found = machine("begin { print((pid, tid, uid, gid, comm)); }", with_types())
+    task(found)
+    found.run()
+    assert found.printed() == [(21, 22, 1000, 100, b"name")]
+    assert [number for number in helpers(found) if number < 100 or number == 158] == [158]
+
+
+@pytest.mark.parametrize("name", [b"", b"a", b"seven_7", b"eight__8", b"nine___9_", b"fifteen_letters", b"\x80\xff"])
+@pytest.mark.parametrize("rest", [b"\0", b"\x01\x80\xff\x7f", b"\xff\0\x01\0", b"zzzzzzzzzzzzzzz"])
+def test_what_follows_the_end_of_the_name_is_left_out(name: bytes, rest: bytes) -> None:
+    """Before Linux 5.17 a shorter name leaves the end of the longer one before."""
+    found = machine('begin { @[comm] = 1; print((comm, comm == "a", comm == "eight__8")); }', with_types())
+    task(found, (name + b"\0" + (rest * 16)[:16])[:16])
+    found.run()
+    assert found.printed() == [(name, name == b"a", name == b"eight__8")]
+    assert {key for key, _ in found.maps[found.names["map_"]].entries} == {name.ljust(16, b"\0")}
+
+
+def test_a_process_namespace_is_asked_by_its_helper() -> None:
+    kernel = with_types()
+    kernel.pid_namespace = (4, 4026531999)
+    found = machine("begin { print((pid, uid)); }", kernel)
+    task(found)
+    found.run()
+    assert found.printed() == [(21, 1000)]
+    assert 120 in helpers(found)
+
+
+def test_kernels_without_the_helper_or_a_member() -> None:
+    without = with_types()
+    without.missing = frozenset({"current_task_btf"})
+    other = with_types()
+    other.structs = {**other.structs, ("struct", "cred"): Struct("struct", "cred", 8, ())}
+    for kernel in (without, other):
+        assert {14, 16} <= set(helpers(ran("begin { print((pid, comm)); }", kernel)))

@@ -90,6 +90,24 @@ def test_other_releases_are_used_through_their_package(tmp_path: Path, monkeypat
     assert llvm_library.path() is None
 
 
+def test_pages_of_its_start_do_not_stay() -> None:
+    """Half of the memory of a small script."""
+    code = (
+        "from pytrace.codegen.ir import llvm_library\n"
+        "def mapped():\n"
+        "    with open('/proc/self/smaps') as file: lines = file.read().splitlines()\n"
+        "    at = [n for n, line in enumerate(lines) if 'libllvmlite' in line and 'r-xp' in line]\n"
+        "    return [int(next(line for line in lines[n:] if line.startswith('Rss:')).split()[1]) for n in at]\n"
+        "library = llvm_library.Library(llvm_library.path())\n"
+        "assert 0 < sum(mapped()) < 4096, mapped()\n"
+        "library.machine('bpfel', 'v3')\n"
+        "assert 0 < sum(mapped()) < 4096, mapped()\n"
+        "with library.parse('define void @f() { ret void }') as module: module.verify()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_script_compiled_through_the_package() -> None:
     """In a process of its own: the options of LLVM can be set once."""
     code = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.codegen.running import machine, printed, ran
+from tests.codegen.running import helpers, machine, printed, ran
+from tests.support.facts import RecordedKernel
 
 VALUES = [
     ("if (pid == 4321) { print(1); } else { print(2); }", 1),
@@ -48,3 +49,30 @@ def test_predicates() -> None:
     assert printed("print(1);") == [1]
     for predicate, sent in (("pid == 4321", 1), ("pid == 1", 0)):
         assert len(ran(f"begin /{predicate}/ {{ print(1); }}").events) == sent
+
+
+BODY = "$key = (pid, tid); @[kstack, $key] = count(); @x[str(1)] = hist(nsecs); for ($i : 0..3) { $key.0; }"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"kprobe:vfs_read /pid == 1/ {{ {BODY} }}",
+        f"kprobe:vfs_read /pid == 1 && uid == 7/ {{ {BODY} }}",
+        f"kprobe:vfs_read {{ if (pid == 1) {{ {BODY} }} }}",
+        f"kprobe:vfs_read /pid == 1/ {{ if (nsecs == 1) {{ {BODY} }} }}",
+        f"uprobe:/bin/app:work /pid == 1/ {{ {BODY} }}",
+        f"profile:hz:99 /pid == 1/ {{ {BODY} }}",
+    ],
+)
+def test_nothing_is_set_up_before_a_condition_that_does_not_hold(text: str) -> None:
+    kernel = RecordedKernel() if text.startswith("uprobe") else None
+    assert helpers(ran(text, kernel)) == [14]
+
+
+def test_conditions_around_a_whole_probe() -> None:
+    inner = "if (tid > 0) { $b = 2; @ = $b; @n[pid] = count(); if (@ == 3) { @ = 9; } }"
+    found = ran(f"kprobe:vfs_read /pid > 1/ {{ {inner} }}")
+    assert found.slot("@") == 2
+    assert found.entries("@n")
+    assert not ran(f"kprobe:vfs_read /pid == 1/ {{ {inner} }}").slot("@")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from pytrace.core.probes.targets import TracepointTarget
+from pytrace.core.probes.targets import SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import tracepoint
 from pytrace.runtime.attach.base import Attached, Failure
@@ -41,3 +42,25 @@ def test_a_tracepoint_that_is_not_there(events: Path, monkeypatch: pytest.Monkey
         Failure(missing, "this kernel has no tracepoint sched:gone")
     ]
     assert fake.asked == []
+
+
+CALLS = tuple(target(TracepointTarget("syscalls", f"sys_enter_{name}"), at) for at, name in enumerate(("read", "open")))
+
+
+def test_system_calls_share_a_raw_tracepoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, opened = kernel(monkeypatch), Opened()
+    program = spec("p", "tracepoint", CALLS, multi=SYSTEM_CALLS)
+    assert tracepoint.attach(job(program), opened) == [Attached(program, item) for item in CALLS]
+    assert fake.arguments("raw_tracepoint_open") == [(PROGRAM,)]
+    assert len(opened.links) == 1
+    opened.close()
+
+
+def test_a_raw_tracepoint_that_the_kernel_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_program: int) -> int:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    kernel(monkeypatch)
+    monkeypatch.setattr(tracepoint.bpf, "raw_tracepoint_open", refuse)
+    program = spec("p", "tracepoint", CALLS, multi=SYSTEM_CALLS)
+    assert tracepoint.attach(job(program), Opened()) == [Failure(item, "Operation not permitted") for item in CALLS]

@@ -292,3 +292,10 @@ def test_packets_to_one_file_have_one_writer(tmp_path: Path) -> None:
     run.renderer.close()
     assert (tmp_path / "a").read_bytes().count(b"abcd") == (tmp_path / "a").read_bytes().count(b"efgh") == 1
     assert len(run.renderer._context.writers) == 1
+
+
+def test_headings_are_for_people() -> None:
+    for form, printed in (({}, b"CPU 3:\n"), ({"json": True}, b""), ({"csv": True}, b"")):
+        run = Run(**form)
+        run.send(run.event("heading", [UINT8], format="CPU %d:\n"), 3)
+        assert run.printed() == printed

@@ -84,7 +84,7 @@ def test_json_has_the_forms_that_values_have_elsewhere() -> None:
         "small": -5, "large": "18446744073709551615", "flag": True, "comm": "bash", "path": '/tmp/a,"b"\n',
         "cut": "y" * 1024 + "..", "state": 1, "other": 7, "address": 65535, "ip": "127.0.0.1",
         "mac": "01:02:03:04:05:FF", "at": "fixed",
-        "stack": "\n        inner+4\n        outer+8\n", "function": "inner", "user": "outer", "bytes": [1, 98],
+        "stack": ["inner+4", "outer+8"], "function": "inner", "user": "outer", "bytes": [1, 98],
         "list": [1, -1], "nested": {"x": 1, "y": [False, "abc"]},
     }  # fmt: skip
 
@@ -115,16 +115,36 @@ def test_csv_is_read_back() -> None:
     ]  # fmt: skip
 
 
-def test_text_has_the_same_values_in_one_line() -> None:
+def test_text_has_the_same_values_in_one_line_and_stacks_below() -> None:
     run, identity = run_with()
     run.send(identity, *VALUES)
-    heading, row = run.printed_text().splitlines()
-    assert heading.split() == [name.upper() for name in NAMES]
+    heading, row, *frames = run.printed_text().splitlines()
+    assert frames == ["    inner+4", "    outer+8"]
+    assert heading.split() == [name.upper() for name in NAMES if name != "stack"]
     assert row.split() == [
         "-5", "18446744073709551615", "true", "bash", '/tmp/a,"b"\\n', "y" * 1024 + "..", "BUSY", "7", "0xffff",
-        "127.0.0.1", "01:02:03:04:05:FF", "fixed", "inner+4;outer+8", "inner", "outer", "\\x01b", "[1,-1]",
-        "1", "false", "abc",
+        "127.0.0.1", "01:02:03:04:05:FF", "fixed", "inner", "outer", "\\x01b", "[1,-1]", "1", "false", "abc",
     ]  # fmt: skip
+
+
+def test_stacks_stand_below_rows_that_grow_and_have_escapes() -> None:
+    run = Run(symbols=Symbols(KNOWN))
+    kinds = [String(64), Stack(user=False), String(64)]
+    identity = run.event("row", kinds, names=["first", "stack", "last"])
+    stack = VALUES[list(COLUMNS).index("stack")]
+    run.send(identity, b"a\nb", stack, b"short")
+    run.send(identity, b"x" * 30, stack, b"end")
+    lines = run.printed_text().splitlines()
+    assert lines[0].split() == ["FIRST", "LAST"]
+    assert lines[1].split() == ["a\\nb", "short"]
+    assert lines[4] == f"{'x' * 30} end"
+    assert lines[2:4] == lines[5:7] == ["    inner+4", "    outer+8"]
+
+
+def test_a_row_of_stacks_alone_keeps_its_columns() -> None:
+    run = Run(symbols=Symbols(KNOWN))
+    run.send(run.event("row", [Stack(user=False)], names=["stack"]), VALUES[list(COLUMNS).index("stack")])
+    assert run.printed_text().splitlines() == ["STACK", "inner+4;outer+8"]
 
 
 def read(run: Run, identity: int, values: Sequence[Any]) -> tuple[Any, ...]:

@@ -126,6 +126,10 @@ def _fixed(e: Emitter, node: nodes.Call) -> Operand:
     return Scalar(e.number(node.args[0]), e.type(node))
 
 
+def _file_number(e: Emitter, node: nodes.Call) -> Operand:
+    return Scalar(0, e.type(node))
+
+
 def _joined(e: Emitter, node: nodes.Call) -> Operand:
     values = tuple(item for item in node.args[1:] if isinstance(item, nodes.Expr))
     return expressions.members_in_order(e, e.type(node), values)
@@ -133,6 +137,7 @@ def _joined(e: Emitter, node: nodes.Call) -> Operand:
 
 EMIT: dict[str, Emission] = {
     "fixed": _fixed,
+    "file_number": _file_number,
     "joined": _joined,
     "sprintf": _joined,
     "exit": _exit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.current_task import network_namespace, process_ids, task_field
+from pytrace.codegen.emit.current_task import COMM, network_namespace, process_ids, task_field, user_ids, write_name
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.tasks import CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
@@ -20,7 +20,6 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
 
 Node = nodes.Call | nodes.Identifier
-COMM = 16
 
 
 def _pid(e: Emitter, node: Node) -> Operand:
@@ -32,16 +31,15 @@ def _tid(e: Emitter, node: Node) -> Operand:
 
 
 def _uid(e: Emitter, node: Node) -> Operand:
-    both = e.b.helper(helpers.GET_CURRENT_UID_GID)
-    return Scalar(e.b.op("and", both, 0xFFFFFFFF), e.type(node))
+    return Scalar(user_ids(e)[0], e.type(node))
 
 
 def _gid(e: Emitter, node: Node) -> Operand:
-    return Scalar(e.b.op("lshr", e.b.helper(helpers.GET_CURRENT_UID_GID), 32), e.type(node))
+    return Scalar(user_ids(e)[1], e.type(node))
 
 
 def _username(e: Emitter, node: Node) -> Operand:
-    uid = e.b.op("and", e.b.helper(helpers.GET_CURRENT_UID_GID), 0xFFFFFFFF)
+    uid = user_ids(e)[0]
     return Made(e.type(node), lambda pointer, _align: e.b.store(uid, pointer))
 
 
@@ -55,10 +53,9 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Ptr, align: int) -> None:
-        # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
-        memory.zero(e, pointer, COMM, align)
-        got = e.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
-        events.check_helper(e, node, "bpf_get_current_comm", got)
+        got = write_name(e, pointer, align)
+        if got is not None:
+            events.check_helper(e, node, "bpf_get_current_comm", got)
 
     return Made(e.type(node), write)
 

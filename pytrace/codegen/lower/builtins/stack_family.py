@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit import events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -38,8 +38,8 @@ def _stack(e: Emitter, node: Node) -> Operand:
     tgid = process_ids(e, "tracer")[0] if type_.user else 0
 
     def write(pointer: Ptr, _align: int) -> None:
-        # The kernel does not clear the bytes after the last frame, but keys must not differ there.
-        memory.zero(e, pointer, type_.size)
+        # The helper clears what is after the last frame, and everything if it fails (__bpf_get_stack), and keys must
+        # not differ there.
         got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, type_.header), room, flags)
         _check(e, node, type_, got)
         frames = e.b.op("udiv", got, type_.frame_size)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from pytrace.core.probes.kinds import SYSTEM_CALLS
 from pytrace.core.probes.system_calls import ABIS
-from pytrace.core.probes.targets import RawTracepointTarget, TracepointTarget
+from pytrace.core.probes.targets import SYSTEM_CALLS, RawTracepointTarget, TracepointTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts

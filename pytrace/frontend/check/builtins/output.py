@@ -54,7 +54,7 @@ DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
 
 
 def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """printf, errorf, warnf, cat, system."""
+    """printf, heading, errorf, warnf, cat, system."""
     text = checker.constant_text(arguments[0], f"the format of {node.name}()")
     values = expressions(checker, node, arguments[1:])
     if text is None:

@@ -99,7 +99,7 @@ def clear_terminal(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return VOID
 
 
-MOST_DIVISOR, MOST_DIGITS = 10**12, 9
+MOST_DIVISOR, MOST_DIGITS, MOST_WORDS = 10**12, 9, 10_000
 
 
 def fixed(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -111,6 +111,19 @@ def fixed(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return UNKNOWN
     settled = settle(type_)
     return Fixed(divisor, digits, isinstance(settled, Int | Enum) and settled.signed)
+
+
+def file_number(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``file_number(path, word, digits)``."""
+    path = checker.constant_text(arguments[0], "the path of file_number()")
+    word = literal_integer(checker, node, arguments[1], "the word of file_number()", 1, MOST_WORDS)
+    digits = literal_integer(checker, node, arguments[2], "the number of decimals of file_number()", 0, MOST_DIGITS)
+    if path is None or word is None or digits is None:
+        return UNKNOWN
+    if not path.startswith(b"/"):
+        hints = ["a relative path would depend on where the script is started"]
+        return checker.error("file_number() needs an absolute path", arguments[0].span, hints=hints)
+    return Fixed(10**digits, digits, True, text_of(path), word)
 
 
 def joined(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.fast_typing import ClassVar, TypeVar
 from pytrace.core.types import (
     INT64,
@@ -126,6 +126,8 @@ def describe(type_: Type) -> str:
     if isinstance(type_, TSeries):
         reduction = f" by {type_.reduce}" if type_.reduce else ""
         return f"tseries_t of {type_.count} intervals of {type_.interval} ns{reduction}"
+    if isinstance(type_, Fixed) and type_.path:
+        return f"{type_} of {type_.path}"
     if isinstance(type_, Fixed):
         return f"{type_} of divisor {type_.divisor} with {type_.digits} decimals"
     if isinstance(type_, Joined):
@@ -290,7 +292,7 @@ def _unify_stacks(first: Stack, second: Stack) -> Type | None:
 
 
 def _unify_fixed(first: Fixed, second: Fixed) -> Type | None:
-    if (first.divisor, first.digits) != (second.divisor, second.digits):
+    if replace(first, signed=True) != replace(second, signed=True):
         return None
     return first if first.signed else second
 

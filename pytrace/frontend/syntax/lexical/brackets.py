@@ -36,7 +36,8 @@ class Brackets:
     def _put(self, token: Token) -> None:
         self.tokens.append(token)
         self.depths.append(self._blocks)
-        self.direct.append(bool(self.stack) and self.stack[-1].block)
+        stack = self.stack
+        self.direct.append(stack[-1].block if stack else False)
         self._last = token.type
 
     def _open(self, kind: str, token: Token, role: str = "") -> Frame:

@@ -6,15 +6,18 @@ decided by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between 
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 
 from pytrace.base.fast_typing import Protocol
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Source
+from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax.lexical import ply_import
+from pytrace.frontend.syntax.lexical.literals import encode
 from pytrace.frontend.syntax.lexical.scan import Scan
-from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.frontend.syntax.lexical.tokens import KINDS, Token
 
 ROOT = "INITIAL"
 """The state before a root item."""
@@ -26,6 +29,8 @@ class PlyLexer(Protocol):
     """PLY's lexer (``ply.lex.Lexer``); *scan* is the state of our rules."""
 
     lexpos: int
+    lexstate: str
+    lexstatere: dict[str, list[tuple[re.Pattern[str], list[tuple[Callable[..., object] | None, str] | None]]]]
     lexstatestack: list[str]
     scan: Scan
 
@@ -44,6 +49,7 @@ class Lexer:
         self.comments = scan.comments
         """Start and end offsets of the comments that were passed."""
         self.error = scan.error
+        self._plain = _plain_rules()
         self._ahead: deque[Token] = deque()
         self._ply = _ply_lexer().__class__()
         vars(self._ply).update(vars(_ply_lexer()))
@@ -56,14 +62,40 @@ class Lexer:
         """The next token; at the end of the text, a token of kind EOF at each call."""
         if self._ahead:
             return self._ahead.popleft()
-        return self._ply.token()
+        return self._lex()
 
     def peek(self, index: int = 0) -> Token:
         """The next token, or the one *index* tokens later, without consuming it."""
         ahead = self._ahead
         while len(ahead) <= index:
-            ahead.append(self._ply.token())
+            ahead.append(self._lex())
         return ahead[index]
+
+    def _lex(self) -> Token:
+        """The next token of the text. Most tokens of code are their text only, for which PLY's loop does too much."""
+        ply = self._ply
+        if ply.lexstate != SCRIPT:
+            return ply.token()
+        source = self.source
+        text = source.text
+        start = ply.lexpos
+        if text[start : start + 1].isspace():
+            space = _SPACE.match(text, start)
+            start = space.end() if space else start
+        expression, kinds = self._plain
+        match = expression.match(text, start)
+        rule = kinds[match.lastindex or 0] if match else None
+        if match is None or rule is None:
+            ply.lexpos = start
+            return ply.token()
+        word = match.group()
+        value = _VALUES.get(rule)
+        data = value(word) if value is not None else None
+        if data is _NOT_PLAIN:
+            ply.lexpos = start
+            return ply.token()
+        ply.lexpos = end = start + len(word)
+        return Token(KINDS.get(word, rule), word, Span(source, start, end), data)
 
     def push(self, token: Token) -> None:
         """Put *token* back, so that it is the next one."""
@@ -82,6 +114,40 @@ class Lexer:
     def root(self) -> None:
         """Continue with the next root item; tokens that were peeked at or put back are lexed again as part of it."""
         self.seek(self._ahead[0].span.start if self._ahead else self._ply.lexpos)
+
+
+_NOT_PLAIN = object()
+_MOST_DIGITS = 19
+"""Decimal digits that fit into 64 bits, whichever they are."""
+
+
+def _integer(word: str) -> object:
+    """The value of a decimal number without suffix, separators and leading zeros."""
+    return int(word) if word.isdecimal() and len(word) <= _MOST_DIGITS and (word[0] != "0") else _NOT_PLAIN
+
+
+def _string(word: str) -> object:
+    return _NOT_PLAIN if "\\" in word else encode(word[1:-1])
+
+
+_VALUES: dict[str, Callable[[str], object]] = {
+    "VARIABLE": lambda word: word[1:],
+    "MAP": lambda word: word,
+    "INT": _integer,
+    "STRING": _string,
+}
+"""By rule, what :attr:`Token.data` is if it is not None."""
+
+_SPACE = re.compile(r"[ \t\r\n\f\v]*")
+
+
+@cache
+def _plain_rules() -> tuple[re.Pattern[str], list[str | None]]:
+    """PLY's expression for code; for the index of each of its groups the kind of token, if its text is all it has."""
+    from pytrace.frontend.syntax.lexical.token_rules import PLAIN
+
+    ((expression, rules),) = _ply_lexer().lexstatere[SCRIPT]
+    return expression, [PLAIN.get(rule[0]) if rule is not None else None for rule in rules]
 
 
 @cache

@@ -8,16 +8,18 @@ from pytrace.frontend.syntax.lexical.tokens import Token
 class Frame:
     """One open bracket, or the part of an item that is outside all brackets."""
 
-    __slots__ = ("call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
+    __slots__ = ("block", "call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
 
     def __init__(self, kind: str, opener: Token | None, role: str = "") -> None:
         self.kind = kind
         """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
+        self.block = kind in ("{", "<")
+        """Whether it contains statements."""
         self.opener = opener
         self.role = role
         """Of a block: ``item``, ``body`` (of a header), ``statement`` (a bare block), ``config``, ``operand``; of a
         parenthesis: ``offsetof``."""
-        self.start = kind in ("{", "<") and role != "config"
+        self.start = self.block and role != "config"
         """Of a block: a statement starts here."""
         self.statement = ""
         """Kind of the current statement's first token."""
@@ -29,8 +31,3 @@ class Frame:
         """Number of ``?`` without their ``:`` so far."""
         self.call = False
         """Of a parenthesis: it contains arguments."""
-
-    @property
-    def block(self) -> bool:
-        """Whether it contains statements."""
-        return self.kind in ("{", "<")

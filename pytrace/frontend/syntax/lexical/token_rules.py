@@ -19,6 +19,7 @@ in which they stand here, then the strings.  ``scripts/generate-tables`` generat
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import InternalError
@@ -184,6 +185,16 @@ def t_script_wrong(lexeme: Lexeme) -> None:
     else:
         scan.error(f"unexpected '{text if text.isprintable() else ascii(text)[1:-1]}'", span)
 
+
+PLAIN: dict[Callable[[Lexeme], object] | None, str] = {
+    t_script_name: "IDENT",
+    t_script_variable: "VARIABLE",
+    t_script_map: "MAP",
+    t_script_operator: "",
+    t_script_string: "STRING",
+    t_script_number: "INT",
+}
+"""Rules whose tokens the lexer makes itself, unless a number or string is not plain: the kind that ``KINDS`` lacks."""
 
 # ---------------------------------------------------------------------------------------------- comments
 

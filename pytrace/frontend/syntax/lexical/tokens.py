@@ -68,6 +68,9 @@ OPERATORS = {
     "&=": "OP_ASSIGN", "|=": "OP_ASSIGN", "^=": "OP_ASSIGN", "<<=": "OP_ASSIGN", ">>=": "OP_ASSIGN",
 }  # fmt: skip
 
+KINDS = {**KEYWORDS, **OPERATORS}
+"""Kinds of the tokens that are known by their text."""
+
 LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 
 ROOT_KINDS = (

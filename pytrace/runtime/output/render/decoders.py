@@ -108,7 +108,7 @@ class Decoders(ByType[Decode]):
     def convert(self, kind: types.Type) -> tuple[str, Convert | None]:
         """How *kind* is read as one field of a :class:`struct.Struct`: code, and what remains to do with the result."""
         row = _SCALARS.get(type(kind))
-        if row is not None and kind.size <= 8:
+        if row is not None and kind.size <= 8 and not (isinstance(kind, types.Fixed) and kind.path):
             return row(kind), None
         if isinstance(kind, types.String):
             return f"{kind.capacity}s", self.string(kind)
@@ -202,6 +202,14 @@ def _scalar(_decoders: Decoders, kind: types.Type) -> Decode:
 def _single(layout: str) -> Decode:
     unpack = struct.Struct(layout).unpack_from
     return lambda memory, offset: unpack(memory, offset)[0]
+
+
+def _of_fixed(decoders: Decoders, kind: types.Fixed) -> Decode:
+    if not kind.path:
+        return _scalar(decoders, kind)
+    from pytrace.runtime.output.render import file_numbers
+
+    return file_numbers.decoder(kind)
 
 
 def _void(_decoders: Decoders, _kind: types.Type) -> Decode:
@@ -370,7 +378,7 @@ ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = dict((
     row(types.InterfaceName, _scalar),
     row(types.NetworkNamespace, _scalar),
     row(types.CgroupPath, _fields("=QI")),
-    row(types.Fixed, _scalar),
+    row(types.Fixed, _of_fixed),
     row(types.Joined, _tuple),
     row(types.Count, _scalar),
     row(types.Sum, _sum),

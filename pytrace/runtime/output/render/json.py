@@ -155,6 +155,18 @@ def _textual(forms: JsonForms, kind: types.Type) -> Form:
     return lambda value: quoted(text(value))
 
 
+def frames(text: Form, kind: types.Stack) -> Form:
+    """The frames of a stack as an array of texts, in the order in which they print."""
+    end = b";" if kind.mode.one_line else b"\n"
+
+
+    return lambda value: _frames(text(value).split(end))
+
+
+def _frames(lines: list[bytes]) -> bytes:
+    return b"[%s]" % b", ".join([quoted(line.strip()) for line in lines if line.strip()])
+
+
 def _array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:
     element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytrace.core.formats import Conversion
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """How one argument prints.
 

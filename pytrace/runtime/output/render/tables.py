@@ -116,16 +116,18 @@ def settle(texts: list[bytes], places: Sequence[tuple[int, Table]], again: Again
 
 
 class TextTable(Table):
-    """A table with aligned columns."""
+    """A table with aligned columns; values of the columns *below* (by number) stand on lines below their row."""
 
-    def __init__(self, page: Page, schema: TableSchema) -> None:
+    def __init__(self, page: Page, schema: TableSchema, below: Sequence[int] = ()) -> None:
         super().__init__(page, b"", b"\n")
-        self._columns = schema.columns
-        self._widths = [max(len(item.title), _width(item)) for item in schema.columns]
-        self.open = not schema.columns[-1].right
+        self.below = tuple(below)
+        columns = [item for at, item in enumerate(schema.columns) if at not in self.below]
+        self._columns = columns
+        self._widths = [max(len(item.title), _width(item)) for item in columns]
+        self.open = not columns[-1].right
         """Whether the last column is text, which is as wide as it is."""
-        self._aligned = len(schema.columns) - self.open
-        self._textual = any(not item.right for item in schema.columns)
+        self._aligned = len(columns) - self.open
+        self._textual = any(not item.right for item in columns)
         self._grown = False
         self.form, self.width = b"", 0
         """The format of a row, and how long its result is while all values fit, without the value of an open column."""
@@ -142,7 +144,10 @@ class TextTable(Table):
 
     def clean(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
         """A row that is not one line of plain text is made again, with escapes."""
-        if self._textual and _suspicious(texts if len(positions) == len(texts) else [texts[at] for at in positions]):
+        if self.below:
+            for at in positions:
+                texts[at] = again(at)
+        elif self._textual and _suspicious(texts if len(positions) == len(texts) else [texts[at] for at in positions]):
             for at in positions:
                 if _suspicious([texts[at]]):
                     texts[at] = again(at)
@@ -276,6 +281,20 @@ def cell(forms: TextForms, kind: types.Type) -> Form | None:
         return None
     form = forms.form(kind)
     return one_line(form) if any(isinstance(inner, types.Stack) for inner in types.parts([kind])) else form
+
+
+def is_below(kind: types.Type) -> bool:
+    """Whether values stand below their row: stacks, but for those that are made as one line."""
+    return isinstance(kind, types.Stack) and not kind.mode.one_line
+
+
+def lines_below(form: Form) -> Form:
+    """The frames of a stack, each on an indented line."""
+    return lambda value: _indented(form(value).split(b"\n"))
+
+
+def _indented(lines: list[bytes]) -> bytes:
+    return b"".join([b"    %s\n" % visible(line.strip()) for line in lines if line.strip()])
 
 
 def one_line(form: Form) -> Form:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pytrace.runtime.output.render import histogram, json
 
+Words = tuple[int, ...]
+
 _KEPT = 4096
 """Different greatest counts whose lines are remembered."""
 
@@ -21,25 +23,23 @@ class _Tails(dict[int, bytes]):
 
 
 class BucketTexts:
-    """The text of histograms of one shape, given their counts by bucket; *div* divides the counts."""
+    """The text of histograms of one shape; *div* divides the counts."""
 
     def __init__(self, shape: histogram.Shape, div: int = 1) -> None:
         self._div = div if shape.divisible else 1
         self._labels = [histogram.label(shape, index) for index in range(shape.buckets)]
         self._tails: dict[int, _Tails] = {}
 
-    def text(self, counts: dict[int, int]) -> bytes:
-        """As :func:`histogram.text`."""
-        used = [bucket for bucket, count in counts.items() if count]
+    def text(self, words: Words) -> bytes:
+        """As :func:`histogram.text`; *words* are numbers of buckets and their counts, in turn."""
+        if len(words) == 2 and words[1]:
+            count = words[1] // self._div
+            return self._labels[words[0]] + self._tails_of(count or 1)[count]
+        used = _used(words)
         if not used:
             return b""
-        if self._div > 1:
-            div = self._div
-            counts = {bucket: count // div for bucket, count in counts.items()}
-        tails = self._tails_of(max(counts.values()) or 1)
-        if len(used) == 1:
-            return self._labels[used[0]] + tails[counts[used[0]]]
-        labels, get = self._labels, counts.get
+        counts = used if self._div == 1 else {bucket: count // self._div for bucket, count in used.items()}
+        tails, labels, get = self._tails_of(max(counts.values()) or 1), self._labels, counts.get
         return b"".join([labels[at] + tails[get(at, 0)] for at in range(min(used), max(used) + 1)])
 
     def _tails_of(self, most: int) -> _Tails:
@@ -58,11 +58,17 @@ class BucketJson:
         self._div = div
         self._heads = [json.bucket_head(*histogram.bounds(shape, index)) for index in range(shape.buckets)]
 
-    def text(self, counts: dict[int, int]) -> bytes:
+    def text(self, words: Words) -> bytes:
         """As :func:`json.histogram_form`."""
-        used = [bucket for bucket, count in counts.items() if count]
+        used = _used(words)
         if not used:
             return b"[]"
-        div, heads, get = self._div, self._heads, counts.get
+        div, heads, get = self._div, self._heads, used.get
         parts = [heads[at] + json.number(get(at, 0) // div) + b"}" for at in range(min(used), max(used) + 1)]
         return b"[%s]" % b",".join(parts)
+
+
+def _used(words: Words) -> dict[int, int]:
+    counts = words[1::2]
+    found = dict(zip(words[0::2], counts, strict=True))
+    return {bucket: count for bucket, count in found.items() if count} if 0 in counts else found

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytrace.base.fast_typing import Protocol
 from pytrace.runtime.abi import sorting
+from pytrace.runtime.output.render.large_maps.record_form import Records
 
 ROWS = 1024
 """Records of one block of the result."""
@@ -17,87 +18,91 @@ _SHORT = 32
 class RecordSorter(Protocol):
     """Takes records, and gives them back in order."""
 
-    def add(self, records: bytearray) -> None:
-        """Take records that lie one after another."""
+    whole: bool
+    """Whether records must have their whole size."""
 
-    def blocks(self) -> Iterator[bytearray]:
-        """All records in order, some at a time, one after another."""
+    def add(self, records: Records) -> None:
+        """Take some records."""
+
+    def blocks(self) -> Iterator[Records]:
+        """All records in order, some at a time."""
 
 
 def sorter(size: int, *, top: int = 0, descending: bool = False) -> RecordSorter:
     """What sorts records of *size* bytes; of all only the last *top* of the order are wanted unless that is 0."""
     if top:
-        return _LastRecords(size, top, descending)
+        return _LastRecords(top, descending)
     if size <= _SHORT and sorting.available():
         return _ShortRecords(size, descending)
-    return _LongRecords(size, descending)
+    return _LongRecords(descending)
 
 
 class _ShortRecords:
+    whole = True
+
     def __init__(self, size: int, descending: bool) -> None:
         self._size = size
         self._descending = descending
         self._all = bytearray()
 
-    def add(self, records: bytearray) -> None:
-        self._all += records
+    def add(self, records: Records) -> None:
+        self._all += records[0]
 
-    def blocks(self) -> Iterator[bytearray]:
+    def blocks(self) -> Iterator[Records]:
         data, size = self._all, self._size
         sorting.sort_records(data, size)
         step = ROWS * size
         if not self._descending:
             for start in range(0, len(data), step):
-                yield data[start : start + step]
+                yield data[start : start + step], size
             return
         for end in range(len(data), 0, -step):
-            split = struct.iter_unpack(f"{size}s", data[max(0, end - step) : end])
-            yield bytearray().join([record for (record,) in reversed(list(split))])
+            yield bytearray().join(reversed(_split(data[max(0, end - step) : end], size))), size
 
 
 class _LongRecords:
-    def __init__(self, size: int, descending: bool) -> None:
-        self._size = size
-        self._split = struct.Struct(f"{size}s").iter_unpack
+    whole = False
+
+    def __init__(self, descending: bool) -> None:
         self._descending = descending
         self._all: list[bytes] = []
 
-    def add(self, records: bytearray) -> None:
+    def add(self, records: Records) -> None:
         # Without the zeros at their ends they compare as with them.
-        self._all += [record.rstrip(b"\0") for (record,) in self._split(records)]
+        self._all += [record.rstrip(b"\0") for record in _split(*records)]
 
-    def blocks(self) -> Iterator[bytearray]:
+    def blocks(self) -> Iterator[Records]:
         self._all.sort(reverse=self._descending)
         for start in range(0, len(self._all), ROWS):
-            yield whole(self._all[start : start + ROWS], self._size)
+            yield padded(self._all[start : start + ROWS])
 
 
 class _LastRecords:
-    def __init__(self, size: int, top: int, descending: bool) -> None:
-        self._size = size
-        self._split = struct.Struct(f"{size}s").iter_unpack
+    whole = False
+
+    def __init__(self, top: int, descending: bool) -> None:
         self._top = top
         self._descending = descending
         self._best: list[bytes] = []
 
-    def add(self, records: bytearray) -> None:
-        split = self._split(records)
-        if len(self._best) < self._top:
-            found = [record for (record,) in split]
-        elif self._descending:
+    def add(self, records: Records) -> None:
+        found = [record.rstrip(b"\0") for record in _split(*records)]
+        if len(self._best) == self._top:
             bound = self._best[0]
-            found = [record for (record,) in split if record < bound]
-        else:
-            bound = self._best[0]
-            found = [record for (record,) in split if record > bound]
+            found = [item for item in found if (item < bound if self._descending else item > bound)]
         if found:
             self._best = sorted(self._best + found, reverse=self._descending)[-self._top :]
 
-    def blocks(self) -> Iterator[bytearray]:
+    def blocks(self) -> Iterator[Records]:
         for start in range(0, len(self._best), ROWS):
-            yield bytearray().join(self._best[start : start + ROWS])
+            yield padded(self._best[start : start + ROWS])
 
 
-def whole(trimmed: list[bytes], size: int) -> bytearray:
-    """Records of *size* bytes again, one after another."""
-    return bytearray().join([record.ljust(size, b"\0") for record in trimmed])
+def _split(data: bytearray, size: int) -> list[bytes]:
+    return [record for (record,) in struct.iter_unpack(f"{size}s", data)]
+
+
+def padded(trimmed: list[bytes]) -> Records:
+    """Records of different sizes with zeros at their ends."""
+    size = (max(map(len, trimmed), default=1) + 7) & ~7 or 8
+    return bytearray().join([record.ljust(size, b"\0") for record in trimmed]), size

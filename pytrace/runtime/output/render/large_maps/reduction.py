@@ -35,7 +35,7 @@ class Reduction:
 
 
 def reduction(kind: types.Type, size: int) -> Reduction | None:
-    """How values of type *kind* that take *size* bytes each are reduced; None for a type that has to be merged singly."""
+    """How values of type *kind* that take *size* bytes each are reduced; None for a type that is merged singly."""
     copies = size // _WORD
     if isinstance(kind, types.TSeries):
         return None

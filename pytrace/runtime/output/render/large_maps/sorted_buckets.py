@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
 from pytrace.runtime.output.render.decoders import Decoders, Value
+from pytrace.runtime.output.render.large_maps.record_form import RecordForm
 from pytrace.runtime.output.render.large_maps.record_sorting import ROWS
 from pytrace.runtime.output.render.large_maps.reduction import Reduction, reduction
-from pytrace.runtime.output.render.large_maps.sort_keys import Piece, RecordForm, pieces
+from pytrace.runtime.output.render.large_maps.sort_keys import Piece, pieces
 from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, Shown
+
+Words = tuple[int, ...]
+"""Number and count of a bucket, of another one, and so on; in no order."""
 
 _BUCKET = 8
 """Bytes of the number of a bucket, at the end of a key in the map."""
@@ -25,7 +30,8 @@ class SortedBuckets:
     def __init__(
         self, spec: MapSpec, reduced: Reduction, form: RecordForm, key_size: int, decoders: Decoders, shown: Shown
     ) -> None:
-        assert spec.key is not None and isinstance(spec.value, types.Hist | types.LHist)
+        assert spec.key is not None
+        assert isinstance(spec.value, types.Hist | types.LHist)
         self.key_type = spec.key
         self.decoders = decoders
         self._name = spec.name
@@ -57,16 +63,16 @@ class SortedBuckets:
         if greatest >= self._buckets:
             raise InternalError(f"{self._name} has a bucket {greatest}; its type has {self._buckets}")
 
-    def groups(self) -> Iterator[list[tuple[Value, dict[int, int]]]]:
-        """All keys in order, decoded, with their counts by bucket; some at a time."""
+    def groups(self) -> Iterator[Iterator[tuple[Value, Words]]]:
+        """All keys in order, decoded, with numbers of buckets and their counts, in turn; some at a time."""
         form = self._form
         records = self._sorted()
         decode = self.decoders.decoder(self.key_type)
         for start in range(0, len(records), ROWS):
             block = records[start : start + ROWS]
-            rows = form.rows(bytearray().join([record[: form.size] for record in block]))
+            rows = form.rows((bytearray().join([record[: form.size] for record in block]), form.size))
             keys = [decode(rows, at) for at in range(0, len(rows), form.row_size)]
-            yield [(key, _counts(record[form.size :])) for key, record in zip(keys, block, strict=True)]
+            yield zip(keys, [_words(record[form.size :]) for record in block], strict=True)
 
     def _sorted(self) -> list[bytes]:
         """Records of the key and the sum of its counts, each followed by its buckets."""
@@ -76,8 +82,8 @@ class SortedBuckets:
         while grouped:
             # What is in a record needs no place in the dictionary any more.
             chunk = [grouped.popitem() for _ in range(min(4 * ROWS, len(grouped)))]
-            sums = array("Q", [sum(memoryview(pairs).cast("Q")[1::2].tolist()) for _, pairs in chunk])
-            made = form.records([b"".join([key for key, _ in chunk]), sums.tobytes()], len(chunk))
+            sums = array("Q", [sum(_words(pairs)[1::2]) for _, pairs in chunk])
+            made, _ = form.records([b"".join([key for key, _ in chunk]), sums.tobytes()], len(chunk), whole=True)
             records += [record + pairs for (record,), (_, pairs) in zip(split(made), chunk, strict=True)]
         records.sort(reverse=self._shown.order.startswith("-"))
         return records[-self._shown.top :] if self._shown.top else records
@@ -85,14 +91,18 @@ class SortedBuckets:
     def entries(self) -> Iterator[Entry]:
         """All entries in order, decoded: counts of all buckets."""
         for group in self.groups():
-            for key, counts in group:
-                get = counts.get
+            for key, words in group:
+                get = dict(zip(words[0::2], words[1::2], strict=True)).get
                 yield key, tuple([get(bucket, 0) for bucket in range(self._buckets)])
 
 
-def _counts(pairs: bytes) -> dict[int, int]:
-    words = struct.unpack(f"={len(pairs) // 8}Q", pairs)
-    return dict(zip(words[0::2], words[1::2], strict=True))
+def _words(pairs: bytes) -> Words:
+    return _unpacker(len(pairs))(pairs)
+
+
+@cache
+def _unpacker(size: int) -> Callable[[bytes], Words]:
+    return struct.Struct(f"={size // 8}Q").unpack
 
 
 def sorted_buckets(spec: MapSpec, block: Block, decoders: Decoders, shown: Shown) -> SortedBuckets | None:

@@ -14,9 +14,10 @@ from pytrace.core import types
 from pytrace.core.manifest import MapSpec
 from pytrace.runtime.output.render import percpu_merge
 from pytrace.runtime.output.render.decoders import Decoders, Value
+from pytrace.runtime.output.render.large_maps.record_form import RecordForm
 from pytrace.runtime.output.render.large_maps.record_sorting import RecordSorter, sorter
 from pytrace.runtime.output.render.large_maps.reduction import Reduction, reduction
-from pytrace.runtime.output.render.large_maps.sort_keys import Piece, RecordForm, pieces
+from pytrace.runtime.output.render.large_maps.sort_keys import Piece, pieces
 
 Block = tuple[bytes, bytes, int]
 Entry = tuple[Value, Value]
@@ -65,7 +66,7 @@ class SortedEntries:
         for keys, values, count in blocks:
             one = reduced.one(values, count)
             columns = [keys, one] if reduced.ranks is None else [keys, one, reduced.ranks(one).tobytes()]
-            self._records.add(self.form.records(columns, count))
+            self._records.add(self.form.records(columns, count, whole=self._records.whole))
 
     def rows(self) -> Iterator[bytearray]:
         """All entries in order: blocks of rows."""

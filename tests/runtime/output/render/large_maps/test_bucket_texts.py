@@ -1,0 +1,26 @@
+"""Histograms by what they share: the same text as one at a time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pytrace.core.types import Hist, LHist
+from pytrace.runtime.output.render import histogram, json
+from pytrace.runtime.output.render.large_maps import bucket_texts
+from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, BucketTexts
+
+
+@pytest.mark.parametrize("div", [1, 3])
+@pytest.mark.parametrize("kind", [Hist(), Hist(1), LHist(0, 50, 5)], ids=str)
+def test_same_as_one_at_a_time(kind: Hist | LHist, div: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_texts, "_KEPT", 3)
+    rng, shape = random.Random(1), histogram.shape(kind)
+    texts, jsons = BucketTexts(shape, div), BucketJson(shape, div)
+    for _ in range(200):
+        counts = {rng.randrange(kind.buckets): rng.choice((0, 1, 2, 500)) for _ in range(rng.randrange(1, 5))}
+        words = tuple(word for pair in counts.items() for word in pair)
+        whole = histogram.all_buckets(kind, counts)
+        assert texts.text(words) == histogram.text(shape, whole, div)
+        assert jsons.text(words) == json.histogram_form(shape, whole, div)

@@ -1,0 +1,141 @@
+"""What scripts/bench makes of its samples: ratios, goals, tables, plots. It measures nothing here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+from benching import report, runs
+from benching.plots import Plot
+from benching.rows import Line, Measure, Plan, Row, paired
+from benching.runs import BPFTRACE, PYTRACE, RunError, Tracer
+from benching.subjects import scale
+
+from tests.support import wide_maps
+
+COST = Measure("added", "ns", 0.7)
+
+
+def line(ours: list[float], theirs: list[float], measure: Measure = COST, row: str = "events.x") -> Line:
+    return Line(row, "an event", measure, ours, theirs, again=[value * 1.1 for value in ours])
+
+
+def test_the_median_of_paired_ratios_decides() -> None:
+    one = line([10, 20, 30], [20, 25, 100])
+    assert one.ratios == [0.5, 0.8, 0.3]
+    assert one.ratio == 0.5
+    assert one.reached is True
+    assert line([8, 8, 1], [10, 10, 10]).reached is False
+    assert one.noise == pytest.approx(0.1)
+
+
+def test_more_is_better_where_the_measure_says_so() -> None:
+    assert line([200], [100], Measure("lines", "lines", less=False)).ratio == 0.5
+
+
+def test_costs_that_noise_hides_count_as_next_to_nothing() -> None:
+    assert line([-5], [10]).ratio == pytest.approx(0.01)
+    assert line([5, 5], [-1, 10]).ratios == [0.5]
+    assert line([5], [0]).ratio is None
+
+
+def test_a_limit_stands_where_there_is_no_peer() -> None:
+    rate = Measure("parsed", "lines/s", less=False)
+    assert Line("compile.parse", "parse", rate, [30_000.0], limit=25_000).reached is True
+    assert Line("compile.parse", "parse", rate, [20_000.0], limit=25_000).reached is False
+    assert Line("x.y", "no goal", Measure("wall", "s"), [1.0], [2.0]).reached is None
+
+
+def test_tables_have_the_same_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line([10, 20, 30], [20, 25, 100])]
+    cells = report.rows_of(lines)[0]
+    assert cells == (
+        "events.x", "an event: added", "ns", "20.0", "25.0", "0.30", "0.50", "2 ns", "3", "≤ 0.7", "yes",
+    )  # fmt: skip
+    document = tmp_path / "performance.md"
+    document.write_text("before\n<!-- bench -->\nold\n<!-- end of bench -->\nafter\n")
+    monkeypatch.setattr(report, "DOCUMENT", document)
+    report.document("bench", report.markdown(lines, "a machine", ["x.y failed: why"]))
+    text = document.read_text()
+    assert text.startswith("before\n<!-- bench -->\na machine\n")
+    assert "| events.x | an event: added | ns | 20.0 | 25.0 |" in text
+    assert "- x.y failed: why\n<!-- end of bench -->\nafter\n" in text
+    assert "old" not in text
+    with pytest.raises(ValueError, match="no section"):
+        report.document("nowhere", "")
+
+
+def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    first.write_text(report.as_json([line([1], [2]), line([5], [6], row="events.y")], "one"))
+    second.write_text(report.as_json([line([3], [4])], "two"))
+    lines, machine = report.read([first, second])
+    assert machine == "two"
+    assert {item.row: item.ours for item in lines} == {"events.x": [3], "events.y": [5]}
+    assert lines[0] == line([3], [4])
+
+
+def test_the_mean_of_events_is_geometric() -> None:
+    lines = [line([2.0 if number % 2 else 8.0], [16.0], row=f"events.{number}") for number in range(10)]
+    mean = report.rows_of(lines)[-1]
+    assert mean[:2] == ("events", "geometric mean of all: ratio")
+    assert mean[6] == "0.25"
+
+
+def test_pairs_alternate_and_failures_of_the_peer_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "CACHE", tmp_path)  # its lock; others may measure
+    peer = Tracer("other", ("other",))
+    order: list[str] = []
+
+    def once(tracer: Tracer) -> dict[str, float]:
+        order.append(tracer.name)
+        return {"added": 1.0}
+
+    row = Row("events.x", "an event", lambda *_: [])
+    paired(row, Plan(runs=2, noise=False), (COST,), once, other=peer, ahead=False)
+    assert order == ["pytrace", "other", "other", "pytrace"]
+
+    def failing(tracer: Tracer) -> dict[str, float]:
+        if tracer is peer:
+            raise RunError("no such probe")
+        return {"added": 1.0}
+
+    (only,) = paired(row, Plan(runs=2, noise=False), (COST,), failing, other=peer, ahead=False)
+    assert (only.ours, only.theirs) == ([1.0, 1.0], [])
+    assert only.note == "the peer fails: no such probe"
+
+
+def test_rows_are_chosen_by_the_first_parts_of_their_names() -> None:
+    row = Row("start.cold.begin", "", lambda *_: [])
+    assert all(row.matches(word) for word in ("start", "start.cold", "start.cold.begin", "start."))
+    assert not any(row.matches(word) for word in ("star", "start.co", "cold"))
+
+
+def test_growth_of_linear_costs_is_one() -> None:
+    assert scale.growth([(1, 5.0), (10, 14.0), (100, 104.0)]) == [pytest.approx(1.0)]
+    assert scale.growth([(1, 1.0), (10, 10.0), (100, 1000.0)]) == [pytest.approx(11.0)]
+
+
+def test_plots_are_xml_with_a_line_for_each_name() -> None:
+    plot = Plot("keys", "Keys & values", "keys", "s", {"pytrace": [(1, 0.5), (1000, 2)], "bpftrace": [(1, 1), (10, 1)]})
+    tree = ElementTree.fromstring(plot.svg())
+    texts = [item.text for item in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Keys & values", "pytrace", "bpftrace", "1k"} <= set(texts)
+    assert len(list(tree.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
+
+
+def test_tracers_are_known() -> None:
+    assert PYTRACE.command[0].endswith("pytrace")
+    assert BPFTRACE is None or BPFTRACE.name == "bpftrace"
+
+
+@pytest.mark.parametrize("processors", [1, 3, 512])
+def test_maps_of_many_processors_print_their_sums(processors: int) -> None:
+    text = wide_maps.text(wide_maps.specs(processors)["@keyed"], processors)
+    assert text.count(b"\n") >= wide_maps.KEYS
+    assert b"@keyed[999]: %d\n" % sum(range(processors)) in text
