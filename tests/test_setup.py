@@ -141,4 +141,6 @@ def test_each_script_in_python_is_type_checked() -> None:
     scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
     python = [path for path in scripts if path.suffix == ".py" or path.read_text().startswith("#!/usr/bin/env python3")]
     assert python
-    assert {str(path.relative_to(ROOT)) for path in python} == {name for name in files if name.startswith("scripts/")}
+    packages = {path.parent for path in (ROOT / "scripts").glob("*/__init__.py")}
+    found = {str(path.relative_to(ROOT)) for path in [*python, *packages]}
+    assert found == {name for name in files if name.startswith("scripts/")}

@@ -44,10 +44,11 @@ class Bare(Session):
             ),
             "output": SimpleNamespace(
                 message=self.told.append, flush=lambda: self.order.append("flush"), broken=False, json=False,
+                csv=False, terminal=False,
                 gave_up=False, drop=lambda: self.order.append("drop"),
             ),
             "renderer": SimpleNamespace(
-                state=self.state, attached=lambda count: self.order.append(f"attached {count}"),
+                state=self.state, printed_nothing=True, attached=lambda count: self.order.append(f"attached {count}"),
                 print_rows=lambda: self.order.append("rows"), print_maps=lambda: self.order.append("maps"),
                 summary=lambda _: self.order.append("summary"),
                 losses=lambda *_, **__: self.order.append("losses"), resume=lambda: self.order.append("resume"),
@@ -172,6 +173,20 @@ def test_a_second_signal_while_maps_print(monkeypatch: pytest.MonkeyPatch) -> No
         made.run()
     assert "drop" in made.order
     assert made.told == ["WARNING: not all maps were printed because of the interrupt\n"]
+
+
+def test_nothing_printed_is_told_at_a_terminal_only() -> None:
+    told = {}
+    for name, facts in {
+        "terminal": {"terminal": True}, "file": {}, "json": {"terminal": True, "json": True},
+        "csv": {"terminal": True, "csv": True},
+    }.items():  # fmt: skip
+        made = Bare(PROBE)
+        for key, value in facts.items():
+            setattr(made.output, key, value)
+        made.run()
+        told[name] = [line for line in made.told if line.startswith("No event in")]
+    assert [len(lines) for lines in told.values()] == [1, 0, 0, 0]
 
 
 def test_warnings_can_be_left_out() -> None:

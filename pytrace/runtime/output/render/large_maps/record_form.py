@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece
 
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+if TYPE_CHECKING:
+    from typing import Literal
+
+_CODES: Mapping[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _INVERT_SIGN = bytes(code ^ 0x80 for code in range(256))
 _SWAPS = sys.byteorder == "little"
 
@@ -205,8 +209,7 @@ def _write(made: bytearray, step: int, place: int, size: int, data: bytes) -> No
 
 
 def _units(view: memoryview, size: int) -> memoryview:
-    # The stub of memoryview.cast() wants the code as a literal.
-    return view.cast(_CODES[size])  # type: ignore[call-overload, no-any-return]
+    return view.cast(_CODES[size])
 
 
 def _swapped(data: bytes, size: int) -> bytes:

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import Decoders, Value
+from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.text import Form
 
-Column = Callable[[Sequence[Value]], list[bytes]]
-"""The texts of the values of one column."""
+Column = Callable[[Sequence[bytes]], list[bytes]]
+"""The texts of the values of one column, from their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ def cell(kind: types.Type, start: int, decoders: Decoders, form: Form) -> Cell:
     """The cell of a value of type *kind* whose text is *form* of the decoded value."""
     if isinstance(kind, types.String):
         string = decoders.string(kind)
-        return Cell(start, f"{kind.size}s", kind.size, lambda column: [form(string(item)) for item in column], b"%s")  # type: ignore[arg-type]
+        return Cell(start, f"{kind.size}s", kind.size, lambda column: [form(string(item)) for item in column], b"%s")
     decode = decoders.decoder(kind)
-    return Cell(start, f"{kind.size}s", kind.size, lambda column: [form(decode(item, 0)) for item in column], b"%s")  # type: ignore[arg-type]
+    return Cell(start, f"{kind.size}s", kind.size, lambda column: [form(decode(item, 0)) for item in column], b"%s")
 
 
 class RowFormat:
