@@ -145,7 +145,7 @@ def test_little_memory_is_no_bug(tmp_path: Path, mebibytes: int, option: str) ->
 
 def test_more_probes_than_files(tmp_path: Path) -> None:
     """Whichever open() or system call finds out; nothing is said of the probes, with which nothing is wrong."""
-    script = "t:syscalls:sys_enter_* /pid == cpid/ { @ = count(); }"
+    script = "config = { syscall_tracepoints = plain } t:syscalls:sys_enter_* /pid == cpid/ { @ = count(); }"
     for limit in range(25, 60, 5):
         less = "setpriv --inh-caps -sys_resource --bounding-set -sys_resource"
         done = shell(f'ulimit -n {limit}; exec {less} $P -q -e "$S" -c true', tmp_path, S=script)

@@ -151,8 +151,8 @@ def test_checks_once_and_with_stacks(tool: Tool) -> None:
     assert names.count("CAP_SYS_ADMIN") == 1
     run = tool("capable", "-K", "-U", "--unique", work=work)
     rows = [row for row in run.of(PID=ended[1].pid) if row["NAME"] == "CAP_SYS_ADMIN"]
-    assert any("sethostname" in row["KSTACK"] for row in rows)
-    assert any("sethostname" in row["USTACK"] for row in rows)
+    assert any("sethostname" in frame for row in rows for frame in row["KSTACK"])
+    assert any("sethostname" in frame for row in rows for frame in row["USTACK"])
 
 
 # ------------------------------------------------------------------------------------------------ oomkill
@@ -173,4 +173,4 @@ def test_a_kill_by_the_kernel(tool: Tool, programs: Path) -> None:
     (row,) = [row for row in run.rows if row["KILLED"] == f"{killed[0]} touches"]
     assert row["TRIGGERED"] == f"{killed[0]} touches"
     assert size // os.sysconf("SC_PAGE_SIZE") <= row["PAGES"]
-    assert row["LOADAVG"] == "?" or len(row["LOADAVG"].split()) == 3
+    assert len([float(load) for load in row["LOADAVG"].split()]) == 3

@@ -62,7 +62,8 @@ def test_callers_of_mutexes(tool: Tool, tmp_path: Path) -> None:
         assert row["AVG-WAIT"] == row["TOTAL-WAIT"] // row["COUNT"]
     counts = [row["COUNT"] for row in run.table(1)]
     assert counts == sorted(counts, reverse=True)
-    waits = [row for row in run.table(1) if "pipe_" in row["CALLER"]]
+    # A function where functions can be probed, and otherwise a whole stack.
+    waits = [row for row in run.table(1) if "pipe_" in str(row["CALLER"])]
     assert waits
     if run.table(2):
         # Every wait that ended is a lock that was held.
@@ -77,7 +78,7 @@ def test_locks_of_callers_that_were_asked_for(tool: Tool, tmp_path: Path) -> Non
     assert 0 < len(run.table(1)) <= 2
     assert 0 < len(run.table(2)) <= 2
     assert list(run.table(2)[0])[:5] == ["CALLER", "AVG-HOLD", "COUNT", "MAX-HOLD", "TOTAL-HOLD"]
-    reads = [row for row in run.table(2) if row["STACK"].startswith("mutex_lock;pipe_")]
+    reads = [row for row in run.table(2) if [frame.partition("_")[0] for frame in row["STACK"][:2]] == ["mutex", "pipe"]]
     assert sum(row["COUNT"] for row in reads) >= 10
 
 
@@ -100,7 +101,7 @@ def test_waits_for_a_mutex(tool: Tool, programs: Path) -> None:
     stacks = tool("futexwait", "-s", "--comm", "contends", work=work)
     rows = stacks.of(PID=seen[1].pid)
     assert sum(row["COUNT"] for row in rows) == 6
-    assert all("lock" in row["STACK"] for row in rows)
+    assert all(any("lock" in frame for frame in row["STACK"]) for row in rows)
 
     everything = tool("futexwait", "-a", "--comm", "contends", work=work)
     addresses = [int(str(row["ADDRESS"]), 0) for row in everything.of(PID=seen[2].pid)]
