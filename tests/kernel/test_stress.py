@@ -72,9 +72,10 @@ EVERY_KIND = (
 QUICK = "begin { @start = nsecs; } uprobe:{calls}:add { @u = hist(arg0); printf(\"%d\\n\", pid); } end { print(1); }"
 
 LOOP = """
-import os, sys, threading
+import gc, os, sys, threading
 from pytrace.cli import main as cli
 def state():
+    gc.collect()
     return sorted(os.listdir("/proc/self/fd")), threading.active_count(), len(open("/proc/self/maps").readlines())
 arguments = sys.argv[2:]
 out = os.open(os.devnull, os.O_WRONLY)
