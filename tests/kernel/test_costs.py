@@ -23,4 +23,11 @@ def test_a_start_from_the_cache_does_no_more_than_recorded() -> None:
     need("tracepoint")
     part = kernel_costs.starter()
     _recorded(part)
-    costs.check(part, kernel_costs.of_all_starts(), kernel_costs.TOLERANCE)
+    found = kernel_costs.of_all_starts()
+    for _ in range(2):
+        # What else a machine does may make a start wait or look again: the least is what the start itself does.
+        if not costs.changes(found, costs.recorded(part), kernel_costs.TOLERANCE)[0]:
+            break
+        again = kernel_costs.of_all_starts()
+        found = {name: {what: min(n, again[name][what]) for what, n in each.items()} for name, each in found.items()}
+    costs.check(part, found, kernel_costs.TOLERANCE)
