@@ -78,8 +78,9 @@ def test_locks_of_callers_that_were_asked_for(tool: Tool, tmp_path: Path) -> Non
     assert 0 < len(run.table(1)) <= 2
     assert 0 < len(run.table(2)) <= 2
     assert list(run.table(2)[0])[:5] == ["CALLER", "AVG-HOLD", "COUNT", "MAX-HOLD", "TOTAL-HOLD"]
-    reads = [row for row in run.table(2) if [frame.partition("_")[0] for frame in row["STACK"][:2]] == ["mutex", "pipe"]]
-    assert sum(row["COUNT"] for row in reads) >= 10
+    callers = [(row["COUNT"], *(frame.partition("_")[0] for frame in row["STACK"][:2])) for row in run.table(2)]
+    reads = [count for count, *names in callers if names == ["mutex", "pipe"]]
+    assert sum(reads) >= 10
 
 
 @pytest.mark.tool("futexwait")
