@@ -23,7 +23,7 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("a", "arguments"), 0, "show the first N arguments (at most 6)", "N", type=f"0..{_MOST_ARGUMENTS}"),
     ScriptOption(("T", "time"), False, "the time of day"),
     ScriptOption(("t", "timestamp"), False, "seconds since the start"),
-    ScriptOption(("f", "folded"), False, "stacks of slow calls with their microseconds, for flame graphs (-U, -K: which)"),
+    ScriptOption(("f", "folded"), False, "stacks of slow calls with their microseconds, for flame graphs"),
     ScriptOption(("U", "user-stack"), False, "the user stack after each call"),
     ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each call"),
     ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
